@@ -90,6 +90,7 @@ class Kind(IntEnum):
     SOCKET_STATE = 33  # of a TCP connection
     SOCKET_OF = 34  # what connection a socket is of
     SOCKET_STATEDUMP = 35
+    FUTEX = 36  # the system call futex: a `SYSCALL_ENTRY` with the address it is about
 
 
 class State(IntEnum):

@@ -102,6 +102,12 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         ("lttng_statedump_process_state",),
         (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),
     ),
+    # Before other system calls: each event is of the first kind whose names it matches.
+    EventRequest(
+        Kind.FUTEX,
+        ("syscall_entry_futex", "compat_syscall_entry_futex", "syscalls:sys_enter_futex"),
+        (("uaddr",),),
+    ),
     # LTTng before 2.5 calls entries sys_NAME, so that sys_exit_group is an entry:
     # only perf's names, which have their group in front, make it an exit.
     EventRequest(
@@ -198,9 +204,7 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
         _with_group("sock", "inet_sock_set_state"),
         (("skaddr",), *_ENDS, ("protocol",), ("oldstate",), ("newstate",)),
     ),
-    EventRequest(
-        Kind.SOCKET_OF, _with_group("tcp", "tcp_rcv_space_adjust"), (("skaddr",), *_ENDS)
-    ),
+    EventRequest(Kind.SOCKET_OF, _with_group("tcp", "tcp_rcv_space_adjust"), (("skaddr",), *_ENDS)),
     # Ours: sockets that were there before.
     EventRequest(
         Kind.SOCKET_STATEDUMP,

@@ -23,6 +23,8 @@ ctypedef struct TimedSleep:
     int32_t holder
     int32_t attempt       # at a file lock before it, -1 none
     int32_t before        # of the same wait, -1 none
+    int32_t observed      # whether who ended the wait did so by the futex that was waited on
+    int64_t futex         # 0 none that is known
     int32_t tries         # so far
     int32_t syscall
 
@@ -37,11 +39,27 @@ cdef void clear_retries(Retries* retries) noexcept:
     clear(&retries.locks)
 
 
+cdef inline void note_futex(ThreadTable* table, int32_t index, int64_t address) noexcept nogil:
+    """A thread begins a system call, or ends one: of a futex, by its address."""
+    if address:
+        # The two words that waiters of one condition variable sleep on in turns are one wait.
+        table.infos[index].futex = address >> 3
+        table.workers[index].known |= IN_FUTEX
+    else:
+        table.workers[index].known &= ~IN_FUTEX
+
+
+cdef inline int64_t futex_of(const ThreadTable* table, int32_t index) noexcept nogil:
+    return table.infos[index].futex if table.workers[index].known & IN_FUTEX else 0
+
+
 cdef inline void note_waker(ThreadTable* table, Py_ssize_t woken, int32_t waker) noexcept nogil:
     """Remember since when a waker has not slept, and the same of who woke it."""
     cdef Waker* noted = &table.infos[woken].noted
     noted.worker = waker
+    noted.futex = 0
     if waker >= 0:
+        noted.futex = futex_of(table, waker)
         noted.awake = table.infos[waker].awake
         noted.before = table.infos[waker].by.worker
         noted.before_awake = table.infos[waker].by.awake
@@ -73,7 +91,9 @@ cdef void add_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
     cdef Worker* w = &table.workers[index]
     cdef ThreadInfo* info = &table.infos[index]
     cdef int32_t before = info.tried if w.known & RETRYING else -1, i = retries.unused
-    if before >= 0 and (sleeps[before].tries >= MOST_TRIES or sleeps[before].syscall != w.syscall):
+    cdef int64_t futex = futex_of(table, index)
+    if before >= 0 and (sleeps[before].tries >= MOST_TRIES or sleeps[before].syscall != w.syscall
+                        or sleeps[before].futex != futex):
         drop_tries(retries, table, index)
         before = -1
         i = retries.unused
@@ -82,7 +102,7 @@ cdef void add_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
     else:
         i = <int32_t>retries.sleeps.size
         retries.sleeps.size += 1
-    sleeps[i] = TimedSleep(w.since, t, t, index, -1, OPEN_TRY, -1, before,
+    sleeps[i] = TimedSleep(w.since, t, t, index, -1, OPEN_TRY, -1, before, 0, futex,
                            sleeps[before].tries + 1 if before >= 0 else 1, w.syscall)
     if w.known & REFUSED:
         # What it waits for is known; the tries before it were for the same.
@@ -104,7 +124,7 @@ cdef void end_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
     cdef Worker* w = &table.workers[index]
     cdef ThreadInfo* info = &table.infos[index]
     cdef const Waker* by = &info.by
-    cdef int32_t i
+    cdef int32_t i, observed
     cdef int64_t length
     info.awake = t
     info.by = info.noted
@@ -114,9 +134,11 @@ cdef void end_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
         add_try(retries, table, index, t)
     elif w.known & RETRYING:
         one = &sleeps[info.tried]
+        observed = one.futex != 0 and by.futex == one.futex
         # A wait with a time-out cannot last longer than that.
         if (by.worker < 0 or by.worker == index or one.syscall != w.syscall
-                or 50 * (t - w.since) > 51 * (one.end - one.begin) + 50 * TIMER_SLACK):
+                or one.futex != futex_of(table, index) or (not observed and (
+                    50 * (t - w.since) > 51 * (one.end - one.begin) + 50 * TIMER_SLACK))):
             drop_tries(retries, table, index)
         else:
             w.known &= ~RETRYING
@@ -125,13 +147,15 @@ cdef void end_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
             while i >= 0:
                 one = &sleeps[i]
                 # Another time-out is of another wait: a sleep on purpose, before this one.
-                if 10 * llabs(one.end - one.begin - length) > length + 10 * TIMER_SLACK:
+                if (not observed
+                        and 10 * llabs(one.end - one.begin - length) > length + 10 * TIMER_SLACK):
                     info.tried = i
                     drop_tries(retries, table, index)
                     break
                 one.waker = by.worker
                 one.holder = NO_HOLDER
-                if by.awake <= one.end:
+                one.observed = observed
+                if observed or by.awake <= one.end:
                     one.holder = by.worker
                     one.since = by.awake
                 elif by.before >= 0 and by.before != index and by.before_awake <= one.end:
@@ -158,7 +182,7 @@ cdef holder_columns(Retries* retries):
     """Return what `critpath.timeline.holders.HolderRecord` has, in its order."""
     cdef TimedSleep* sleeps = <TimedSleep*>retries.sleeps.data
     cdef Py_ssize_t i, n = retries.sleeps.size, m = retries.locks.size
-    columns = np.empty((7, n), np.int64)
+    columns = np.empty((8, n), np.int64)
     cdef int64_t[:, ::1] into = columns
     locks = np.empty(m, np.int32)
     cdef int32_t[::1] tried = locks
@@ -167,6 +191,6 @@ cdef holder_columns(Retries* retries):
     for i in range(n):
         into[0, i], into[1, i], into[2, i] = sleeps[i].worker, sleeps[i].begin, sleeps[i].end
         into[3, i], into[4, i], into[5, i] = sleeps[i].holder, sleeps[i].since, sleeps[i].waker
-        into[6, i] = sleeps[i].attempt
+        into[6, i], into[7, i] = sleeps[i].attempt, sleeps[i].observed
     kept = columns[:, columns[3] > OPEN_TRY]
     return *kept[:, np.lexsort((kept[2], kept[0]))], locks

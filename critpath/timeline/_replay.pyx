@@ -43,6 +43,7 @@ cdef enum:
     EXITING = 2
     RETRYING = 4          # its last sleep was ended by a timer, and it has run shortly since
     REFUSED = 8           # it tried to get a file lock, and has not slept since
+    IN_FUTEX = 16         # it is in that system call, and the address is known
 
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds
@@ -721,7 +722,7 @@ cdef class Replay:
                 place = <int32_t>self.table.processor_count
             p = &self.table.processors[place - 1]
             v = values + offset[i]
-            if kind == KIND_SYSCALL_ENTRY or kind == KIND_SYSCALL_EXIT:
+            if kind == KIND_SYSCALL_ENTRY or kind == KIND_SYSCALL_EXIT or kind == KIND_FUTEX:
                 if p.current >= 0 and p.current != p.idle:
                     # It was seen when it came.
                     w = &self.table.workers[p.current]
@@ -729,11 +730,12 @@ cdef class Replay:
                     if w.doing == RUNNING:
                         self.emit_run(p.current, t)
                         w.since = t
+                    note_futex(&self.table, p.current, v[0] if kind == KIND_FUTEX else 0)
                     w.syscall = semantics.detail
                     w.syscall_state = <int8_t>semantics.state
                     if self.has_syscalls:
-                        w.run_state = (STATE_RUN_SYSCALL if kind == KIND_SYSCALL_ENTRY
-                                       else STATE_RUN_USER)
+                        w.run_state = (STATE_RUN_USER if kind == KIND_SYSCALL_EXIT
+                                       else STATE_RUN_SYSCALL)
             elif kind == KIND_SWITCH:
                 self.on_switch(p, t, v)
             elif kind == KIND_WAKING or kind == KIND_WAKEUP or kind == KIND_WAKEUP_NEW:

@@ -23,7 +23,7 @@ ctypedef struct Worker:
     int8_t doing
     int8_t wake_state
     int8_t pending        # the wake came while the thread was still running
-    int8_t known          # a bit each: SEEN, EXITING, RETRYING, REFUSED
+    int8_t known          # a bit each: SEEN, EXITING, RETRYING, REFUSED, IN_FUTEX
     int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
     int8_t syscall_state  # what one asleep in it waits for, -1: unknown
     int32_t rows          # since the last cut
@@ -32,6 +32,7 @@ ctypedef struct Waker:
     # Who woke a thread and who had woken that one: each since when it had not slept then.
     int64_t awake
     int64_t before_awake
+    int64_t futex         # that it just woke somebody by, 0 none
     int32_t worker        # -1: no thread
     int32_t before
 
@@ -46,6 +47,7 @@ ctypedef struct ThreadInfo:
     int64_t awake         # since when it has not slept
     Waker by              # who ended its last sleep,
     Waker noted           # or will have, where that is not over
+    int64_t futex         # of the call that it is in, while it is IN_FUTEX
     int64_t ran           # since a timer ended its last sleep
     int32_t tried         # the timed sleep before: see _holders.pxi
     int32_t attempt       # at a file lock, that was refused

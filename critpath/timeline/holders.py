@@ -43,6 +43,9 @@ class HolderRecord(NamedTuple):
         The worker that ended the wait, -1 where a file lock was refused before the sleep.
     attempt : int64 [sleeps]
         Which event of a file lock refused it, -1 where none did.
+    observed : int64 [sleeps]
+        1 where who ended the wait did so by the futex that was waited on, whose address was
+        recorded; it is the holder then.
     asker : int32 [events of file locks]
         The worker that asks for each lock, or gives it back; -1 unknown.
     """
@@ -54,6 +57,7 @@ class HolderRecord(NamedTuple):
     since: I64
     waker: I64
     attempt: I64
+    observed: I64
     asker: I32
 
 
@@ -99,7 +103,9 @@ def find_holds(
     """
     names = [strings[code] for code in workers.name.tolist()]
     found = _coincidences(record, [role_name(name) for name in names], events.losses)
-    held = _held_locks(events, record)
+    rows = np.flatnonzero((record.observed == 1) & ~_lost_within(record, events.losses))
+    held = [_link(record, row, int(record.holder[row])) for row in rows.tolist()]
+    held += _held_locks(events, record)
     return Holds(
         tuple(sorted(found + held)),
         frozenset(names[row[0]] for row in found),
@@ -111,7 +117,8 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
     """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
     length = np.maximum(record.end - record.begin, 1)
     alike = np.round(np.log(length) / np.log(ALIKE)).astype(np.int64)
-    rows = np.flatnonzero((record.waker >= 0) & ~_lost_within(record, losses))
+    guessed = (record.waker >= 0) & (record.observed == 0)
+    rows = np.flatnonzero(guessed & ~_lost_within(record, losses))
     kinds = {row: (names[record.sleeper[row]], int(alike[row])) for row in rows.tolist()}
     had = (record.holder >= 0) & (record.since <= record.begin)
     times = Counter(kinds.values())

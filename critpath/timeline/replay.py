@@ -342,7 +342,7 @@ def event_semantics(event_class: EventClass, code: Callable[[str], int]) -> Even
     """Return what an event class means; ``code`` interns the names it gives."""
     kind, host = event_class.kind, event_class.host
     types = dict(zip(event_class.fields, event_class.types, strict=True))
-    if kind == Kind.SYSCALL_ENTRY:
+    if kind in {Kind.SYSCALL_ENTRY, Kind.FUTEX}:
         name = syscall_name(event_class.name)
         waits = syscall_state(name)
         return EventSemantics(kind, host, code(name), _NOT_SAID if waits is None else int(waits))

@@ -49,12 +49,14 @@ class Thread:
         # (waker tid or None, time, state, detail, since when it was under way, who it was)
         self.wake = None
         self.awake = 0  # since when it has not slept
-        # Who ended its last sleep: (life, since when awake, who had woken that one, and since).
+        # Who ended its last sleep: (life, since when awake, who had woken that one, and since,
+        # the futex that it did so by).
         self.by = None
         self.chain = []  # timed sleeps that may be tries of one wait: (begin, end, call)
         self.ran = 0  # since the last of them
         self.refused = None  # the file lock that it tried to get last
-        self.tries = []  # (begin, end, holder, since, who ended the wait, refused)
+        # (begin, end, holder, since, who ended the wait, refused, by the futex waited on)
+        self.tries = []
         self.early = False  # the wake came while it was still running
         self.raced = False  # the sleep before this run was over before it began
         self.between_races = []  # (begin of the run, time of the wake in it, waker)
@@ -66,6 +68,7 @@ class Thread:
         self.intervals = []
         self.running = State.RUN  # its state while it runs
         self.syscall = ""
+        self.futex = 0  # that the call is about
         self.syscall_waits = None  # what a sleep in it is for
 
     def emit_run(self, end):
@@ -144,36 +147,38 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
         if context(cpu)[0] is None:
             return None
         life = contexts[cpu][-1].cause[1] if contexts.get(cpu) else on[cpu]
-        return (life, life.awake, *(life.by[:2] if life.by else (None, None)))
+        return (life, life.awake, *(life.by[:2] if life.by else (None, None)), life.futex)
 
     def end_try(t, until):
         """A sleep ends: it is a try of a wait, or the end of one."""
         timed = t.wake and t.wake[0] is None and t.wake[2] == State.WAIT_TIMER
         t.awake, t.by = until, t.wake[5] if t.wake else None
         if timed:
-            if t.chain and (len(t.chain) >= TRIES or t.chain[-1][2] != t.syscall):
+            call = t.syscall, t.futex
+            if t.chain and (len(t.chain) >= TRIES or t.chain[-1][2] != call):
                 t.chain = []
             if t.refused is not None:
-                t.tries.append((t.since, until, "none", until, None, t.refused))
+                t.tries.append((t.since, until, "none", until, None, t.refused, 0))
                 t.chain = []
             else:
-                t.chain.append((t.since, until, t.syscall))
+                t.chain.append((t.since, until, call))
                 t.ran = 0
         elif t.chain:
             begin, end, call = t.chain[-1]
-            in_time = 50 * (until - t.since) <= 51 * (end - begin) + 50 * SLACK
-            if t.by and t.by[0] is not t and call == t.syscall and in_time:
-                life, awake, before, before_awake = t.by
+            observed = bool(t.by and t.by[4] and t.by[4] == call[1])
+            in_time = 50 * (until - t.since) <= 51 * (end - begin) + 50 * SLACK or observed
+            if t.by and t.by[0] is not t and call == (t.syscall, t.futex) and in_time:
+                life, awake, before, before_awake, _ = t.by
                 length = end - begin
                 for begin, end, _ in t.chain[::-1]:
-                    if 10 * abs(end - begin - length) > length + 10 * SLACK:
+                    if not observed and 10 * abs(end - begin - length) > length + 10 * SLACK:
                         break
                     holder = "none", end
-                    if awake <= end:
+                    if awake <= end or observed:
                         holder = life, awake
                     elif before and before is not t:
                         holder = (before, before_awake) if before_awake <= end else ("some", end)
-                    t.tries.append((begin, end, *holder, life, None))
+                    t.tries.append((begin, end, *holder, life, None, int(observed)))
             t.chain = []
         t.refused = None
 
@@ -341,7 +346,7 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             t = thread(tid) if tid else None
             if t and t.doing == "never" and status == 5:
                 t.doing, t.since = SLEEP, time
-        elif kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT}:
+        elif kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT, Kind.FUTEX}:
             if not current.get(cpu):
                 continue
             t = thread(current[cpu])
@@ -349,9 +354,10 @@ def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are wr
             if t.doing == "run":
                 t.emit_run(time)
                 t.since = time
-            enters = kind == Kind.SYSCALL_ENTRY
-            t.syscall = f[0] if enters else ""
-            t.syscall_waits = syscall_state(f[0]) if enters else None
+            enters = kind != Kind.SYSCALL_EXIT
+            t.futex = f[0] // 8 if kind == Kind.FUTEX else 0
+            t.syscall = ("futex" if kind == Kind.FUTEX else f[0]) if enters else ""
+            t.syscall_waits = syscall_state(t.syscall) if enters else None
             if has_syscalls:
                 t.running = State.RUN_SYSCALL if enters else State.RUN_USER
         elif kind == Kind.SOFTIRQ_RAISE:

@@ -5,7 +5,7 @@ FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_E
 SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), TIMER_FUNCTION (address),
 VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
 NET_SEND and NET_RECEIVE (buffer[, source address]),
-FILE_LOCK (what it returns, inode, owner, type, first, last).
+FILE_LOCK (what it returns, inode, owner, type, first, last), FUTEX (address).
 """
 
 from __future__ import annotations

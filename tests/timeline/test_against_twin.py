@@ -106,6 +106,8 @@ class Machine:
             self.add(cpu, Kind.SYSCALL_ENTRY, SYSCALLS[pick % len(SYSCALLS)])
         elif action == "return":
             self.add(cpu, Kind.SYSCALL_EXIT)
+        elif action == "futex":
+            self.add(cpu, Kind.FUTEX, (64, 68, 72)[pick % 3])
         elif action == "lock":
             self.add(cpu, Kind.FILE_LOCK, (0, -11)[pick % 2], 1, more % 3, pick % 3, 0, 9)
         elif action == "exec":
@@ -137,7 +139,7 @@ ACTIONS = (
     "dump",
 )
 OWN_IP = 0x7F000001
-CALLS = ("call", "call", "return")
+CALLS = ("call", "call", "futex", "return")
 
 
 @st.composite

@@ -179,6 +179,44 @@ def test_a_holder_that_hands_on_before_the_end_is_followed():
     assert [holder for holder, *_ in holds_of(scene(rows))] == [2] * 5
 
 
+# The address of the futex that is waited on, and woken.
+FUTEX, DONE = Kind.FUTEX, Kind.SYSCALL_EXIT
+
+
+def futex_waits(begin, timeouts=2, waited=64, woken=64, **options):
+    """As `waits`, in system calls of a futex."""
+    rows, end = waits(begin, timeouts, **options)
+    sleeps = [row for row in rows if row[2] == SWITCH and row[3][0] == 1]
+    rows += [(time - 1, 0, FUTEX, (waited,)) for time, *_ in sleeps]
+    rows += [(row[0] + 1, 0, DONE, ()) for row in rows if row[2] == SWITCH and row[3][2] == 1]
+    [(wake, cpu, *_)] = [row for row in rows if row[2] == WAKING and row[1] != 0]
+    return [*rows, (wake - 1, cpu, FUTEX, (woken,)), (wake + 1, cpu, DONE, ())], end
+
+
+def test_who_wakes_the_futex_that_was_waited_on_is_the_holder():
+    """Once is enough, and the holder may sleep meanwhile, as one who keeps a lock."""
+    rows, _ = futex_waits(10_000, woken=68)  # of the two words of one condition variable
+    rows += [(12_000, 1, SWITCH, (2, 1, 0)), *timed(12_000, tid=2, cpu=1, length=9000)[1:]]
+    [one, two] = holds_of(scene(rows))
+    assert one == (2, 15_000, 1, 15_000)
+    assert two[0] == 2
+
+
+def test_another_futex_is_another_wait():
+    assert holds_of(scene(futex_waits(10_000, waited=64, woken=72)[0])) == []
+    rows = [
+        (t, c, k, (128,) if k == FUTEX and c == 0 and t < 12_000 else f)
+        for t, c, k, f in futex_waits(10_000)[0]
+    ]
+    assert len(holds_of(scene(rows))) == 1  # the second time-out only
+
+
+def test_lost_events_hide_what_a_futex_tells():
+    rows = scene(futex_waits(10_000)[0])
+    everything = Loss(rows[0][0], rows[-1][0], 0, -1, 1, 0, "discarded")
+    assert holds_of(rows, losses=[everything]) == []
+
+
 # File locks: (what it returns, inode, owner, type, first, last byte).
 def locks(time, cpu, ret, kind, owner, inode=9, first=0, last=10):
     return (time, cpu, LOCK, (ret, inode, owner, kind, first, last))
@@ -230,8 +268,9 @@ def records_of(rows, end):
             since if h >= 0 else 0,
             None if w < 0 else tid[w],
             None if a < 0 else a,
+            observed,
         )
-        for s, b, e, h, since, w, a in zip(*(c.tolist() for c in record[:7]), strict=True)
+        for s, b, e, h, since, w, a, observed in zip(*(c.tolist() for c in record[:8]), strict=True)
     )
 
 
@@ -251,9 +290,10 @@ def test_random_schedules(drawn, scale):
             since if not isinstance(holder, str) else 0,
             None if waker is None else number[id(waker)],
             refused,
+            observed,
         )
         for tid, thread in lives
-        for begin, until, holder, since, waker, refused in thread.tries
+        for begin, until, holder, since, waker, refused, observed in thread.tries
     ]
     key = repr
     assert sorted(records_of(rows, end * scale), key=key) == sorted(expected, key=key)
