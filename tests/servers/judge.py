@@ -75,9 +75,21 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
 
 def find_requests(recording: Path) -> Requests:
     """Return what critpath finds."""
-    from critpath.pipeline.requesting import find_requests as find
+    from critpath.executions.specification import get_event_requests
+    from critpath.pipeline import extraction, requesting
+    from critpath.pipeline.limits import Budget
+    from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+    from critpath.read.manifest import open_manifest
+    from critpath.read.recording import find_traces
 
-    return find(recording)
+    chosen = extraction.parse_specification("requests")
+    manifest, _ = open_manifest(recording)
+    traces = find_traces(recording)
+    wanted = (*KERNEL_EVENTS, *get_event_requests(chosen), *SOCKET_EVENTS)
+    opener = extraction.RecordingOpener(recording, traces, wanted, "auto")
+    of = extraction._Recording(recording, traces, manifest, ())
+    with extraction._replay_recording(opener, of, [chosen], Budget.within(None)) as replayed:
+        return requesting._find_turns(replayed, chosen)
 
 
 def count(
@@ -103,7 +115,8 @@ def count(
             continue
         number_of[row] = one.number
         result["matched"] += 1
-        begin = arrivals is None or 0 <= table.begin_ns[row] - one.begin <= _NEAR
+        off = int(table.begin_ns[row]) - one.begin
+        begin = arrivals is None or 0 <= off <= _NEAR
         end = arrivals is None or arrivals.near(one, int(table.end_ns[row]))
         result["begin"] += begin
         result["end"] += end
@@ -126,7 +139,9 @@ def _count_subrequests(
     number_of: Mapping[int, int],
 ) -> None:
     """Count for which sub-requests the right request is named."""
-    table, ends = found.subrequests, found.endpoints
+    table, ends = getattr(found, "subrequests", None), found.endpoints
+    if table is None:
+        return
     rows = np.flatnonzero(table.connects == 0)
     local = ends.local_port[table.endpoint[rows]]
     at = _Rows(rows, local, table.begin_ns, table.end_ns)
