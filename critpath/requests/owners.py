@@ -1,0 +1,448 @@
+"""Who works for whom: sub-requests and slices of threads, attributed to requests.
+
+The rules are in docs/requests.md; the pass that follows them is native (`_owners`).  Which of the
+requests of a loop is next is not seen but follows from the order in which they became ready; what a
+request may ask next is learned from the recording itself, and an answer shows where that was wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model import I32, I64, U8, Bool, Workers
+from critpath.model.requests import (
+    Act,
+    Activity,
+    Certainty,
+    Endpoints,
+    RequestTable,
+    Rule,
+    Slices,
+    Subrequests,
+)
+from critpath.requests import _owners
+
+# What a loop's requests may do next is only asked where their order alone was seen to mislead.
+LEADS: Final = (0, 1, 2)  # rounds by which results are acted on sooner than requests
+SELDOM: Final = 0.2  # of what was seen after a history: less than this a request does not ask
+DEPTH: Final = 8  # of histories
+LEARNED_FROM: Final = 50_000  # requests at most
+FEW: Final = 20  # requests of a size, below which they are like all others of their service
+SIZES: Final = 1.25  # ratio of two classes of sizes
+DIRECT: Final = 0.9  # of a loop's receives, to be followed at once by a send for the same request
+# Of a loop's requests, to be exchanged by an answer, before its order is believed nowhere.
+EXCHANGED: Final = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """What was found.
+
+    Attributes
+    ----------
+    subrequests : Subrequests
+    slices : Slices
+    exchanged : int
+        How often an answer showed that two requests of a loop had been confused.
+    """
+
+    subrequests: Subrequests
+    slices: Slices
+    exchanged: int
+
+
+def find_owners(
+    activity: Activity,
+    workers: Workers,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+) -> Owned:
+    """Attribute sub-requests and stretches of threads to requests.
+
+    Parameters
+    ----------
+    activity : Activity
+    workers : Workers
+        Of the recording, for which threads are of one process.
+    endpoints : Endpoints
+    requests : RequestTable
+        Turns at endpoints that serve.
+    subrequests : Subrequests
+        Turns at endpoints that ask; their columns of attribution are not read.
+    """
+    return _Attribution(activity, workers, endpoints, requests, subrequests).find()
+
+
+def thread_keys(host: I32, tid: I32 | I64) -> I64:
+    """Return one number for a thread of a host."""
+    keys: I64 = (host.astype(np.int64) << 32) | (tid.astype(np.int64) & 0xFFFFFFFF)
+    return keys
+
+
+class _Attribution:
+    """The tables as numbers, and the passes over them."""
+
+    def __init__(
+        self,
+        activity: Activity,
+        workers: Workers,
+        endpoints: Endpoints,
+        requests: RequestTable,
+        subrequests: Subrequests,
+    ) -> None:
+        self.activity, self.requests, self.subrequests = activity, requests, subrequests
+        self.endpoints, self.workers = endpoints, workers
+        about = activity.act == Act.WAKE
+        host = endpoints.host[requests.endpoint]
+        acting = thread_keys(activity.host, activity.tid)
+        woken = thread_keys(activity.host, activity.value)
+        self.keys = np.unique(
+            np.concatenate(
+                [
+                    *(acting[activity.tid >= 0], woken[about & (activity.value >= 0)]),
+                    *(thread_keys(host, requests.reader_tid), thread_keys(host, requests.tid)),
+                ]
+            )
+        )
+        self.thread = np.where(activity.tid >= 0, self._number(acting), -1).astype(np.int32)
+        known = about & (activity.value >= 0)
+        self.woken = np.where(known, self._number(woken), -1).astype(np.int32)
+        self._add_unanswered()
+        self._find_kinds()
+        self._make_pass()
+
+    def _number(self, keys: I64) -> I64:
+        at: I64 = np.searchsorted(self.keys, keys).astype(np.int64)
+        return at
+
+    def _add_unanswered(self) -> None:
+        """Make rows of requests, those that the recording's end left without an answer too.
+
+        They wait in the queues of loops like all others, and ask.
+        """
+        requests, activity = self.requests, self.activity
+        host = self.endpoints.host[requests.endpoint]
+        reader = self._number(thread_keys(host, requests.reader_tid))
+        longest = int((requests.end_ns - requests.begin_ns).max(initial=0))
+        end = int(activity.time_ns[-1]) if len(activity) else 0
+        after = np.full(len(self.endpoints), np.iinfo(np.int64).min)
+        np.maximum.at(after, requests.endpoint, requests.end_ns)
+        late = (activity.act == Act.RECEIVE) & (activity.time_ns >= end - longest)
+        rows = np.flatnonzero(late & (self.thread >= 0) & (activity.endpoint >= 0))
+        of = activity.endpoint[rows]
+        rows = rows[(self.endpoints.serves[of] == 1) & (activity.time_ns[rows] > after[of])]
+        _, first = np.unique(activity.endpoint[rows], return_index=True)
+        rows = rows[np.sort(first)]
+        time = activity.time_ns[rows]
+        self.times = np.ascontiguousarray(
+            np.vstack(
+                [
+                    np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns]),
+                    np.column_stack([time, time, np.full(len(rows), end + 1)]),
+                ]
+            )
+        )
+        self.reader = np.concatenate([reader, self.thread[rows]]).astype(np.int32)
+        self.at = np.concatenate([requests.endpoint, activity.endpoint[rows]])
+
+    def _find_kinds(self) -> None:
+        """Give numbers to services, sizes of requests, and what is asked."""
+        requests, endpoints, many = self.requests, self.endpoints, len(self.requests)
+        service = np.zeros(len(self.at), np.int64)
+        service[:many] = requests.service
+        size = np.zeros(len(self.at), np.int64)
+        size[:many] = np.log(np.maximum(requests.bytes_in, 1)) / np.log(SIZES)
+        self.services, self.service = np.unique(service, return_inverse=True)
+        both = service * 1000 + size + 1
+        _, inverse, counts = np.unique(both, return_inverse=True, return_counts=True)
+        known = np.where(counts[inverse] >= FEW, both, service * 1000)
+        _, self.root = np.unique(known, return_inverse=True)
+        of = self.subrequests.endpoint
+        target = np.column_stack(
+            [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
+        )
+        kinds, asked = np.unique(target, axis=0, return_inverse=True)
+        self.asked = asked.reshape(-1) + len(self.services)
+        self.kinds = len(self.services) + len(kinds)
+
+    def _make_pass(self) -> None:
+        requests, subrequests = self.requests, self.subrequests
+        loops = _find_loops(self.times, self.reader, len(self.keys))
+        self.loops = loops
+        answerer = self._number(thread_keys(self.endpoints.host[requests.endpoint], requests.tid))
+        answers = np.zeros(len(self.keys), np.int64)
+        answers[answerer[answerer != self.reader[: len(requests)]]] = 1
+        process = self.keys.copy()
+        of = thread_keys(self.workers.host.astype(np.int32), self.workers.tid.astype(np.int32))
+        at = self._number(of)
+        there = (at < len(self.keys)) & (self.workers.pid > 0)
+        there[there] &= self.keys[at[there]] == of[there]
+        process[at[there]] = thread_keys(
+            self.workers.host[there].astype(np.int32), self.workers.pid[there]
+        )
+        row = np.where(loops, np.cumsum(loops) - 1, -1)
+        endpoint = np.concatenate([self.at, subrequests.endpoint]).astype(np.int64)
+        begin = np.concatenate([self.times[:, 0], subrequests.begin_ns])
+        number = np.concatenate([np.arange(len(self.at)), np.arange(len(subrequests))])
+        order = np.lexsort((begin, endpoint))
+        first = np.searchsorted(endpoint[order], np.arange(len(self.endpoints) + 1))
+        self.native = _owners.Owners(
+            self.times,
+            _columns(np.int32, self.reader, self.service),
+            _columns(np.int64, subrequests.begin_ns, subrequests.end_ns),
+            _columns(np.int32, subrequests.endpoint, self.asked, subrequests.connects),
+            _columns(np.int64, process, row, answers),
+            first.astype(np.int32),
+            number[order].astype(np.int32),
+            (self.endpoints.serves == 1).astype(np.uint8),
+        )
+
+    def _run(self, lead: I32, learned: _Learned | None = None) -> I64:
+        """Make the pass; return the sub-requests' owners."""
+        activity = self.activity
+        blank = np.zeros((0, self.kinds), np.int32)
+        self.native.run(
+            *(activity.time_ns, activity.act, self.thread, activity.endpoint, self.woken, lead),
+            np.full(len(self.at), -1, np.int32) if learned is None else learned.root,
+            blank if learned is None else learned.child,
+            blank.astype(np.uint8) if learned is None else learned.may,
+        )
+        return self.native.take_owners()
+
+    def find(self) -> Owned:
+        """Make the passes that are needed, and the tables."""
+        threads = len(self.keys)
+        lead = np.zeros(threads, np.int32)
+        owners = self._run(lead)
+        fewest = self._count_heals()
+        if fewest.any():
+            best = lead.copy()
+            for tried in LEADS:
+                every = np.full(threads, tried, np.int32)
+                learned = self._learn(self._run(every))
+                self._run(every, learned)
+                heals = self._count_heals()
+                best[heals < fewest] = tried
+                fewest = np.minimum(fewest, heals)
+            owners = self._run(best)
+            plain = self._count_heals()
+            learned = self._learn(owners)
+            owners = self._run(best, learned)
+            if self._count_heals().sum() > plain.sum():
+                owners = self._run(best)
+        return self._make_tables(owners)
+
+    def _count_heals(self) -> I64:
+        heals: I64 = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
+        return heals
+
+    def _learn(self, owners: I64) -> _Learned:
+        """Learn what requests ask, and after what, from whom they were attributed to."""
+        rows = np.flatnonzero((owners[:, 0] >= 0) & (self.subrequests.connects == 0))
+        rows = rows[np.argsort(owners[rows, 3])]
+        return _learn(owners[rows, 0], self.asked[rows], self.root, self.kinds)
+
+    # ------------------------------------------------------------------ tables
+
+    def _make_tables(self, owners: I64) -> Owned:
+        many = len(self.requests)
+        heals = self.native.take_heals()
+        request, how, sure = owners[:, 0], owners[:, 1], owners[:, 2]
+        doubt = Doubts(heals, self.times[:, 0], self.reader)
+        asker = thread_keys(self.endpoints.host[self.subrequests.endpoint], self.subrequests.tid)
+        # A connection's first sub-request is as sure as its opening.
+        chosen = (how == Rule.ORDER) | (how == Rule.RESUME)
+        chosen[chosen] = doubt.cover(self._number(asker[chosen]), self.subrequests.begin_ns[chosen])
+        sure = np.where(chosen, Certainty.DOUBTFUL, sure)
+        nobody = (request < 0) | (request >= many)
+        subrequests = dataclasses.replace(
+            self.subrequests,
+            request=np.where(nobody, -1, request).astype(np.int32),
+            how=np.where(nobody, Rule.NONE, how).astype(np.uint8),
+            attribution=np.where(nobody, Certainty.DOUBTFUL, sure).astype(np.uint8),
+        )
+        return Owned(subrequests, self._make_slices(doubt), len(heals))
+
+    def _make_slices(self, doubt: Doubts) -> Slices:
+        """Make the table; steps of loops that are not direct, or in doubt, are shared."""
+        slices = self.native.take_slices()
+        receives, closed = self.native.take_steps()
+        direct = closed >= DIRECT * receives
+        row = np.cumsum(self.loops) - 1
+        step = np.flatnonzero(slices[:, 7] >= 0)
+        thread, kind = slices[step, 0], slices[step, 7]
+        shared = ~direct[row[thread], kind] | doubt.cover(thread, slices[step, 2])
+        of_answer = (kind >= len(self.services)) & (slices[step, 5] == Rule.RESUME)
+        slices[step[of_answer], 6] = Certainty.LIKELY
+        slices[step[shared], 3] = -1
+        slices[step[shared], 5] = Rule.NONE
+        slices[step[shared], 6] = Certainty.DOUBTFUL
+        # What the end of the recording left without an answer is no request of the table.
+        slices = slices[slices[:, 3] < len(self.requests)]
+        slices = slices[np.argsort(slices[:, 1], kind="stable")]
+        run, cpus = self._spend(slices[:, 0], slices[:, 1], slices[:, 2])
+        key = self.keys[slices[:, 0]]
+        return Slices(
+            tid=(key & 0xFFFFFFFF).astype(np.int32),
+            host=(key >> 32).astype(np.int32),
+            begin_ns=slices[:, 1],
+            end_ns=slices[:, 2],
+            request=slices[:, 3].astype(np.int32),
+            unanswered=slices[:, 4].astype(np.int32),
+            how=slices[:, 5].astype(np.uint8),
+            attribution=slices[:, 6].astype(np.uint8),
+            run_ns=run,
+            idle_ns=slices[:, 2] - slices[:, 1] - run,
+            cpus=cpus,
+        )
+
+    def _spend(self, thread: I64, begin: I64, end: I64) -> tuple[I64, I64]:
+        """Return for how long threads ran between two times, and a bit for each of their cpus."""
+        activity = self.activity
+        acts = (Act.RUN, Act.SLEEP, Act.PREEMPT, Act.EXIT)
+        rows = np.flatnonzero(np.isin(activity.act, acts) & (self.thread >= 0))
+        rows = rows[np.argsort(self.thread[rows], kind="stable")]
+        bounds = np.searchsorted(self.thread[rows], np.arange(len(self.keys) + 1))
+        order = np.argsort(thread, kind="stable")
+        ends = np.searchsorted(thread[order], np.arange(len(self.keys) + 1))
+        run, cpus = np.zeros(len(thread), np.int64), np.zeros(len(thread), np.int64)
+        for number in np.unique(thread):
+            mine = rows[bounds[number] : bounds[number + 1]]
+            of = order[ends[number] : ends[number + 1]]
+            time, act = activity.time_ns[mine], activity.act[mine]
+            if not len(mine):
+                run[of] = end[of] - begin[of]  # it was never seen to stop
+                continue
+            bits = np.int64(1) << np.minimum(np.maximum(activity.value[mine], 0), 62)
+            run[of], cpus[of] = _spend_one(time, act == Act.RUN, bits, begin[of], end[of])
+        return run, cpus
+
+
+class Doubts:
+    """When the order of a loop's requests was seen to be wrong.
+
+    No request is answered before a sub-request of its own is.  Where that would be, two requests
+    were confused at some time since both are there; all that was chosen by order until then is
+    in doubt.  A loop on which it happens often is in doubt everywhere.
+
+    Parameters
+    ----------
+    heals : int64 [n, 4]
+        Time, thread, the request that was answered, and the one it was exchanged with.
+    begin : int64 [requests]
+    reader : int32 [requests]
+    """
+
+    def __init__(self, heals: I64, begin: I64, reader: I32) -> None:
+        self._begin: dict[int, I64] = {}
+        self._end: dict[int, I64] = {}
+        for number in np.unique(heals[:, 1]).tolist():
+            mine = heals[heals[:, 1] == number]
+            since = np.minimum(begin[mine[:, 2]], begin[mine[:, 3]])
+            if len(mine) > EXCHANGED * np.count_nonzero(reader == number):
+                since[:] = np.iinfo(np.int64).min
+                mine[:, 0] = np.iinfo(np.int64).max
+            # Heals come in order of time; a later one may reach back further.
+            self._end[number] = mine[:, 0]
+            self._begin[number] = np.minimum.accumulate(since[::-1])[::-1]
+
+    def cover(self, thread: I64, time: I64) -> Bool:
+        """Return which moments of threads are in doubt."""
+        doubt = np.zeros(len(time), np.bool_)
+        for number, end in self._end.items():
+            mine = np.flatnonzero(thread == number)
+            at = np.searchsorted(end, time[mine])
+            inside = at < len(end)
+            doubt[mine[inside]] = time[mine[inside]] >= self._begin[number][at[inside]]
+        return doubt
+
+
+def _spend_one(time: I64, runs: Bool, bits: I64, begin: I64, end: I64) -> tuple[I64, I64]:
+    """Return the same for one thread: it runs from each of its times on, or does not."""
+    before = not runs[0]  # what stops had been running
+    first = min(int(time[0]), int(begin.min()))
+    last = max(int(time[-1]), int(end.max()))
+    time = np.concatenate([[first], time, [last]])
+    runs = np.concatenate([[before], runs])
+    done = np.concatenate([[0], np.cumsum(np.where(runs, np.diff(time), 0))])
+    spent = []
+    for moment in (begin, end):
+        at = np.minimum(np.searchsorted(time, moment, side="right") - 1, len(runs) - 1)
+        spent.append(done[at] + np.where(runs[at], moment - time[at], 0))
+    on = np.flatnonzero(runs[1:])
+    if not len(on):
+        return spent[1] - spent[0], np.zeros(len(begin), np.int64)
+    start = np.maximum(np.searchsorted(time[1 + on], begin, side="right") - 1, 0)
+    stop = np.maximum(np.searchsorted(time[1 + on], end), start + 1)
+    both = np.column_stack([start, stop]).reshape(-1)
+    cpus = np.bitwise_or.reduceat(np.append(bits[on], 0), both)[::2]
+    return spent[1] - spent[0], cpus
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What requests ask, by what they asked before: a tree of histories."""
+
+    root: I32
+    child: I32
+    may: U8
+
+
+def _learn(request: I64, kind: I64, root: I64, kinds: int) -> _Learned:
+    """Count what followed what, and keep what is not seldom.
+
+    Parameters
+    ----------
+    request, kind : int64
+        Of sub-requests, in order of departure.
+    root : int64 [requests]
+        Which requests begin alike.
+    """
+    order = np.argsort(request, kind="stable")
+    request, kind = request[order], kind[order]
+    some = np.arange(int(root.max(initial=-1)) + 1)
+    nodes: dict[tuple[int, ...], int] = {(int(r),): int(r) for r in some}
+    counts: list[Counter[int]] = [Counter() for _ in nodes]
+    ends = np.searchsorted(request, np.arange(len(root) + 1))
+    for row in range(min(len(root), LEARNED_FROM)):
+        history: tuple[int, ...] = (int(root[row]),)
+        for asked in kind[ends[row] : ends[row + 1]][:DEPTH].tolist():
+            counts[nodes[history]][asked] += 1
+            history = (*history, asked)
+            if history not in nodes:
+                nodes[history] = len(nodes)
+                counts.append(Counter())
+        counts[nodes[history]][-1] += 1
+    child = np.full((len(nodes), kinds), -1, np.int32)
+    may = np.zeros((len(nodes), kinds), np.uint8)
+    for history, node in nodes.items():
+        if len(history) > 1:
+            child[nodes[history[:-1]], history[-1]] = node
+        total = counts[node].total()
+        for asked, many in counts[node].items():
+            if asked >= 0:
+                may[node, asked] = many >= SELDOM * total
+    return _Learned(root.astype(np.int32), child, may)
+
+
+def _find_loops(times: I64, reader: I32, threads: int) -> Bool:
+    """Return which threads receive a request while they owe the answer to another."""
+    loops = np.zeros(threads, np.bool_)
+    order = np.lexsort((times[:, 1], reader))
+    bounds = np.searchsorted(reader[order], np.arange(threads + 1))
+    for number in np.unique(reader):
+        mine = order[bounds[number] : bounds[number + 1]]
+        answered = np.maximum.accumulate(times[mine, 2])
+        loops[number] = bool((times[mine[1:], 1] < answered[:-1]).any())
+    return loops
+
+
+def _columns(dtype: type[Any], *columns: np.ndarray[Any, Any]) -> Any:
+    """Return columns as the native pass reads them."""
+    return np.ascontiguousarray(np.column_stack(columns), dtype)

@@ -1,0 +1,271 @@
+"""Who works for whom: drawings, the native pass against its plain twin, and what always holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from critpath.model.requests import Act, Certainty, Rule
+from critpath.requests import owners as owning
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def drawing(load: Any) -> ModuleType:
+    return load("requests/drawing.py")
+
+
+@pytest.fixture(scope="module")
+def simulate(load: Any) -> ModuleType:
+    return load("requests/simulate.py")
+
+
+@pytest.fixture(scope="module")
+def plain(load: Any) -> ModuleType:
+    return load("oracle/owners.py")
+
+
+def test_drawings(drawing: ModuleType) -> None:
+    drawings = list(drawing.read_drawings(HERE / "drawings" / "owners.txt"))
+    assert len(drawings) >= 30
+    for each in drawings:
+        tables = drawing.draw(each)
+        found = owning.find_owners(*tables.arguments)
+        subs = drawing.found_subs(tables, found.subrequests)
+        assert {n: subs[n] for n in each.subs} == each.subs, each.title
+        if not each.slices:
+            continue
+        slices = found.slices
+        got = {
+            (int(t), int(b), int(e), tables.numbers[r] if r >= 0 else "*", Rule(h))
+            for t, b, e, r, h in zip(
+                *(slices.tid, slices.begin_ns, slices.end_ns, slices.request, slices.how),
+                strict=True,
+            )
+        }
+        for line in each.slices:
+            name, begin, end, request, how = line.split()
+            last = end.endswith("+")  # the last of several
+            of = name if ":" not in end else end.partition(":")[0]
+            times = [t for w, t in each.lines[of] if w == end.rpartition(":")[2].rstrip("+")]
+            want = (
+                tables.tids[name],
+                each.time(name, begin),
+                times[-1] if last else times[0],
+                request,
+                Rule[how.upper().replace("-", "_")],
+            )
+            assert want in got, (each.title, line, sorted(got))
+        for name in {line.split()[0] for line in each.slices}:
+            of_thread = sum(line.startswith(f"{name} ") for line in each.slices)
+            assert of_thread == sum(g[0] == tables.tids[name] for g in got), each.title
+
+
+def run_twin(plain: ModuleType, made: Any, lead: np.ndarray, learned: Any) -> Any:
+    """Make the twin's pass over the numbers that the native one gets."""
+    loops = np.flatnonzero(made.loops)
+    root = np.full(len(made.at), -1) if learned is None else learned.root
+    requests = [
+        plain.Request(i, *map(int, made.times[i]), int(made.reader[i]), int(made.service[i]))
+        for i in range(len(made.at))
+    ]
+    for request, node in zip(requests, root.tolist(), strict=True):
+        request.root = request.node = node
+    table = made.subrequests
+    subs = [
+        plain.Sub(i, *map(int, row), connects=bool(c), open=not c)
+        for i, (row, c) in enumerate(
+            zip(
+                np.column_stack([table.begin_ns, table.end_ns, table.endpoint, made.asked]),
+                table.connects,
+                strict=True,
+            )
+        )
+    ]
+    turns: dict[int, list[int]] = {}
+    order = np.lexsort((np.concatenate([made.times[:, 0], table.begin_ns]),))
+    for row in order.tolist():
+        own = row < len(made.at)
+        endpoint = made.at[row] if own else table.endpoint[row - len(made.at)]
+        turns.setdefault(int(endpoint), []).append(row if own else row - len(made.at))
+    answerers = {
+        int(t)
+        for t, r in zip(
+            made._number(
+                owning.thread_keys(made.endpoints.host[made.requests.endpoint], made.requests.tid)
+            ),
+            made.reader,
+            strict=False,
+        )
+        if t != r
+    }
+    pids = dict(zip(made.workers.tid.tolist(), made.workers.pid.tolist(), strict=True))
+    threads = [
+        plain.Thread(
+            loop=i in loops,
+            answers=i in answerers,
+            process=pids.get(int(k) & 0xFFFFFFFF, -int(k)),
+            lead=int(lead[i]),
+        )
+        for i, k in enumerate(made.keys)
+    ]
+    twin = plain.Owners(
+        requests, subs, threads, turns, (made.endpoints.serves == 1).tolist(),
+        *(() if learned is None else (learned.child.tolist(), learned.may.tolist())),
+    )  # fmt: skip
+    activity = made.activity
+    columns = (activity.time_ns, activity.act, made.thread, activity.endpoint, made.woken)
+    twin.run(zip(*(c.tolist() for c in columns), strict=True))
+    return twin
+
+
+def check_twin(plain: ModuleType, arguments: tuple[Any, ...], lead: int, *, learn: bool) -> None:
+    """Compare every figure of the native pass with the twin's."""
+    made = owning._Attribution(*arguments)
+    leads = np.full(len(made.keys), lead, np.int32)
+    owners = made._run(leads)
+    learned = made._learn(owners) if learn else None
+    owners = made._run(leads, learned)
+    twin = run_twin(plain, made, leads, learned)
+    wanted = [[s.owner, s.how, s.sure, s.departure] for s in twin.subs]
+    np.testing.assert_array_equal(owners, np.array(wanted).reshape(-1, 4))
+    slices = [
+        [s.thread, s.begin, s.end, s.request, s.unanswered, s.how, s.sure, s.kind]
+        for s in twin.slices
+    ]
+    np.testing.assert_array_equal(made.native.take_slices(), np.array(slices).reshape(-1, 8))
+    np.testing.assert_array_equal(
+        made.native.take_heals(), np.array(twin.heals, np.int64).reshape(-1, 4)
+    )
+    receives, closed = made.native.take_steps()
+    assert receives.sum() == sum(twin.steps.values())
+    assert closed.sum() == sum(twin.closed.values())
+
+
+def test_twin_on_servers(simulate: ModuleType, drawing: ModuleType, plain: ModuleType) -> None:
+    for number, name in enumerate(simulate.CLASSES):
+        world = simulate.simulate(name, (3, 16)[number % 2], 60, number)
+        check_twin(plain, simulate.arguments(world, drawing), number % 3, learn=number % 2 == 0)
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("RSsrzwc"), st.integers(0, 3), st.integers(0, 3)), max_size=60
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(ROWS, st.integers(0, 2), st.booleans())
+def test_twin_on_anything(
+    drawing: ModuleType, plain: ModuleType, rows: list[tuple[str, int, int]], lead: int, learn: bool
+) -> None:
+    tables = anything(drawing, rows)
+    if tables is not None:
+        check_twin(plain, tables.arguments, lead, learn=learn)
+        check_invariants(tables.arguments)
+
+
+def anything(drawing: ModuleType, rows: list[tuple[str, int, int]]) -> Any:
+    """Return the tables of threads that do these things, one after another."""
+    made = drawing.Drawing("anything")
+    made.lines = {f"t{i}": [] for i in range(4)}
+    numbers, state = [0] * 4, ["", "", "", ""]
+    asked, open_calls = [0] * 4, [False] * 4
+    for k, (what, thread, other) in enumerate(rows):
+        line, time = made.lines[f"t{thread}"], 1000 * (k + 1)
+        name = "abcd"[other]
+        if what == "R":
+            if state[other] == "S" or not numbers[other]:
+                numbers[other] += 1
+            state[other] = "R"
+            line.append((f"R{10 * other + 100 * numbers[other]}", time))
+        elif what == "S" and state[other]:
+            state[other] = "S"
+            line.append((f"S{10 * other + 100 * numbers[other]}", time))
+        elif what == "s":
+            if not open_calls[other]:
+                asked[other] += 1
+            open_calls[other] = True
+            line.append((f"s{name}{asked[other]}", time))
+        elif what == "r" and open_calls[other]:
+            open_calls[other] = False
+            line.append((f"r{name}{asked[other]}", time))
+        elif what == "z":
+            line.append(("z", time))
+        elif what == "w" and thread != other:
+            line.append((f"!t{other}", time))
+    if not any(word[0] == "S" for line in made.lines.values() for word, _ in line):
+        return None
+    return drawing.draw(made)
+
+
+def check_invariants(arguments: tuple[Any, ...]) -> None:
+    """Check what holds of any recording: section 15 of the specification."""
+    activity, _, _, requests, _ = arguments
+    found = owning.find_owners(*arguments)
+    slices, subs = found.slices, found.subrequests
+    for tid in np.unique(slices.tid):
+        mine = slices.tid == tid
+        assert (slices.begin_ns[mine][1:] >= slices.end_ns[mine][:-1]).all()
+    of = slices.request >= 0
+    assert (slices.begin_ns[of] >= requests.begin_ns[slices.request[of]]).all()
+    assert (slices.end_ns[of] <= requests.end_ns[slices.request[of]]).all()
+    assert (slices.run_ns >= 0).all()
+    assert (slices.idle_ns >= 0).all()
+    assert (slices.run_ns + slices.idle_ns == slices.end_ns - slices.begin_ns).all()
+    assert (np.diff(slices.begin_ns) >= 0).all()
+    asks = subs.request >= 0
+    assert (subs.begin_ns[asks] >= requests.begin_ns[subs.request[asks]]).all()
+    assert (subs.how[~asks] == Rule.NONE).all()
+    assert (subs.attribution[~asks] == Certainty.DOUBTFUL).all()
+    assert len(activity) >= len(subs)
+
+
+def test_invariants_on_servers(simulate: ModuleType, drawing: ModuleType) -> None:
+    for number, name in enumerate(simulate.CLASSES):
+        world = simulate.simulate(name, 16, 100, 100 + number)
+        check_invariants(simulate.arguments(world, drawing))
+
+
+def test_a_loop_that_works_at_once_has_slices_of_its_own(
+    simulate: ModuleType, drawing: ModuleType
+) -> None:
+    world = simulate.simulate("direct loop, pooled (Node)", 16, 200, 1)
+    slices = owning.find_owners(*simulate.arguments(world, drawing)).slices
+    steps = slices.request >= 0
+    assert steps.sum() > 390  # two of each request
+    assert simulate.count_work(world, slices) == pytest.approx((1.0, 0.0), abs=0.001)
+
+
+def test_nobody_guesses_what_a_queue_of_callbacks_runs(
+    simulate: ModuleType, drawing: ModuleType
+) -> None:
+    world = simulate.simulate("loop, pooled (asyncio)", 16, 200, 1)
+    found = owning.find_owners(*simulate.arguments(world, drawing))
+    own, other = simulate.count_work(world, found.slices)
+    assert other < 0.001
+    assert own < 0.05
+    shared = found.slices.request < 0
+    assert found.slices.unanswered[shared].max() > 8
+    assert (found.subrequests.request == world.owner).all()
+
+
+def test_run_and_cpus(drawing: ModuleType) -> None:
+    [each] = [
+        d
+        for d in drawing.read_drawings(HERE / "drawings" / "owners.txt")
+        if d.title.startswith("own: a sleep for a lock")
+    ]
+    tables = drawing.draw(each)
+    slices = owning.find_owners(*tables.arguments).slices
+    [row] = np.flatnonzero(slices.request == 0)
+    slept, woken = each.time("w1", "z"), each.time("net", "!w1") + 1
+    assert slices.idle_ns[row] == woken - slept
+    assert slices.cpus[row] == 1
+    assert Act.RUN in tables.activity.act
