@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.detect.gate import compare_runs, gate, permutable
+from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
 from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
 
 _LEAST: Final = 0.004  # of the whole: smaller changes are not marked
@@ -29,14 +29,16 @@ class FlameSets:
     types : pair of int64 arrays
         Types, where there are no labels: another mix of them is no change.
     sessions : pair of int64 arrays
-    runs : pair of int64 arrays or None
-        See `critpath.detect.comparability.find_runs`.
+    runs, blocks : pair of int64 arrays or None
+        See `critpath.detect.comparability`, `find_runs` and `find_blocks`.  Where there are enough
+        blocks to exchange, their sides are, as the verdict's test does it, and runs do not count.
     """
 
     labels: tuple[Sequence[str], Sequence[str]]
     types: tuple[I64, I64]
     sessions: tuple[I64, I64]
     runs: tuple[I64, I64] | None = None
+    blocks: tuple[I64, I64] | None = None
 
 
 def build_flame(
@@ -207,18 +209,22 @@ def _marked(
     found: dict[str, tuple[F64, F64]] = {}
     level /= 2  # for each direction
     own = tuple(rows[keep] for rows, keep in zip(strata, known, strict=True))
-    sessions = tuple(each[keep] for each, keep in zip(sets.sessions, known, strict=True))
-    runs = sets.runs and tuple(each[keep] for each, keep in zip(sets.runs, known, strict=True))
+    sessions = sets.sessions[0][known[0]], sets.sessions[1][known[1]]
+    runs, blocks = (
+        each and (each[0][known[0]], each[1][known[1]]) for each in (sets.runs, sets.blocks)
+    )
+    blocks = exchangeable(blocks, level)
     for direction in directions:
         order = (0, 1) if direction == "more" else (1, 0)
         ours, theirs = (tables[i][:, columns] for i in order)
         whole, _ = permutable(sessions[order[0]], sessions[order[1]], level)
         test = gate(
             ours, theirs, own[order[0]], own[order[1]],
-            alpha=level, permutations=permutations, sessions=whole,
+            alpha=level, permutations=permutations, sessions=None if blocks else whole,
+            blocks=blocks and (blocks[order[0]], blocks[order[1]]),
         )  # fmt: skip
         p, by_stratum = test.p_value, test.stratum_p_value
-        if runs:
+        if runs and not blocks:
             least, least_of = _of_runs(
                 (ours, theirs), (own[order[0]], own[order[1]]), (runs[order[0]], runs[order[1]])
             )

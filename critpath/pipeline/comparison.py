@@ -144,7 +144,7 @@ def _with_flame(
 ) -> Analysis:
     """Add where the time goes; changes are tested in directions that the verdict allows."""
     from critpath.cluster.types import labels_are_usable
-    from critpath.detect.comparability import find_runs
+    from critpath.detect.comparability import find_blocks, find_runs
     from critpath.detect.flame import FlameSets, build_flame
     from critpath.localize.segments import is_faster
     from critpath.vectors.chains import chain_times
@@ -167,6 +167,7 @@ def _with_flame(
             types=types,
             sessions=(normal.session, sample.session),
             runs=None if apart or not directions else find_runs(normal, sample),
+            blocks=None if apart or not directions else find_blocks(normal, sample),
         ),
         # Behind an alarm, whose level that of the whole tree is.
         level=FLAME_LEVEL if result.verdict == "anomaly" else settings.alpha,

@@ -92,3 +92,30 @@ def test_of_like_sets_few_are_marked():
         for _ in range(rounds)
     )
     assert marked <= 9  # 5 % of 60 is 3; more than 9 happens in 1 of 500 runs of this test
+
+
+def drifting(rng, change):
+    """Return sets in 30 blocks of which half were disturbed, and how many nodes are marked."""
+    blocks = np.repeat(np.arange(30), 2)
+    disturbed = 1 + 2.0 * (rng.random(30) < 0.5)[blocks, None]
+    normal = np.rint(draw(rng, 60) * disturbed).astype(np.int64)
+    sample = np.rint(draw(rng, 60) * disturbed * change).astype(np.int64)
+    none = np.zeros(60, np.int64)
+    found = []
+    for known in (None, (blocks, blocks)):
+        nodes = build_flame(
+            ChainTimes(CHAINS, LEAVES, normal, sample),
+            FlameSets(((), ()), (none, none), (none, none), blocks=known),
+            level=0.05, permutations=999, directions=("more", "less"),
+        )  # fmt: skip
+        found.append(sum(bool(one.change) for one in nodes))
+    return found
+
+
+def test_within_blocks_what_a_machine_did_to_both_hides_nothing_and_marks_nothing():
+    rng = np.random.default_rng(11)
+    plain, within = drifting(rng, np.array([1, 1, 1.25, 1, 1, 1]))
+    assert plain == 0
+    assert within > 0
+    marked = [drifting(rng, 1.0)[1] > 0 for _ in range(30)]
+    assert sum(marked) <= 5  # 1.5 are due at 5 %

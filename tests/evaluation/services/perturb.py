@@ -98,6 +98,7 @@ class Answer(Judged):
 
     longer: int = 0
     found: int = 0  # of them
+    coloured: bool = False  # a box of the flame graph is
 
 
 Change = Callable[[PathSet, PathSet, int], tuple[PathSet, PathSet]]
@@ -108,7 +109,8 @@ def judge(corpus: Corpus, pair: Pair, change: Change | None = None, **settings: 
     sets = corpus.read(pair.normal), corpus.read(pair.sample)
     if change is not None:
         sets = change(*sets, zlib.crc32(pair.name.encode()))
-    document = cp.compare(*sets, **settings).to_dict()
+    comparison = cp.compare(*sets, **settings)
+    document = comparison.to_dict()
     facts, sentence = first_facts(document)
     right, why = weigh(facts, pair.truth) if pair.truth else ("none", "")
     sample = [e for e in document["executions"] if e["set"] == "sample"]
@@ -120,6 +122,7 @@ def judge(corpus: Corpus, pair: Pair, change: Change | None = None, **settings: 
         pair.name, pair.kind, document["verdict"], right, sentence, facts, why,
         len(others), sum(e["anomalous"] for e in others),
         len(longer), sum(e["anomalous"] for e in longer),
+        any(node.change for node in comparison.analysis.flame),
     )  # fmt: skip
 
 
@@ -247,8 +250,8 @@ def rare(corpus: Corpus) -> Iterator[str]:
 
 def sides(corpus: Corpus) -> Iterator[str]:
     """Yield healthy pairs of which thresholds were chosen, and of which they were not."""
-    yield "| healthy pairs | recorded before | alarms | executions marked |"
-    yield "|---|---|---|---|"
+    yield "| healthy pairs | in-sample | alarms | executions marked | OK with a coloured box |"
+    yield "|---|---|---|---|---|"
     for together in (True, False):
         for later in (False, True):
             those = [
@@ -258,10 +261,11 @@ def sides(corpus: Corpus) -> Iterator[str]:
             ]
             alarms = sum(r.verdict == "anomaly" for r in those)
             marked, of = sum(r.marked for r in those), sum(r.innocents for r in those)
+            fine = [r for r in those if r.verdict == "ok"]
             yield (
                 f"| {'alternation' if together else 'one after the other'} "
                 f"| {'no' if later else 'yes'} | {_share(alarms, len(those))} "
-                f"| {_share(marked, of)} |"
+                f"| {_share(marked, of)} | {_share(sum(r.coloured for r in fine), len(fine))} |"
             )
 
 
