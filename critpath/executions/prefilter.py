@@ -61,6 +61,8 @@ class Prefilter:
     def __init__(self, specifications: Collection[Specification]) -> None:
         patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
         self._named = {pattern.name for pattern in patterns}
+        # Whether what threads do with sockets is asked for.
+        self.requests = any(s.kind == "requests" for s in specifications)
         self._filter = EventFilter()
         self._known = 0
         self._actions: U8 = np.zeros(0, np.uint8)

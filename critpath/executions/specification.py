@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +32,58 @@ KINDS: Final[dict[str, str]] = {
     "marker": "marker",
     "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
     "windows": "windows:FILE.csv",
+    "requests": "requests[:port=N|N...][,comm=NAME][,pid=N][,path=PATH][,ns=INUM][,cgroup=PATH]"
+    "[,peer=external|local][,top][,skip=N][,min=DURATION], or requests:? for what there is",
 }
 
 
+PEERS: Final = ("any", "external", "local")
+_UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
+_MOST_PORT: Final = 65_535
+
 NO_LABEL = "-"  # label=-: no label, not even a text field of the begin event
+
+
+@dataclass(frozen=True)
+class RequestFilter:
+    """Which requests of servers are executions.
+
+    Attributes
+    ----------
+    ports : frozenset of int
+        Ports that are served; empty for any.
+    comm, path : str
+        Name of the serving process, path of its unix socket; "" for any.
+    pid : int
+        Of the serving process; 0 for any.
+    peer : str
+        ``external`` (who asks is on another machine), ``local`` or ``any``.
+    top : bool
+        Only requests that are nobody's sub-request.
+    skip : int
+        How many turns to leave out at the begin of each connection: handshakes.
+    least : int
+        Shortest request (ns).
+    first : bool
+        Where nobody listens or accepts, who receives first serves.
+    listing : bool
+        Nothing is looked for but what there is: ``requests:?``.
+    """
+
+    ports: frozenset[int] = frozenset()
+    comm: str = ""
+    path: str = ""
+    pid: int = 0
+    peer: str = "any"
+    top: bool = False
+    skip: int = 0
+    least: int = 0
+    first: bool = False
+    listing: bool = False
+
+
+ALL_REQUESTS: Final = RequestFilter()
 
 
 @dataclass(frozen=True)
@@ -53,7 +102,9 @@ class Specification:
     file : str
         For ``windows``: the CSV file.
     where : ThreadFilter
-        For ``process`` and ``thread``: which of them.
+        For ``process`` and ``thread``: which of them; for ``requests``, where who serves is.
+    requests : RequestFilter
+        For ``requests``: which of them.
     label_open : bool
         For ``events``: neither a label nor ``-`` was given, so that a text field of the
         begin event may serve (`find.add_label`).
@@ -68,12 +119,13 @@ class Specification:
     label: str = ""
     file: str = ""
     where: ThreadFilter = ALL_THREADS
+    requests: RequestFilter = ALL_REQUESTS
     label_open: bool = False
     text: str = ""
 
 
 def parse_specification(text: str) -> Specification:
-    """Parse ``process``, ``thread``, ``marker``, ``events:...`` or ``windows:FILE``.
+    """Parse ``process``, ``thread``, ``marker``, ``events:...``, ``windows:FILE``, ``requests``.
 
     Raises
     ------
@@ -101,6 +153,8 @@ def parse_specification(text: str) -> Specification:
         if not rest:
             raise UsageError("windows: names no file", f"write {KINDS['windows']}")
         return Specification(kind, file=rest, text=text)
+    if kind == "requests":
+        return _parse_requests(rest, text, given=bool(colon))
     if colon:
         raise UsageError(f"'{kind}' takes nothing after it, not: {shorten(rest)}", f"write {kind}")
     return Specification(kind, text=text)
@@ -133,6 +187,77 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
         given.get("cgroup", ""),
         given.get("comm", ""),
     )
+
+
+_REQUEST_OPTIONS: Final = (
+    *("port", "comm", "pid", "path", "ns", "cgroup", "peer", "top", "skip", "min", "role"),
+)
+
+
+def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
+    if rest.strip() == "?":
+        return Specification("requests", requests=RequestFilter(listing=True), text=text)
+    options = split_outside_brackets(rest, ",") if given else []
+    values: dict[str, str] = {}
+    for option in options:
+        name, equals, value = (part.strip() for part in option.partition("="))
+        if name not in _REQUEST_OPTIONS or (not value if name != "top" else bool(equals)):
+            near = difflib.get_close_matches(name, _REQUEST_OPTIONS, n=1)
+            raise UsageError(
+                f"not an option of requests: {shorten(option) or '(nothing)'}",
+                f"did you mean {near[0]}{'' if near[0] == 'top' else '='}?"
+                if near and near[0] != name
+                else f"write {KINDS['requests']}",
+            )
+        if name in values:
+            raise UsageError(
+                f"{name} is given twice in: {shorten(text)}", f"write {KINDS['requests']}"
+            )
+        values[name] = unescape(value)
+
+    def number(name: str, most: int) -> int:
+        return _parse_number(name, values.get(name, "0"), most)
+
+    ports = values["port"].split("|") if "port" in values else []
+    chosen = RequestFilter(
+        ports=frozenset(_parse_number("port", port.strip(), _MOST_PORT) for port in ports),
+        comm=values.get("comm", ""),
+        path=values.get("path", ""),
+        pid=number("pid", 2**22),
+        peer=_choose(values, "peer", PEERS),
+        top="top" in values,
+        skip=number("skip", 10**6),
+        least=_parse_duration(values["min"]) if "min" in values else 0,
+        first=_choose(values, "role", ("known", "first")) == "first",
+    )
+    where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
+    return Specification("requests", where=where, requests=chosen, text=text)
+
+
+def _choose(values: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = values.get(name, known[0])
+    if value not in known:
+        raise UsageError(
+            f"{name}= is none of {', '.join(known)}: {shorten(value)}", f"write {name}={known[1]}"
+        )
+    return value
+
+
+def _parse_number(name: str, text: str, most: int) -> int:
+    # int() would also take "1_000" and other scripts' digits.
+    if not (text.isascii() and text.isdigit() and len(text) < INODE_DIGITS and int(text) <= most):
+        raise UsageError(
+            f"{name}= is not a number of 0 to {most:,}: {shorten(text) or '(nothing)'}",
+            f"write {KINDS['requests']}",
+        )
+    return int(text)
+
+
+def _parse_duration(text: str) -> int:
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise UsageError(f"min= is not a duration: {shorten(text)}", "write min=100us or min=2.5ms")
+    return round(float(found[1]) * _UNITS[found[2]])
 
 
 def _parse_events(rest: str, text: str) -> Specification:

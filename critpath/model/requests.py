@@ -6,7 +6,7 @@ codes into the ``strings`` of the `Requests` that holds the tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -109,6 +109,27 @@ class Activity(Table):
             "endpoint": Column(self.endpoint, valid=self.endpoint >= 0),
             "value": Column(self.value),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """What a recording's events told of sockets, before anybody asks who serves.
+
+    Attributes
+    ----------
+    activity : Activity
+    endpoints : int64 [n, 18]
+        `critpath.requests.endpoints.EndpointColumn`; a row for each life of a socket.
+    dumped : sequence of tuple
+        Fields of every `Kind.SOCKET_STATEDUMP`, after its host; text where the trace has text.
+    hidden : int
+        Events of sockets whose addresses the kernel did not tell.
+    """
+
+    activity: Activity
+    endpoints: I64
+    dumped: Sequence[tuple[int | str, ...]]
+    hidden: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from critpath.model.kinds import STATES
+from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
@@ -449,6 +450,8 @@ class ReplayedRecording:
         As in `Timelines`.
     warnings : tuple of str
     resources : Resources or None
+    sockets : Collected or None
+        Where requests of servers are asked for.
     """
 
     events: Events
@@ -460,6 +463,7 @@ class ReplayedRecording:
     holds: tuple[tuple[int, int, int, int], ...]
     warnings: tuple[str, ...]
     resources: Resources | None = None
+    sockets: Collected | None = None
 
     def close(self) -> None:
         """Free what the blocks take."""

@@ -31,7 +31,7 @@ from critpath.timeline.missing_switches import (
     repair_switches,
 )
 from critpath.timeline.network import linked_packets, network_events
-from critpath.timeline.replay import Replayer, timer_functions
+from critpath.timeline.replay import Replayer, prev_states, timer_functions
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
 from critpath.units import plural
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
     from critpath.read.streaming import Source
+    from critpath.requests.activity import ActivityEvents
     from critpath.timeline.missing_switches import Insertions
 
 
@@ -90,7 +91,8 @@ def extract_recording(
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.read.event_names import KERNEL_EVENTS
+    from critpath.pipeline.requesting import find_requests, require_sockets
+    from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
@@ -122,16 +124,23 @@ def extract_recording(
     with _name_recording(recording):
         # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
-    with _replay_recording(opener(get_event_requests(chosen)), recorded, [chosen], budget) as found:
+    wanted = get_event_requests(chosen)
+    if chosen.kind == "requests":
+        require_sockets(recording, names, manifest)
+        wanted = (*wanted, *SOCKET_EVENTS)
+    with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
         with _name_recording(recording):
-            executions = find_executions(
+            executions, events = find_requests(found, chosen, manifest) or (
+                find_executions(
+                    found.events,
+                    chosen,
+                    names,
+                    manifest.runs,
+                    interleaved=bool(manifest.interleaved),
+                ),
                 found.events,
-                chosen,
-                names,
-                manifest.runs,
-                interleaved=bool(manifest.interleaved),
             )
-            events = count_missing_runs(found.events, chosen, manifest, len(executions))
+            events = count_missing_runs(events, chosen, manifest, len(executions))
         replayed = replace(found, events=events)
         stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
         walked = 0
@@ -142,7 +151,7 @@ def extract_recording(
         ):
             yield paths
             walked += len(paths)
-            stage.reach(walked / len(executions))
+            stage.reach(walked / max(len(executions), 1))
 
 
 def count_missing_runs(
@@ -462,6 +471,15 @@ def replay_stream(
     )
 
 
+def collect_sockets(source: Source, *, waking: bool) -> ActivityEvents:
+    """Return what takes note of the sockets of a recording."""
+    from critpath.requests.activity import ActivityEvents
+
+    # Behind the masks: what a thread's previous state is that could go on.
+    runnable = prev_states(source.hosts, source.environment)[:, 2:]
+    return ActivityEvents(runnable, waking=waking)
+
+
 def _find_missing_switches(
     source: Source, assumed: Assumptions, complete: Callable[[Events], Events]
 ) -> Assumptions:
@@ -505,9 +523,13 @@ def _replay_once(
     functions = timer_functions(source.environment)
     ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
+    # None or one: what threads do with sockets, where requests of servers are asked for.
+    sockets = [collect_sockets(source, waking=assumed.waking)] if prefilter.requests else []
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
         resources.feed(chunk, source.classes)
+        for each in sockets:
+            each.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
         if put is None and replayer.contradicted and not source.filled:
             return replace(assumed, searched=True)
@@ -545,6 +567,7 @@ def _replay_once(
         holds.links,
         replayer.warnings,
         resources.finish(events.end),
+        *(each.finish(workers, events.strings) for each in sockets),
     )
 
 

@@ -210,9 +210,8 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
         Kind.SOCKET_STATEDUMP,
         ("critpath_statedump_socket",),
         (
-            *(("skaddr",), ("family",), ("protocol",), ("state",)),
-            *(("local_address",), ("local_port",), ("remote_address",), ("remote_port",)),
-            *(("net_ns",), ("inode",), ("path",)),
+            *(("skaddr",), *_ENDS, ("protocol",), ("oldstate",), ("newstate",)),
+            *(("inode",), ("net_ns_inum",), ("path",)),
         ),
     ),
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
-from critpath.model.requests import Act, Activity
+from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
+from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 
 SOCKETS: Final = frozenset(
@@ -30,27 +29,6 @@ _NEEDED: Final = {
     Kind.SOCKET_STATE: 4,
     Kind.SWITCH: 5,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Collected:
-    """What a recording's events told, before anybody asks who serves.
-
-    Attributes
-    ----------
-    activity : Activity
-    endpoints : int64 [n, 18]
-        As `_activity.Activities.take_endpoints` makes them: `EndpointColumn`.
-    dumped : list of tuple
-        Fields of every `Kind.SOCKET_STATEDUMP`, after its host; text where the trace has text.
-    hidden : int
-        Events of sockets whose addresses the kernel did not tell.
-    """
-
-    activity: Activity
-    endpoints: I64
-    dumped: Sequence[tuple[int | str, ...]]
-    hidden: int
 
 
 class ActivityEvents:
@@ -110,7 +88,6 @@ class ActivityEvents:
         keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
         about = (act == Act.WAKE) | (act == Act.CREATE)
         keep[about] |= np.isin(_key(host[about], value[about]), threads)
-        rows = (column[keep] for column in (time, act, tid, host, endpoint, value))
         dumped = [
             (
                 of_host,
@@ -121,9 +98,10 @@ class ActivityEvents:
             )
             for of_host, of, values in self._dumped
         ]
-        return Collected(Activity(*rows), self._rows.take_endpoints(), dumped, self._rows.hidden)
+        kept = Activity(time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep])
+        return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden)
 
 
-def _key(host: I64, tid: I64) -> I64:
+def _key(host: I32 | I64, tid: I32 | I64) -> I64:
     """Return one number for a thread of a host."""
     return (host.astype(np.int64) << 32) | (tid.astype(np.int64) & 0xFFFFFFFF)

@@ -66,6 +66,24 @@ def empty_recording(source: str) -> str:
     return f"{source} has no execution"
 
 
+def requests_found(total: int, services: int, incomplete: int, begin: Mapping[str, float]) -> str:
+    """What became of everything that servers were asked; shares of how sure the begins are."""
+    left = f"; {incomplete:,} incomplete" if incomplete else ""
+    sure = ", ".join(f"{word} for {format_share(share)}" for word, share in begin.items() if share)
+    return (
+        f"requests: {total:,} of {plural(services, 'service')}{left}"
+        + f"; when they began is {sure}" * bool(sure)
+    )
+
+
+def requests_doubtful(name: str, doubtful: int, total: int) -> str:
+    """Of too many requests of a set the begin or the end is in doubt."""
+    return (
+        f"{format_share(doubtful / total)} of the requests of the {name} set share a connection "
+        "with others at once, or were read late: how long each took is in doubt"
+    )
+
+
 def same_executions(common: int, total: int) -> str:
     """Some executions of the sample (or all) are in the normal set as well."""
     if common == total:

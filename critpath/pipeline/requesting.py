@@ -1,0 +1,239 @@
+"""Requests of servers as executions: which there are, and which are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.errors import UnreadableError, UsageError
+from critpath.executions.membership import match_threads
+from critpath.executions.process import select_within_runs
+from critpath.model import (
+    I64,
+    Bool,
+    Certainty,
+    Events,
+    Executions,
+    Manifest,
+    ReplayedRecording,
+)
+from critpath.requests.turns import FoundTurns, find_turns
+from critpath.text import notes
+from critpath.units import safe_text
+
+if TYPE_CHECKING:
+    from critpath.executions.specification import Specification
+
+# Of the names of events, one of these is in every recording in which requests can be found.
+_ARRIVALS: Final = ("sk_data_ready", "sock:sk_data_ready")
+_SHOWN: Final = 8  # services that an error names
+
+
+def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> None:
+    """Refuse a recording without the events that requests are found in."""
+    if not any(name in names for name in _ARRIVALS):
+        raise UnreadableError(
+            f"{recording}: recorded with {manifest.profile}, which has no sockets"
+            if manifest.profile
+            else f"{recording}: it has no events of sockets",
+            "record again with --profile requests",
+        )
+
+
+def find_requests(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest
+) -> tuple[Executions, Events] | None:
+    """Find the requests that a specification asks for.
+
+    Returns
+    -------
+    executions : Executions
+    events : Events
+        With the account of all requests in its environment.
+    None
+        If it asks for no requests.
+    """
+    if specification.kind != "requests":
+        return None
+    events = replayed.events
+    found = _find_turns(replayed, specification)
+    services = [found.requests.strings[code] for code in found.requests.service.tolist()]
+    if specification.requests.listing:
+        raise UsageError(
+            f"the services of this recording: {_name_services(services)}",
+            "choose some with requests:port=N, or see figures with critpath path",
+        )
+    chosen = np.flatnonzero(_choose(found, events, specification))
+    if not len(chosen) and services:
+        raise UsageError(
+            f"{safe_text(specification.text)}: no such service among {_name_services(services)}",
+            "name one of them, or see all of them with --execution 'requests:?'",
+        )
+    executions = _make_executions(found, chosen)
+    if manifest.runs or manifest.interleaved:
+        executions = select_within_runs(
+            executions, manifest.runs, interleaved=bool(manifest.interleaved)
+        )
+    doubtful = int((found.requests.boundary[chosen] == Certainty.DOUBTFUL).sum())
+    counted = {"requests": len(chosen), "requests_doubtful": doubtful}
+    return executions, replace(events, environment=(*events.environment, counted))
+
+
+def _find_turns(replayed: ReplayedRecording, specification: Specification) -> FoundTurns:
+    events = replayed.events
+    if replayed.sockets is None:
+        raise TypeError("replayed without the events of sockets")
+    if replayed.sockets.hidden and not len(replayed.sockets.endpoints):
+        raise UnreadableError(
+            "the kernel hid which socket is which", "record again as root (kernel.kptr_restrict)"
+        )
+    found = find_turns(
+        replayed.sockets,
+        replayed.workers,
+        events.strings.__getitem__,
+        begin=events.begin,
+        end=events.end,
+        losses=events.losses,
+        skip=specification.requests.skip,
+    )
+    guessed = found.guessed
+    if len(found.requests) and guessed.all() and not specification.requests.first:
+        raise UnreadableError(
+            f"{len(found.requests):,} turns, but nobody listens or accepts",
+            "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
+        )
+    return found
+
+
+def _name_services(services: Sequence[str]) -> str:
+    known = [name for name, _ in Counter(services).most_common()]
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return safe_text(", ".join(known[:_SHOWN])) + more or "(none)"
+
+
+def _choose(found: FoundTurns, events: Events, specification: Specification) -> Bool:
+    """Return which requests are asked for."""
+    asked, where = specification.requests, specification.where
+    requests, endpoints = found.requests, found.endpoints
+    of = requests.endpoint
+    keep = (requests.end_ns > requests.begin_ns) & (requests.tid > 0)
+    keep &= requests.end_ns - requests.begin_ns >= asked.least
+    if asked.ports:
+        keep &= np.isin(endpoints.local_port[of], sorted(asked.ports))
+    if asked.path:
+        keep &= np.array([endpoints.strings[c] == asked.path for c in endpoints.path[of].tolist()])
+    if asked.peer != "any":
+        keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
+    if asked.top:
+        keep &= requests.parent < 0
+    host = endpoints.host[of]
+    threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
+    if asked.comm:
+        keep &= np.array([asked.comm in found.processes.names(*each) for each in threads])
+    if asked.pid:
+        keep &= np.array([found.processes.pid(*each) == asked.pid for each in threads])
+    if where:
+        rows = np.maximum(np.searchsorted(events.timestamp, requests.begin_ns) - 1, 0)
+        keep &= match_threads(
+            *(events, where, host.astype(np.int64), requests.tid.astype(np.int64), rows)
+        )[0]
+    result: Bool = keep
+    return result
+
+
+def _make_executions(found: FoundTurns, rows: I64) -> Executions:
+    requests, endpoints = found.requests, found.endpoints
+    rows = rows[np.lexsort((requests.tid[rows], requests.end_ns[rows], requests.begin_ns[rows]))]
+    of = requests.endpoint[rows]
+    names = _name_connections(found)
+    turns = requests.turn[rows].tolist()
+    host, tid = endpoints.host[of].astype(np.int64), requests.tid[rows].astype(np.int64)
+    labels = [requests.strings[code] for code in requests.label[rows].tolist()]
+    sure = Counter(requests.boundary[rows].tolist())
+    shares = {c.name.lower(): sure[c] / max(len(rows), 1) for c in Certainty}
+    account = notes.requests_found(
+        len(rows), len(set(labels)), found.account.incomplete, shares if len(rows) else {}
+    )
+    return Executions(
+        id=tuple(f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)),
+        begin=requests.begin_ns[rows],
+        end=requests.end_ns[rows],
+        tid=tid,
+        host=host,
+        comm=tuple(
+            found.processes.thread(*each) for each in zip(host.tolist(), tid.tolist(), strict=True)
+        ),
+        label=tuple(labels),
+        incomplete=found.account.incomplete,
+        notes=(account,),
+    )
+
+
+def _name_connections(found: FoundTurns) -> dict[int, str]:
+    """Return ``ADDRESS:PORT>PORT`` of each endpoint that has requests; unlike each other."""
+    of = found.endpoints
+    names: dict[int, str] = {}
+    seen: Counter[str] = Counter()
+    for at in np.unique(found.requests.endpoint).tolist():
+        address = of.strings[of.remote_address[at]]
+        if address:
+            shown = f"[{address}]" if ":" in address else address
+            name = f"{shown}:{of.remote_port[at]}>{of.local_port[at]}"
+        else:
+            name = f"{of.strings[of.path[at]] or 'unix'}>{at}"
+        seen[name] += 1
+        names[at] = name if seen[name] == 1 else f"{name}~{seen[name]}"
+    return names
+
+
+@dataclass(frozen=True)
+class ServiceRow:
+    """A service of a recording: what ``requests:?`` lists.
+
+    Attributes
+    ----------
+    service : str
+    requests, incomplete : int
+    median_ns, slow_ns : int
+        The middle one, and what 99 % do not exceed.
+    threads : int
+        Threads that answered.
+    certainty : str
+        How sure begins and ends are: of most of them.
+    """
+
+    service: str
+    requests: int
+    incomplete: int
+    median_ns: int
+    slow_ns: int
+    threads: int
+    certainty: str
+
+
+def list_services(found: FoundTurns) -> list[ServiceRow]:
+    """Return the services of a recording, those with most requests first."""
+    requests = found.requests
+    lasting = requests.end_ns - requests.begin_ns
+    rows = []
+    for code in np.unique(requests.service).tolist():
+        mine = requests.service == code
+        endpoints = np.unique(requests.endpoint[mine])
+        sure = Counter(requests.boundary[mine].tolist()).most_common(1)[0][0]
+        rows.append(
+            ServiceRow(
+                requests.strings[code],
+                int(mine.sum()),
+                int(found.incomplete[endpoints].sum()),
+                int(np.quantile(lasting[mine], 0.5)),
+                int(np.quantile(lasting[mine], 0.99)),
+                len(np.unique(requests.tid[mine])),
+                Certainty(sure).name.lower(),
+            )
+        )
+    return sorted(rows, key=lambda row: -row.requests)

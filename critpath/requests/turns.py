@@ -1,0 +1,297 @@
+"""Turns of endpoints that serve: the requests of a recording, before anybody asks who works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I32, I64, Bool, Loss, Workers
+from critpath.model.requests import (
+    NONE,
+    Act,
+    Activity,
+    Certainty,
+    Collected,
+    Endpoints,
+    RequestAccount,
+    RequestTable,
+)
+from critpath.requests._turns import Cutter
+from critpath.requests.endpoints import FIRST, UNIX, resolve_endpoints
+from critpath.requests.limits import find_multiplexed
+
+BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
+# What makes a boundary less than certain: `RequestTable.why`.
+WHYS: Final = ("", "multiplexed", "read late", "begun by a wake", "role by who received first")
+_MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE = range(1, 5)
+# A process's number among its like: postgres-3, worker/2.
+_INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """Turns as `_turns.Cutter` makes them, one row each, in order of their ends."""
+
+    table: I64
+    receives: I64
+    incomplete: I64
+    unsolicited: I64
+
+    def column(self, number: int) -> I64:
+        """Return one column: see `cut_turns`."""
+        found: I64 = self.table[:, number]
+        return found
+
+
+ENDPOINT, NUMBER, BEGIN, RECEIVED, ANSWERED, END, READER, TID = range(8)
+BYTES_IN, BYTES_OUT, INTRUSIONS, HOW = range(8, 12)
+
+
+def cut_turns(activity: Activity, endpoints: Endpoints, hosts: int) -> Turns:
+    """Return the turns of endpoints that serve."""
+    cutter = Cutter(len(endpoints), hosts)
+    cutter.feed(
+        *(activity.time_ns, activity.act, activity.tid, activity.host),
+        *(activity.endpoint, activity.value, endpoints.peer),
+        (endpoints.serves == 1).astype(np.uint8),
+    )
+    counts = cutter.take_counts(len(endpoints))
+    return Turns(cutter.take_turns(), counts[:, 0], counts[:, 1], counts[:, 2])
+
+
+@dataclass(frozen=True, eq=False)
+class FoundTurns:
+    """What `find_turns` returns.
+
+    Attributes
+    ----------
+    activity : Activity
+    endpoints : Endpoints
+    requests : RequestTable
+        Without what says who works for them (``parent``, ``true_ns``, ...).
+    account : RequestAccount
+    incomplete : int64 [endpoints]
+        Turns of each endpoint that are no requests.
+    processes : Processes
+    """
+
+    activity: Activity
+    endpoints: Endpoints
+    requests: RequestTable
+    account: RequestAccount
+    incomplete: I64
+    processes: Processes
+
+    @property
+    def guessed(self) -> Bool:
+        """Return of which requests only who received first says who serves; of TCP."""
+        of = self.requests.endpoint
+        first: Bool = (self.endpoints.role_how[of] == FIRST) & (self.endpoints.family[of] != UNIX)
+        return first
+
+
+def find_turns(
+    collected: Collected,
+    workers: Workers,
+    name_of: Callable[[int], str],
+    *,
+    end: int,
+    losses: Sequence[Loss] = (),
+    skip: int = 0,
+    begin: int = 0,
+) -> FoundTurns:
+    """Find the requests of a recording.
+
+    Parameters
+    ----------
+    collected : Collected
+    workers : Workers
+        The recording's threads.
+    name_of : callable
+        Text of a code of the recording's strings.
+    begin, end : int
+        Of the recording (ns).
+    losses : sequence of Loss
+        Turns within are incomplete.
+    skip : int
+        How many turns to leave out at the begin of each connection.
+    """
+    activity = collected.activity
+    processes = Processes(workers, name_of)
+    users = processes.users(activity, len(collected.endpoints))
+    endpoints = resolve_endpoints(collected, users, end)
+    hosts = 1 + int(max(activity.host.max(initial=0), endpoints.host.max(initial=0)))
+    turns = cut_turns(activity, endpoints, hosts)
+    names = Names(endpoints, processes)
+    service = names.services(turns)
+    multiplexed = find_multiplexed(
+        *(turns.column(ENDPOINT), turns.column(INTRUSIONS), turns.receives),
+        names.of_endpoints(turns, service),
+    )
+    service = names.mark(service, multiplexed[turns.column(ENDPOINT)])
+    opened = np.zeros(len(endpoints), np.bool_)
+    opened[activity.endpoint[activity.act == Act.OPEN]] = True
+    early = opened[turns.column(ENDPOINT)] & (turns.column(NUMBER) <= skip)
+    lost = overlaps_loss(turns, losses, begin, end)
+    keep = np.flatnonzero(~early & ~lost)
+    keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
+    serving = endpoints.serves == 1
+    account = RequestAccount(
+        incomplete=int(turns.incomplete.sum()) + int((lost & ~early).sum()),
+        unsolicited=int(turns.unsolicited.sum()),
+        skipped=int(early.sum()),
+        busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
+        roles_by_first=int((serving & (endpoints.role_how == FIRST) & (turns.receives > 0)).sum()),
+    )
+    requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
+    return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
+
+
+def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) -> Bool:
+    """Return which turns lie where events are missing, as far as anybody knows where."""
+    found = np.zeros(len(turns.table), np.bool_)
+    for loss in losses:
+        if loss.begin > begin or loss.end < end:
+            found |= (turns.column(BEGIN) < loss.end) & (turns.column(END) > loss.begin)
+    return found
+
+
+def _build(
+    turns: Turns,
+    keep: I64,
+    endpoints: Endpoints,
+    service: I32,
+    multiplexed: Bool,
+    strings: Sequence[str],
+) -> RequestTable:
+    """Return the rows to keep as requests."""
+    codes = {text: len(WHYS) + i for i, text in enumerate(strings)}
+    code_of = np.array([codes[text] for text in strings], np.int32)
+    table = turns.table[keep]
+    of = table[:, ENDPOINT]
+    none = np.full(len(keep), NONE, np.int32)
+    certainty = np.full(len(keep), Certainty.CERTAIN, np.uint8)
+    why = np.zeros(len(keep), np.int32)
+    for rows, sure, reason in (
+        (endpoints.role_how[of] == FIRST, Certainty.LIKELY, _ROLE),
+        (table[:, HOW] == BY_WAKE, Certainty.LIKELY, _BY_WAKE),
+        (table[:, HOW] == BY_READ, Certainty.DOUBTFUL, _READ_LATE),
+        (multiplexed[of], Certainty.DOUBTFUL, _MULTIPLEXED),
+    ):
+        certainty[rows], why[rows] = sure, reason
+    lasting = table[:, END] - table[:, BEGIN]
+    services = code_of[service[keep]] if len(keep) else np.zeros(0, np.int32)
+    return RequestTable(
+        endpoint=of.astype(np.int32),
+        turn=table[:, NUMBER].astype(np.int32),
+        service=services,
+        label=services,
+        begin_ns=table[:, BEGIN].copy(),
+        received_ns=table[:, RECEIVED].copy(),
+        answered_ns=table[:, ANSWERED].copy(),
+        end_ns=table[:, END].copy(),
+        reader_tid=table[:, READER].astype(np.int32),
+        tid=table[:, TID].astype(np.int32),
+        bytes_in=table[:, BYTES_IN].copy(),
+        bytes_out=table[:, BYTES_OUT].copy(),
+        parent=none,
+        true_ns=lasting,
+        asked_ns=np.zeros(len(keep), np.int64),
+        queued_ns=table[:, RECEIVED] - table[:, BEGIN],
+        threads=np.ones(len(keep), np.int32),
+        boundary=certainty,
+        why=why,
+        strings=(*WHYS, *strings),
+    )
+
+
+class Processes:
+    """Which process a thread is of, and what it is called."""
+
+    def __init__(self, workers: Workers, name_of: Callable[[int], str]) -> None:
+        self._pid: dict[tuple[int, int], int] = {}
+        self._name: dict[tuple[int, int], str] = {}
+        columns = (workers.host, workers.tid, workers.pid, workers.name)
+        for host, tid, pid, name in zip(*(c.tolist() for c in columns), strict=True):
+            if tid > 0:
+                self._pid[host, tid] = pid if pid > 0 else tid
+                self._name[host, tid] = name_of(name)
+
+    def pid(self, host: int, tid: int) -> int:
+        """Return the process of a thread; itself where it is not known."""
+        return self._pid.get((host, tid), tid)
+
+    def thread(self, host: int, tid: int) -> str:
+        """Return what a thread is called."""
+        return self._name.get((host, tid), "")
+
+    def names(self, host: int, tid: int) -> frozenset[str]:
+        """Return what a thread and its process may be called."""
+        return frozenset(
+            {self.thread(host, tid), self.thread(host, self.pid(host, tid)), self.name(host, tid)}
+        )
+
+    def name(self, host: int, tid: int) -> str:
+        """Return what a thread's process is called, without its number among its like."""
+        pid = self.pid(host, tid)
+        name = self._name.get((host, pid)) or self._name.get((host, tid), "")
+        return _INSTANCE.sub("", name) or name
+
+    def users(self, activity: Activity, count: int) -> Sequence[frozenset[int]]:
+        """Return the processes that received from or sent to each endpoint."""
+        moves = (activity.act == Act.RECEIVE) | (activity.act == Act.SEND)
+        columns = (activity.endpoint, activity.host, activity.tid)
+        found: list[set[int]] = [set() for _ in range(count)]
+        rows = np.unique(np.stack([c[moves].astype(np.int64) for c in columns], axis=1), axis=0)
+        for endpoint, host, tid in rows.tolist():
+            found[endpoint].add(self.pid(host, tid))
+        return [frozenset(each) for each in found]
+
+
+class Names:
+    """What services are called: the serving process and its port, or its path."""
+
+    def __init__(self, endpoints: Endpoints, processes: Processes) -> None:
+        self._endpoints, self._processes = endpoints, processes
+        self._codes: dict[str, int] = {}
+
+    @property
+    def strings(self) -> Sequence[str]:
+        """Return the names, by code."""
+        return tuple(self._codes)
+
+    def _code(self, text: str) -> int:
+        return self._codes.setdefault(text, len(self._codes))
+
+    def services(self, turns: Turns) -> I32:
+        """Return the code of each turn's service."""
+        of, by = turns.column(ENDPOINT), turns.column(TID)
+        pairs, each = np.unique(np.stack([of, by], axis=1), axis=0, return_inverse=True)
+        codes = [self._code(self._name(endpoint, tid)) for endpoint, tid in pairs.tolist()]
+        found: I32 = np.array(codes, np.int32)[each.reshape(-1)]
+        return found
+
+    def _name(self, endpoint: int, tid: int) -> str:
+        of = self._endpoints
+        comm = self._processes.name(int(of.host[endpoint]), tid)
+        if of.family[endpoint] == UNIX:
+            return f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
+        return f"{comm}:{of.local_port[endpoint] or '?'}"
+
+    def of_endpoints(self, turns: Turns, service: I32) -> I64:
+        """Return the code of the service that each endpoint is of; -1 where it has no turn."""
+        found: I64 = np.full(len(self._endpoints), NONE, np.int64)
+        found[turns.column(ENDPOINT)] = service
+        return found
+
+    def mark(self, service: I32, multiplexed: Bool) -> I32:
+        """Return the codes, with another name where several requests are under way at once."""
+        names = self.strings
+        result = service.copy()
+        for code in np.unique(service[multiplexed]).tolist():
+            result[multiplexed & (service == code)] = self._code(f"{names[code]} (multiplexed)")
+        return result

@@ -1,0 +1,135 @@
+"""Plain-Python twin of the native turns: slow, obvious, written from the rules alone.
+
+Input: rows ``(time, act, tid, endpoint, value)`` in order, the peer of each endpoint, who serves.
+Output: turns as dictionaries in order of their ends, and per endpoint how many turns were
+incomplete and how many sends unsolicited.
+"""
+
+from __future__ import annotations
+
+from critpath.model.requests import Act
+
+ARRIVAL, WAKE, READ = range(3)
+SEGMENT = 1400
+
+
+class Endpoint:
+    def __init__(self):
+        self.turn = None  # being received or answered: a dictionary
+        self.begin = None  # of the next: an arrival
+        self.moved = -1  # its last receive or send
+        self.arrived = (-1, -1)  # when, by whom
+        self.fresh = None  # the last arrival since the last receive
+        self.later = None  # an arrival of the next turn, while this one is not over
+        self.going = None  # (when it arrived, by whom): a send that may go on
+        self.last = None  # the turn before
+        self.last_bytes = 0
+        self.seen = False
+        self.numbers = 0
+        self.incomplete = self.unsolicited = self.receives = 0
+
+
+def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
+    found = []
+    endpoints = [Endpoint() for _ in peers]
+    woken, moved = {}, {}
+
+    def complete(of):
+        of.numbers += 1
+        turn, of.turn, of.last = of.turn, None, None
+        if turn.pop("cut"):
+            of.incomplete += 1
+            return
+        turn["number"] = of.numbers
+        found.append(turn)
+        of.last = turn
+
+    def close(of):
+        if of.turn is not None and "end" in of.turn:
+            complete(of)
+        elif of.turn is not None:
+            of.incomplete += 1
+        of.turn = of.begin = of.going = None
+
+    for time, act, tid, place, value in rows:
+        if act == Act.WAKE:
+            woken[value] = time
+            continue
+        if place < 0:
+            continue
+        of = endpoints[place]
+        if not serving[place]:
+            if act == Act.ARRIVAL:
+                of.arrived = (time, tid)
+        elif act == Act.OPEN:
+            of.seen = True
+        elif act == Act.ARRIVAL:
+            of.arrived, of.seen = (time, tid), True
+            other = endpoints[peers[place]] if peers[place] >= 0 else None
+            answered = other is not None and other.arrived[0] > of.moved and other.arrived[1] > 0
+            if of.turn is not None and of.going is None and answered:
+                of.going, of.later = other.arrived, time
+            if of.turn is not None and "end" in of.turn:
+                complete(of)
+                of.begin = time
+            elif of.turn is None and of.begin is None:
+                of.begin = time
+            of.fresh = time
+        elif act == Act.RECEIVE:
+            if of.turn is not None and "end" in of.turn:
+                complete(of)
+                of.begin = of.later
+            if of.turn is not None:
+                of.turn["bytes_in"] += value
+                of.turn["intrusions"] += of.fresh is not None and of.last_bytes < SEGMENT
+            else:
+                how, begin, of.begin = ARRIVAL, of.begin, None
+                late = begin is None
+                if late:
+                    how, begin = READ, time
+                    if woken.get(tid, 0) > max(of.moved, moved.get(tid, 0)):
+                        how, begin = WAKE, woken[tid]
+                of.turn = {
+                    "endpoint": place,
+                    "begin": begin,
+                    "received": time,
+                    "reader": tid,
+                    "bytes_in": value,
+                    "bytes_out": 0,
+                    "intrusions": 0,
+                    "how": how,
+                    "cut": late and not of.seen,
+                }
+            of.receives += 1
+            of.moved, of.last_bytes, of.seen = time, value, True
+            of.fresh = of.later = of.going = None
+        elif act == Act.SEND:
+            own = of.going is not None and of.going[1] == tid
+            if of.turn is not None and "end" not in of.turn and own:
+                when = of.going[0]
+                of.turn |= {"answered": when, "end": when, "tid": tid, "bytes_out": value}
+                complete(of)
+                of.begin = of.later
+            elif of.turn is None and of.begin is not None and own:
+                if of.last is not None:
+                    of.last |= {"end": of.going[0], "tid": tid}
+                    of.last["bytes_out"] += value
+            elif of.turn is not None:
+                if "end" not in of.turn:
+                    of.turn["answered"] = time
+                    of.later = time if of.fresh == time else None
+                of.turn |= {"end": time, "tid": tid}
+                of.turn["bytes_out"] += value
+            else:
+                of.unsolicited += of.seen
+                of.incomplete += not of.seen
+                of.begin = None
+            of.moved, of.seen, of.going = time, True, None
+        elif act == Act.CLOSE:
+            close(of)
+        if act in {Act.RECEIVE, Act.SEND} and tid > 0:
+            moved[tid] = time
+    for of, serves in zip(endpoints, serving, strict=True):
+        if serves:
+            close(of)
+    return found, endpoints
