@@ -22,7 +22,6 @@ from critpath.model.requests import (
 )
 from critpath.requests._turns import Cutter
 from critpath.requests.endpoints import FIRST, UNIX, resolve_endpoints
-from critpath.requests.limits import find_multiplexed
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
@@ -30,6 +29,12 @@ WHYS: Final = ("", "multiplexed", "read late", "begun by a wake", "role by who r
 _MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE = range(1, 5)
 # A process's number among its like: postgres-3, worker/2.
 _INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
+
+# Receives of new data while an answer is owed, of all receives: more is several requests at once.
+_INTRUSIONS: Final = 0.02
+# A connection with fewer receives is judged with the others of its service.
+_ENOUGH: Final = 50
+_FEWEST: Final = 3  # intrusions
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +154,38 @@ def find_turns(
     )
     requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
     return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
+
+
+def find_multiplexed(endpoint: I64, intrusions: I64, receives: I64, service: I64) -> Bool:
+    """Return which endpoints have several requests under way at once.
+
+    A request may come in several receives; what is usual there, of all turns of a service, is
+    no sign.
+
+    Parameters
+    ----------
+    endpoint, intrusions : int64 [turns]
+        Of each turn: whose, and how often new data was received before its answer.
+    receives, service : int64 [endpoints]
+        How often each received, and of which service it is; -1 for none.
+    """
+    extra = np.zeros(len(receives), np.int64)
+    if len(endpoint):
+        of_turn = service[endpoint]
+        for each in np.unique(of_turn).tolist():
+            mine = of_turn == each
+            usual = int(np.median(intrusions[mine]))
+            np.add.at(extra, endpoint[mine], np.maximum(intrusions[mine] - usual, 0))
+    found = np.zeros(len(receives), np.bool_)
+    for each in np.unique(service[service >= 0]).tolist():
+        mine = service == each
+        many = mine & (receives >= _ENOUGH)
+        few = mine & ~many
+        found |= many & (extra >= _FEWEST) & (extra > _INTRUSIONS * receives)
+        total, of = int(extra[few].sum()), int(receives[few].sum())
+        if total >= _FEWEST and total > _INTRUSIONS * of:
+            found |= few & (receives > 0)
+    return found
 
 
 def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) -> Bool:
