@@ -438,7 +438,7 @@ class CauseFacts(Part):
 class CauseEntry(Part):
     """Findings that have something in common, and the sentence about them."""
 
-    sentence: Annotated[str, doc("what happened, to how many, how much it cost, what is normal")]
+    sentence: Annotated[str, doc("what happened, to how many, how long it takes, and before")]
     findings: Annotated[list[int], doc("places in the list of findings")]
     executions: Annotated[list[str], doc("ids of the executions")]
     positions: Annotated[list[int], doc("their places in the sample set")]

@@ -258,13 +258,20 @@ class Gate:
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
         from critpath.text import verdict  # noqa: PLC0415 - start-up time
+        from critpath.text.answer import listed_causes  # noqa: PLC0415 - as above
+        from critpath.text.explanation import (  # noqa: PLC0415 - as above
+            describe_cause,
+            describe_effect,
+            describe_other_causes,
+        )
 
         yield f"critpath: {verdict.headline(document)}"
         yield from verdict.further_reasons(document)
-        causes = verdict.main_causes(document, _CAUSES)
-        for number, cause in enumerate(causes, 1):
-            yield f"{number}. {verdict.cause_sentence(cause)}"
-        rest = verdict.other_causes(document, len(causes))
+        causes = listed_causes(document, _CAUSES)
+        for number, cause in causes:
+            yield f"{number}. {describe_cause(document, cause)}: {describe_effect(cause)}"
+        named = [cause for _, cause in causes]
+        rest = describe_other_causes(document, [c for c in document.causes if c not in named])
         if rest:
             yield rest
         yield from (f"warning: {text}" for text in document.warnings)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
 from critpath.text.page import noun_of
-from critpath.text.phrases import IDLE, PACKETS, doing, quoted, thread_name
+from critpath.text.phrases import IDLE, PACKETS, SOFTIRQS, doing, quoted, thread_name
 from critpath.units import format_brief_pair, format_ns
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _MOST_IDS: Final = 4
 _NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
+_NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
 _HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
 _FAMILY: Final = re.compile(r"\d+")
 
@@ -339,7 +340,10 @@ def _network(facts: CauseFacts) -> str:
     """Return what is waited for that a packet ends: what may be this host is no network."""
     if facts.local is None and facts.certainty != "unknown":  # of an older file
         return _OWN["WAIT_NET"]
-    return PACKETS.get(facts.local, _OWN["WAIT_NET"])
+    if facts.local in PACKETS:
+        return PACKETS[facts.local]
+    named = _NET_DEVICE.fullmatch(facts.device) and facts.device not in SOFTIRQS
+    return f"the network device {quoted(facts.device)}" if named else _OWN["WAIT_NET"]
 
 
 def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:

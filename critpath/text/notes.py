@@ -32,20 +32,30 @@ PRESSURE: Final = "cpu pressure"
 OTHERS_CPU: Final = "cpu time of others"
 
 
+_SIDES: Final = {"normal": "before", "sample": "after"}
+
+
+def side(name: str) -> str:
+    """Return what a set is called in a sentence."""
+    return _SIDES.get(name, name)
+
+
 def of_one_set(name: str, warning: str) -> str:
     """Attribute a warning to the set that it is about."""
-    return f"{name}: {warning}"
+    return f"{side(name)}: {warning}"
 
 
 def different_environments(key: str, normal: Sequence[str], sample: Sequence[str]) -> str:
     """Two sets differ in a key of `ENVIRONMENT`."""
     values = f"{', '.join(normal) or 'unknown'} and {', '.join(sample) or 'unknown'}"
-    return f"the sets come from different {ENVIRONMENT[key]}: {values}"
+    return f"before and after come from different {ENVIRONMENT[key]}: {values}"
 
 
 def different_programs(normal: Sequence[str], sample: Sequence[str]) -> str:
     """Two sets are of different programs."""
-    return f"the sets are of different programs: {', '.join(normal)} and {', '.join(sample)}"
+    return (
+        f"before and after are of different programs: {', '.join(normal)} and {', '.join(sample)}"
+    )
 
 
 def unknown_arguments(programs: Sequence[str]) -> str:
@@ -87,15 +97,15 @@ def requests_doubtful(name: str, doubtful: int, total: int) -> str:
 def same_executions(common: int, total: int) -> str:
     """Some executions of the sample (or all) are in the normal set as well."""
     if common == total:
-        return "the sample is a recording that the normal set has: nothing can differ"
-    count = f"{common:,} of {plural(total, 'sample execution')}"
-    return f"{count} are in the normal set, too: the same recording is on both sides"
+        return "the recording after is one of those before: nothing can differ"
+    count = f"{common:,} of {plural(total, 'execution')} after"
+    return f"{count} are among those before, too: the same recording is on both sides"
 
 
 def other_partner(name: str, partners: Sequence[str]) -> str:
     """A set was recorded in alternation with one that it is not compared with."""
     listed = ", ".join(map(repr, partners))
-    return f"the {name} set was recorded in alternation with {listed}: compare it with that"
+    return f"{side(name)}: recorded in alternation with {listed}: compare it with that"
 
 
 def folded_symbols(count: int) -> str:
@@ -105,7 +115,7 @@ def folded_symbols(count: int) -> str:
 
 def syscalls_in_one_set(name: str) -> str:
     """Only one set was traced with system calls."""
-    return f"only the {name} set was traced with system calls: they are left out of account"
+    return f"only what is {side(name)} was traced with system calls: they are left out of account"
 
 
 def repaired_switches(inserted: int, total: int) -> str:
@@ -182,8 +192,8 @@ def partial_comparison(
     named = ", ".join(f"n{kind}" for kind in types[:_SHOWN_TYPES])
     named += ", ..." * (len(types) > _SHOWN_TYPES)
     return (
-        f"compared with {used:,} of {plural(total, 'normal execution')} "
-        f"(type{'s' * (len(types) > 1)} {named}): no sample execution is of the "
+        f"compared with {used:,} of {plural(total, 'execution')} before "
+        f"(type{'s' * (len(types) > 1)} {named}): no execution after is of the "
         f"type{'s' * (len(unused) > 1)} {', '.join(shown)}"
         + (f" and {beyond:,} more" if beyond else "")
     )
@@ -192,8 +202,8 @@ def partial_comparison(
 def some_examined(examined: int, total: int) -> str:
     """Not every execution that stands out was aligned."""
     return (
-        f"{examined} of {total} executions that stand out were examined, "
-        "evenly spread over their excess"
+        f"{examined} of {total} slow executions were examined, "
+        "evenly spread over the time that they lost"
     )
 
 
@@ -221,19 +231,19 @@ def noise_assigned(noise: int, total: int) -> str:
 def noise_paired(noise: int, total: int) -> str:
     """Noise of the sample was paired with normal types execution by execution."""
     return (
-        f"{plural(noise, 'sample execution')} of {total} in no dense group: each paired on its own"
+        f"{plural(noise, 'execution')} of {total} after in no dense group: each paired on its own"
     )
 
 
 def divided_clusters(count: int) -> str:
     """Sample clusters were divided."""
-    return f"{plural(count, 'sample cluster')} divided: its executions fit different normal types"
+    return f"{plural(count, 'cluster')} after divided: its executions fit different types before"
 
 
 def weak_pairs(clusters: int) -> str:
     """Sample clusters have a negative silhouette with every normal type."""
     return (
-        f"{plural(clusters, 'sample cluster')} with no clearly fitting normal type: "
+        f"{plural(clusters, 'cluster')} after with no clearly fitting type before: "
         "paired with the nearest"
     )
 
@@ -241,7 +251,7 @@ def weak_pairs(clusters: int) -> str:
 def novel_executions(executions: int) -> str:
     """Sample executions are farther from every normal type than its members are."""
     return (
-        f"{plural(executions, 'sample execution')} unlike every normal type: "
+        f"{plural(executions, 'execution')} after unlike every type before: "
         "compared with the nearest"
     )
 
@@ -252,15 +262,15 @@ def novel_executions(executions: int) -> str:
 def low_support(executions: int, least: int) -> str:
     """Executions are compared with a small type."""
     return (
-        f"{plural(executions, 'sample execution')} compared with a type of fewer than "
-        f"{least} normal executions: their spread is that of all types (low support)"
+        f"{plural(executions, 'execution')} after compared with a type of fewer than {least} "
+        "before: their spread is that of all types (low support)"
     )
 
 
 def lone_references(executions: int) -> str:
     """Normal executions are the only one of their type."""
     return (
-        f"{plural(executions, 'normal execution')} alone in a type: "
+        f"{plural(executions, 'execution')} before alone in a type: "
         "left out of the reference scores"
     )
 
@@ -273,25 +283,25 @@ def few_references(scores: int) -> str:
 def split_conformal(references: int, executions: int) -> str:
     """The sets are too large for full conformal prediction."""
     return (
-        f"{references:,} normal executions against {executions:,}: reference scores "
-        "are computed once, without the sample executions"
+        f"{references:,} executions before and {executions:,} after: reference scores "
+        "are computed once, without those after"
     )
 
 
 def beyond_references(count: int, executions: int, references: int, needed: int) -> str:
     """Executions score higher than every normal one, and chance does so too often."""
     return (
-        f"{plural(count, 'sample execution')} of {executions} beyond all {references} normal ones "
+        f"{plural(count, 'execution')} of {executions} after beyond all {references} before "
         f"and yet not marked: of healthy ones {executions / (references + 1):.2g} would be; "
-        f"{needed:,} normal executions tell even a single one from chance"
+        f"{needed:,} executions before tell even a single one from chance"
     )
 
 
 def new_type(executions: int, anomalous: int) -> str:
     """Executions are of a type that the normal set does not have."""
     return (
-        f"{plural(executions, 'sample execution')} of a type not in the normal set, "
-        f"{anomalous} of them anomalous against the nearest type"
+        f"{plural(executions, 'execution')} after of a type that was not there before, "
+        f"{anomalous} of them slow beside the nearest type"
     )
 
 
@@ -311,7 +321,7 @@ def sessions_permuted() -> str:
 def few_sessions(normal: int, sample: int) -> str:
     """Whole sessions cannot be permuted."""
     return (
-        f"{normal} normal and {sample} sample sessions are too few to permute whole: "
+        f"{normal} sessions before and {sample} after are too few to permute whole: "
         "executions are pooled, and the floor stands for differences between sessions"
     )
 
@@ -320,36 +330,33 @@ def raised_floor(floor: float, raised: float) -> str:
     """The sessions' means ask for a higher floor than the settings (shares)."""
     return (
         f"effect floor raised from {format_share(floor)} to {format_share(raised)}: "
-        "three standard deviations of the normal sessions' means"
+        "three standard deviations of the means of the sessions before"
     )
 
 
 def too_small_sets(normal: int, sample: int, alpha: float) -> str:
     """No permutation test can reach the level."""
     return (
-        f"{plural(normal, 'normal execution')} against {sample}: "
+        f"{plural(normal, 'execution')} before and {sample} after: "
         f"no difference, however large, could reach the level {alpha:g}"
     )
 
 
 def faster_sample(ns: float) -> str:
     """The sample is faster by more than the floor (ns)."""
-    return f"the sample is faster by {format_ns(ns)} in total; only slow-downs are anomalies"
+    return f"faster by {format_ns(ns)} in total; only slowdowns alarm"
 
 
 def other_mix(p_value: float) -> str:
     """The shares of the types differ."""
-    return (
-        f"the sample has another mix of execution types (p = {p_value:.2g}): "
-        "a finding of its own, no slow-down"
-    )
+    return f"another mix of types after (p = {p_value:.2g}): a finding of its own, no slowdown"
 
 
 def orphans(executions: int) -> str:
     """Sample executions have no normal ones of their type."""
     return (
-        f"{plural(executions, 'sample execution')} of a type without normal "
-        "executions: compared with the mean of all, not part of the test"
+        f"{plural(executions, 'execution')} after of a type that has none before: "
+        "compared with the mean of all, not part of the test"
     )
 
 
@@ -363,15 +370,15 @@ def slower_type(kind: int, name: str, effect: float, p_value: float) -> str:
 
 def average_rule_skipped() -> str:
     """The paper's average rule needs a standard deviation."""
-    return "one normal execution has no standard deviation: average rule skipped"
+    return "one execution before has no standard deviation: average rule skipped"
 
 
 def mute_ratio(t2: float, names: Sequence[str], columns: int) -> str:
     """The paper's probability rule cannot fire for some columns."""
     shown = ", ".join(names) or f"{columns} columns"
     return (
-        f"t2 = {t2:g} can never fire for {shown}: more than 1 / t2 of the normal "
-        "executions are above their own mean"
+        f"t2 = {t2:g} can never fire for {shown}: more than 1 / t2 of the executions "
+        "before are above their own mean"
     )
 
 
@@ -420,12 +427,12 @@ def not_refined(paths: int, columns: int) -> str:
 
 def untestable_columns(normals: int) -> str:
     """Too few normal rows for the leave-one-out comparison."""
-    return f"{plural(normals, 'normal execution')}: too few to tell what is abnormal"
+    return f"{plural(normals, 'execution')} before: too few to tell what is unusual"
 
 
 def blunt_columns(normals: int, least: int) -> str:
     """Too few normal rows for a single column to be significant."""
-    return f"{normals} normal executions: with less than {least} no single column stands out"
+    return f"{normals} executions before: with fewer than {least} no single column stands out"
 
 
 # Why a verdict is what it is: the reasons of a comparison.
@@ -445,14 +452,14 @@ def lost_events(losses: Sequence[Loss]) -> str:
 def lossy_set(name: str, losses: Sequence[Loss], affected: int, total: int) -> str:
     """A set lost too much for a verdict."""
     return (
-        f"{lost_events(losses)} were lost in the {name} set and "
+        f"the recording {side(name)} lost {lost_events(losses)}: "
         f"{affected} of {plural(total, 'execution')} overlap a loss"
     )
 
 
 def machine_differed(differences: Sequence[str]) -> str:
     """The machine was not the same while the two sets were recorded."""
-    return "the machine differed: " + ", ".join(differences) + " in the sample"
+    return "the machine was not the same: " + ", ".join(differences)
 
 
 def probe_differed(kind: str, ratio: float) -> str:
@@ -463,13 +470,13 @@ def probe_differed(kind: str, ratio: float) -> str:
 
 def share_differed(what: str, before: float, after: float) -> str:
     """A share of the machine was another in the sample."""
-    return f"{what} {100 * before:.0f} % -> {100 * after:.0f} %"
+    return f"{what} {100 * before:.0f} % → {100 * after:.0f} %"
 
 
 def missing_runs(name: str, missing: int, total: int) -> str:
     """A set's traces lack runs that its recorder counted."""
     return (
-        f"{missing:,} of {plural(total, 'run')} of the {name} set are not in its trace: "
+        f"{missing:,} of {plural(total, 'run')} {side(name)} are not in the trace: "
         "the others cannot speak for them"
     )
 
@@ -477,7 +484,7 @@ def missing_runs(name: str, missing: int, total: int) -> str:
 def small_set(name: str, executions: int, minimum: int) -> str:
     """A set has fewer executions than the settings ask for."""
     return (
-        f"the {name} set has {plural(executions, 'execution')}, and {minimum:,} are wanted "
+        f"{plural(executions, 'execution')} {side(name)}, and {minimum:,} are wanted "
         "(minimum-executions)"
     )
 
@@ -489,12 +496,12 @@ def nothing_decides() -> str:
 
 def nothing_in_common() -> str:
     """The sets share no type of execution."""
-    return "no type of execution is in both sets: nothing to compare"
+    return "no type of execution is there both before and after: nothing to compare"
 
 
 def too_few_executions(alpha: float, needed: int) -> str:
     """The permutation test cannot reach its level."""
-    return f"too few executions to decide at alpha {alpha:g}: the smaller set needs {needed}"
+    return f"too few executions to decide at alpha {alpha:g}: each side needs {needed}"
 
 
 def hidden_by_levels() -> str:
@@ -519,7 +526,7 @@ def outliers_alone(count: int, total: int) -> str:
 
 
 def _of_sample(count: int, total: int) -> str:
-    return f"{count} of {plural(total, 'sample execution')}"
+    return f"{count} of {plural(total, 'execution')} after"
 
 
 # Sets of different times: what the machine may have made, and what it cannot have made.
@@ -570,7 +577,7 @@ def within_recordings(slower: float, beyond: float, recordings: tuple[int, int])
 
 
 def _recordings(recordings: tuple[int, int]) -> str:
-    return f"{recordings[0]} normal against {recordings[1]}"
+    return f"{recordings[0]} before, {recordings[1]} after"
 
 
 def sign(found: Sign) -> str:
@@ -578,8 +585,7 @@ def sign(found: Sign) -> str:
     where = f" of {found.label}" if found.label else ""
     name = found.name
     said = {
-        "count": f"{name} {_times(found.before)} -> {_times(found.after)} times an "
-        f"execution{where}",
+        "count": f"{name} {_times(found.before)} → {_times(found.after)} times an execution{where}",
         "new": f"{name} in {format_share(found.after)} of the executions{where}, "
         f"{format_share(found.before)} before",
         "share": f"{name}{where} {_ratio(found)} as long, which the pace of the rest does not make",
@@ -650,7 +656,7 @@ def flagged_by_gate(detection: Detection) -> str:
     """The gate fires: the largest change, its type and its p."""
     few = ""
     if detection.slow:
-        few = f" ({plural(detection.slow, 'execution')} slower than any normal one by far)"
+        few = f"; {plural(detection.slow, 'execution')} slower than any before by far"
     return f"{format_change(detection.slower[0])}{few}; {_flagged(detection)}"
 
 
@@ -721,7 +727,7 @@ def _faster(detection: Detection) -> str:
     of = "" if detection.whole is None else " of what decides"
     ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
     return (
-        f"the sample is faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
+        f"faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
         f"{share}, 95 % interval {ends}"
     )
 

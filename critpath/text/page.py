@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,18 @@ def noun_of(document: ComparisonDocument, count: int = 2) -> str:
     if noun == "process" and any(one.commands):
         noun = "run"
     return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+_EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
+
+
+def with_noun(document: ComparisonDocument, text: str) -> str:
+    """Call executions what this comparison's are, in a sentence of ours."""
+
+    def named(found: re.Match[str]) -> str:
+        return ("a " if found[1] else "") + noun_of(document, 2 if found[2] else 1)
+
+    return _EXECUTION.sub(named, text)
 
 
 def small_print(document: ComparisonDocument) -> list[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from critpath.text import verdict
+from critpath.text.notes import side
+from critpath.text.page import noun_of
 from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
@@ -95,9 +97,9 @@ def set_in_short(document: ComparisonDocument, which: str, name: Callable[[str],
 
     ``name`` is how names of files, hosts and kernels are to stand in it.
     """
-    one = document.sets[which]
+    one, noun = document.sets[which], noun_of(document, 1)
     parts = [
-        f"{which}: {plural(one.executions, 'execution')} from {_several(one.sources, name)}",
+        f"{side(which)}: {plural(one.executions, noun)} from {_several(one.sources, name)}",
         *([f"on {_several(one.hosts, name)}"] if one.hosts else []),
         *([f"kernel {_several(one.kernels, name)}"] if one.kernels else []),
     ]
@@ -114,7 +116,7 @@ def warnings_of(document: ComparisonDocument) -> list[str]:
         loss = document.sets[which].loss
         if loss.events or loss.packets:
             what = f"{plural(loss.events, 'event')} and {plural(loss.packets, 'packet')}"
-            lost.append(f"{which} set: {what} lost")
+            lost.append(f"the recording {side(which)} lost {what}")
     return [*lost, *document.warnings]
 
 

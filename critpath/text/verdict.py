@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from critpath.text.answer import describe_headline
+from critpath.text.page import noun_of
 from critpath.text.phrases import KINDS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     )
 
 Ranked = TypeVar("Ranked", "ExecutionEntry", "AlignedEntry")
-
-_ALL = 1.05  # a share up to this is all of it: what else there is varies, too
 
 
 def headline(document: ComparisonDocument) -> str:
@@ -46,7 +43,7 @@ def sensitivity(document: ComparisonDocument) -> str | None:
     detection = document.detection
     if not detection.enough:
         return (
-            f"The smaller set needs {plural(detection.needed, 'execution')} before the test "
+            f"Each side needs {plural(detection.needed, noun_of(document, 1))} before the test "
             f"can decide at level {figure(detection.alpha)}."
         )
     if detection.detectable is None:
@@ -58,7 +55,7 @@ def sensitivity(document: ComparisonDocument) -> str | None:
     few = detection.slow_shown
     rare = ""
     if few is not None and few.by is not None:
-        executions = plural(few.executions, "execution")
+        executions = plural(few.executions, noun_of(document, 1))
         rare = f", or {format_ns(few.by, sign=True)} in {executions}"
     return (
         f"The smallest change of the {what} that would have shown: "
@@ -95,7 +92,7 @@ def by_the_paper(document: ComparisonDocument) -> str:
     fired = [s.state for s in document.states if s.average_fires or s.probability_fires]
     fired = [name for name in fired if name != "total"]
     rate = share(document.detection.paper_false_alarms)
-    said = f"they do in {rate} of random splits of these executions"
+    said = f"they do in {rate} of random splits of these {noun_of(document)}"
     if not fired:
         return f"The paper's rules fire for no state; {said}."
     return f"The paper's rules fire for {plural(len(fired), 'state')}; {said}."
@@ -143,139 +140,9 @@ def share(value: float | None) -> str:
     return "-" if value is None else format_share(value)
 
 
-def share_of_excess(value: float | None) -> str:
-    """Return a cause's share in words, "" where it is no part of a whole.
-
-    What took less time has none, and makes the others' sum larger than 1.
-    """
-    if value is None or value < 0:
-        return ""
-    if value > _ALL:
-        return "more than the whole excess, as other things took less time"
-    return f"{format_share(min(value, 1.0))} of the whole excess"
-
-
 def main_causes(document: ComparisonDocument, most: int) -> list[CauseEntry]:
     """Return the causes to list: the minor ones not among them, at most `most`."""
     return [cause for cause in document.causes if not cause.minor][:most]
-
-
-def cause_sentence(cause: CauseEntry) -> str:
-    """Return a cause as every report lists it: its sentence, and its share where it has one."""
-    part = share_of_excess(cause.share)
-    return f"{cause.sentence}: {part}" if part else cause.sentence
-
-
-def other_causes(document: ComparisonDocument, shown: int) -> str:
-    """Return what a list of causes leaves out, in one line; "" where that is nothing.
-
-    Parameters
-    ----------
-    document : dict
-    shown : int
-        How many of `main_causes` are listed.
-    """
-    listed = main_causes(document, shown)
-    rest = [cause for cause in document.causes if cause not in listed]
-    if not rest:
-        return ""
-    executions = {position for cause in rest for position in cause.positions}
-    total = sum((cause.contribution or 0.0) * len(cause.positions) for cause in rest)
-    return (
-        f"and {plural(len(rest), 'smaller difference')} in "
-        f"{plural(len(executions), 'execution')}, {format_ns(total, sign=True)} in all"
-    )
-
-
-@dataclass(frozen=True)
-class Amount:
-    """One line of the account: what it is, and how much.
-
-    Attributes
-    ----------
-    words : str
-        For example ``listed``.
-    ns : float
-        Nanoseconds, exactly.
-    shown, share : str
-        Rounded so that the parts' figures add up to the whole's, digit by digit; the
-        share is "" where the whole is no slow-down, or small beside a part.
-    """
-
-    words: str
-    ns: float
-    shown: str
-    share: str
-
-
-def account(document: ComparisonDocument, shown: int) -> tuple[Amount, tuple[Amount, ...]] | None:
-    """Return the whole excess of the executions examined and the parts that make it up."""
-    excess = [one.excess for one in document.aligned if one.excess is not None]
-    if not excess or len(excess) < len(document.aligned):
-        return None
-    listed = main_causes(document, shown)
-    way = -1 if sum(excess) < 0 else 1
-    sums: dict[str, list[float]] = {
-        "listed": [_in_all(c) for c in listed if way * _in_all(c) >= 0],
-        "that went the other way": [_in_all(c) for c in listed if way * _in_all(c) < 0],
-        "in smaller differences": [_in_all(c) for c in document.causes if c not in listed],
-    }
-    parts = [(words, sum(found)) for words, found in sums.items() if found]
-    whole = float(sum(excess))
-    parts.append(("unexplained", whole - sum(ns for _, ns in parts)))
-    amounts = [ns for _, ns in parts]
-    if not all(map(math.isfinite, [whole, *amounts])):
-        return None  # only in a file that nobody measured
-    scale, unit = _common_unit([whole, *amounts])
-    # Rounded once: at a half, twice by two ways would be two figures.
-    whole_steps = round(whole / scale * 100)
-    times = _adding_up(whole_steps, amounts, scale / 100)
-    # What is many times the whole is no share of it.
-    sized = whole > 0 and max(map(abs, amounts)) <= _MOST_WHOLES * whole
-    shares = _adding_up(100, amounts, whole / 100) if sized else []
-    said = [f"{whole_steps / 100:+.2f} {unit}"]
-    said += [f"{hundredths / 100:+.2f} {unit}" for hundredths in times]
-    of_whole = ["100 %", *(f"{percent} %" for percent in shares)] if shares else [""] * len(said)
-    names = [f"in {plural(len(excess), 'execution')} examined", *(words for words, _ in parts)]
-    rows = zip(names, [whole, *amounts], said, of_whole, strict=True)
-    first, *rest = (Amount(*row) for row in rows)
-    return first, tuple(rest)
-
-
-def account_sentence(document: ComparisonDocument, shown: int) -> str:
-    """Return the account as one sentence whose figures add up; "" where there is none."""
-    found = account(document, shown)
-    if found is None:
-        return ""
-    whole, parts = found
-    said = [f"{p.shown}{f' ({p.share})' if p.share else ''} {p.words}" for p in parts]
-    return f"The whole excess, {whole.shown} {whole.words}: {', '.join(said)}."
-
-
-def _in_all(cause: CauseEntry) -> float:
-    return float((cause.contribution or 0.0) * len(cause.positions))
-
-
-_MOST_WHOLES: Final = 10
-_UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
-
-
-def _common_unit(amounts: Sequence[float]) -> tuple[float, str]:
-    """Return the unit in which the largest amount has a whole digit."""
-    largest = max(map(abs, amounts))
-    return next((unit for unit in _UNITS if largest >= unit[0]), (1.0, "ns"))
-
-
-def _adding_up(whole: int, parts: Sequence[float], step: float) -> list[int]:
-    """Round parts to whole steps so that they add up to the whole, which is in steps.
-
-    Each is rounded down, and the steps that then lack go to those that lost most.
-    """
-    floors = [math.floor(part / step) for part in parts]
-    lost = sorted(range(len(parts)), key=lambda i: (floors[i] - parts[i] / step, i))
-    for i in lost[: max(0, whole - sum(floors))]:
-        floors[i] += 1
-    return floors
 
 
 def unexplained(document: ComparisonDocument) -> str:
@@ -283,12 +150,9 @@ def unexplained(document: ComparisonDocument) -> str:
     rest = [one.unexplained for one in document.aligned if one.unexplained is not None]
     if not rest:
         return ""
-    mean = sum(rest) / len(rest)
+    mean, noun = sum(rest) / len(rest), noun_of(document, 1)
     where = "each of" if len(rest) > 1 else "in"
-    return (
-        f"unexplained: {format_ns(mean, sign=True)} {where} "
-        f"{plural(len(rest), 'execution')} examined"
-    )
+    return f"unexplained: {format_ns(mean, sign=True)} {where} {plural(len(rest), noun)} examined"
 
 
 def probability(value: float | None) -> str:

@@ -72,7 +72,7 @@ def test_the_answer_is_short_where_it_is_shown(answer, sets):
 def test_records_are_sequences_and_tables(answer):
     causes = answer.causes
     assert len(causes) == len(list(causes)) == 3
-    assert causes[0].sentence.startswith("4 of 11 executions")
+    assert causes[0].sentence.startswith("4 of 5 `cpu` requests wait 6.7 ms for thread `holder`")
     assert causes[0].executions == ["0", "4", "8", "10"]
     assert [cause.minor for cause in causes[:2]] == [False, False]
     frame = causes.to_pandas()

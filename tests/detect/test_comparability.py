@@ -65,9 +65,9 @@ def test_an_interleaved_recording_is_best_compared_with_its_partner():
     stranger = path_set(recorded_session="s2")
     assert set_warnings(one, other, 0) == ()
     (warning,) = set_warnings(one, stranger, 0)
-    assert warning.startswith("the normal set was recorded in alternation with 'sample'")
+    assert warning.startswith("before: recorded in alternation with 'sample'")
     (warning,) = set_warnings(stranger, other, 0)
-    assert warning.startswith("the sample set was recorded in alternation with 'normal'")
+    assert warning.startswith("after: recorded in alternation with 'normal'")
 
 
 def test_what_recordings_of_one_set_differ_in_is_said():
@@ -145,9 +145,9 @@ def recorded(begins, epoch=5, **environment) -> PathSet:
 
 def test_one_recording_on_both_sides_is_said():
     (warning,) = set_warnings(recorded([1, 2]), recorded([1, 2]), 0)
-    assert warning == "the sample is a recording that the normal set has: nothing can differ"
+    assert warning == "the recording after is one of those before: nothing can differ"
     (warning,) = set_warnings(recorded([1, 2, 3]), recorded([3, 4]), 0)
-    assert warning.startswith("1 of 2 sample executions are in the normal set, too")
+    assert warning.startswith("1 of 2 executions after are among those before, too")
     assert set_warnings(recorded([1, 2]), recorded([1, 2], epoch=6), 0) == ()
     assert set_warnings(recorded([1, 2]), recorded([3, 4]), 0) == ()
     # Two machines may both have begun at 1 by their clocks, whose epochs are unknown.
@@ -157,7 +157,7 @@ def test_one_recording_on_both_sides_is_said():
 def test_different_programs_are_said_unless_recorded_in_alternation():
     one, other = path_set(recorded_program="shop"), path_set(recorded_program="cart")
     (warning,) = set_warnings(one, other, 0)
-    assert warning == "the sets are of different programs: shop and cart"
+    assert warning == "before and after are of different programs: shop and cart"
     assert set_warnings(one, path_set(), 0) == ()
     both = [
         path_set(recorded_program=p, recorded_session="s1", recorded_beside=beside)
@@ -169,7 +169,7 @@ def test_different_programs_are_said_unless_recorded_in_alternation():
 def test_how_much_of_the_normal_set_takes_part_is_said():
     normal = np.array([0] * 113 + [1] * 7)
     assert partial_comparison_note(normal, np.ones(30, np.int64)) == (
-        "compared with 7 of 120 normal executions (type n1): no sample execution is of the "
+        "compared with 7 of 120 executions before (type n1): no execution after is of the "
         "type n0 (113)"
     )
     assert partial_comparison_note(normal, np.zeros(30, np.int64)) == ""
@@ -178,7 +178,7 @@ def test_how_much_of_the_normal_set_takes_part_is_said():
     )  # one of two usual kinds
     many = np.arange(12) // 2
     said = partial_comparison_note(many, np.array([3]))
-    assert said.startswith("compared with 2 of 12 normal executions (type n3): no sample")
+    assert said.startswith("compared with 2 of 12 executions before (type n3): no execution after")
     assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")
 
 
@@ -187,7 +187,7 @@ def test_runs_that_the_trace_lacks_leave_no_verdict():
     one, many = (path_set(runs_recorded=24, runs_missing=n) for n in (1, 2))
     assert missing_runs(whole, few) == missing_runs(one, path_set()) == []
     [said] = missing_runs(whole, many)
-    assert "2 of 24 runs of the sample set" in said
+    assert "2 of 24 runs after" in said
 
 
 def in_blocks(begins, blocks, session="s1"):

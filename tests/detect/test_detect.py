@@ -241,7 +241,7 @@ def test_types_without_a_counterpart_are_counted():
         normal_type=np.zeros(20, int), sample_type=np.arange(20) % 2,
     )  # fmt: skip
     finite(found)
-    assert any("10 sample executions of a type without normal" in note for note in found.notes)
+    assert any("10 executions after of a type that has none before" in note for note in found.notes)
 
 
 def test_bad_settings_are_refused():

@@ -125,7 +125,7 @@ def test_the_first_cause_is_the_injected_one(compared, name):
 def test_what_the_verdict_rests_on_is_said_first(compared):
     """No execution stands out of the steady set; one of jbd2's states is slower as a whole."""
     _, document, text = compared("fsync", "steady-")
-    assert "0 of 11 sample executions stand out" in document["reasons"]
+    assert "0 of 11 requests after stand out" in document["reasons"]
     headline, why, *_ = text.splitlines()
     assert re.match("▲ SLOWER  read requests are .* slower: ", headline)
     assert "requests wait" in why

@@ -146,7 +146,7 @@ def test_one_or_two_normals_give_no_verdict_and_that_is_said(normals):
 
 def test_fewer_than_twenty_are_said_to_be_few():
     letters = np.zeros((20, 3), np.int32)
-    assert "19 normal" in judge_columns(letters, np.full(letters.shape, MS)).note
+    assert "19 executions before" in judge_columns(letters, np.full(letters.shape, MS)).note
     letters = np.zeros((21, 3), np.int32)
     assert judge_columns(letters, np.full(letters.shape, MS)).note == ""
 

@@ -272,11 +272,11 @@ def test_a_state_that_decides_nothing_is_flagged_with_its_level(factory):
 def test_the_two_sets_are_told_in_a_line_each(factory):
     document = comparison_document(factory.comparison())
     text = printed(full, document)
-    assert "\nnormal: 20 executions from recordings/normal, on guest, kernel 6.1.0\n" in text
+    assert "\nbefore: 20 requests from recordings/normal, on guest, kernel 6.1.0\n" in text
     document.sets.sample.sources = list("abcde")
     document.sets.sample.recorded = ["", "2026-11-21T04:35:30Z"]
     text = printed(full, document)
-    assert "\nsample: 6 executions from a, b, c and 2 more, on guest" in text
+    assert "\nafter: 6 requests from a, b, c and 2 more, on guest" in text
     assert "kernel 6.1.0, recorded 2026-11-21T04:35:30Z\n" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -14,7 +15,15 @@ from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import SCREEN, answer_lines
-from critpath.text.answer import describe_chance, describe_headline, describe_why, serious_warnings
+from critpath.text.answer import (
+    describe_chance,
+    describe_headline,
+    describe_why,
+    listed_causes,
+    serious_warnings,
+)
+from critpath.text.explanation import describe_cause
+from critpath.text.page import with_noun
 
 MS = 1_000_000.0
 GOLDEN = sorted((Path(__file__).parent.parent / "report" / "golden").glob("*.json"))
@@ -265,6 +274,80 @@ def test_no_output_has_what_answers_must_not_have(place):
         assert not re.search(r"\d us\b", text), text
         assert not re.search(r"execution of type n\d", text), text
         assert "paper" not in text.partition("<details>")[0]
+
+
+def sentences_of(found):
+    """Yield every sentence of ours in a document."""
+    yield from (cause.sentence for cause in found.causes if cause.facts)
+    yield from (*found.reasons, *found.warnings, *found.detection.notes, *found.outliers.notes)
+    for one in (found.clusters, found.clusters.normal, found.clusters.sample):
+        yield from one.notes
+    for one in (found.sets.normal, found.sets.sample):
+        yield from (*one.notes, *one.warnings)
+    yield from (aligned.note for aligned in found.aligned)
+
+
+OLD_WORDS = re.compile(
+    r"\b(normal|sample) (set|execution|type|cluster)s?\b|\bexecutions?\b(?! given)|->|\d us\b|"
+    r"\banomal|\bexcess\b|slow-down|\([^()]*\("
+)
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_the_document_speaks_as_the_answer_does(place):
+    found = load_document(place.read_text(encoding="utf-8"))
+    made_up = [] if place.stem == "sample-lock" else found.reasons  # by the factory
+    for text in {*sentences_of(found)} - {*made_up}:
+        assert not OLD_WORDS.search(re.sub("`[^`]*`|--[a-z]+", "", text)), text
+    for cause in found.causes:
+        assert cause.sentence == describe_cause(found, cause)
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_every_output_says_the_same(place):
+    """The headline and the causes: in each output the same words and figures."""
+    found = load_document(place.read_text(encoding="utf-8"))
+    headline = describe_headline(found).sentence.replace("`", "")
+    first = listed_causes(found, 1)
+    for text in outputs(found):
+        shown = re.sub(r"\s+", " ", text.replace("`", "").replace("\\", ""))
+        shown = html.unescape(shown).replace("%25", "%")
+        assert headline in shown or headline[:40] in shown
+        for _, cause in first:
+            told = describe_cause(found, cause).replace("`", "")
+            told_as_they = describe_cause(found, cause, they=True).replace("`", "")
+            assert told in shown or told_as_they in shown
+
+
+@pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)
+def test_the_headline_and_the_table_have_the_same_figures(place):
+    found = load_document(place.read_text(encoding="utf-8"))
+    headline = describe_headline(found)
+    if headline.before is None or headline.label is None or found.pictures is None:
+        return
+    [kind_told] = [one for one in found.pictures.kinds if one.label == headline.label]
+    pairs = [kind_told.mean, kind_told.usual, [found.states[-1].normal_mean]]
+    assert any(abs(headline.before - (pair[0] or 0)) <= 1 for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("commands", "specification", "expected"),
+    [
+        ([], "process", "3 processes after, a process of 40; see --execution and recs/executions"),
+        (["x"], "process", "3 runs after, a run of 40; see --execution and recs/executions"),
+        ([], "thread", "3 threads after, a thread of 40; see --execution and recs/executions"),
+        (
+            [],
+            "marker",
+            "3 requests after, a request of 40; see --execution and recs/executions",
+        ),
+    ],
+)
+def test_executions_are_called_what_they_are(document, commands, specification, expected):
+    found = document()
+    found.sets.sample.specification, found.sets.sample.commands = specification, commands
+    said = "3 executions after, an execution of 40; see --execution and recs/executions"
+    assert with_noun(found, said) == expected
 
 
 @pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)

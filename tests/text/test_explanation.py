@@ -36,6 +36,7 @@ FACTS = CauseFacts(
     of=6,
     certainty="observed",
 )
+NET_DEVICE = {"state": "WAIT_NET", "device": "eth0", "local": False}
 HOLDER = {"role": "holder", "comm": "holder", "peer": "holder", "counted": "trips"}
 
 
@@ -168,6 +169,15 @@ CASES = {
         {"state": "WAIT_NET", "certainty": "unknown"},
         "wait 11.3 ms instead of 1.9 ms for a packet of unknown origin",
     ),
+    "network device": (
+        {**NET_DEVICE, "time_before": 0.0},
+        "wait 11.3 ms for the network device `eth0`; no request did so before",
+    ),
+    "network device, more often": (
+        {**NET_DEVICE, "counted": "waits", "count_after": 9.0},
+        "wait for the network device `eth0` 9 times instead of once: 11.3 ms instead of 1.9 ms",
+    ),
+    "pipe": ({"state": "WAIT_PIPE"}, "wait 11.3 ms instead of 1.9 ms for a pipe"),
     "packet": ({"state": "NET_TRANSIT"}, "wait 11.3 ms instead of 1.9 ms for a packet in flight"),
     "device": ({"state": "WAIT_DEVICE"}, "wait 11.3 ms instead of 1.9 ms for a device"),
     "lock": ({"state": "WAIT_FUTEX"}, "wait 11.3 ms instead of 1.9 ms for a lock"),
@@ -301,3 +311,11 @@ def test_causes_add_up_to_a_sentence(told):
     )
     cause.contribution = -62_500.0
     assert describe_other_causes(document, [cause]).endswith(", \u2212125 µs in all")
+
+
+def test_a_faster_step_is_the_same_sentence_with_less(told):
+    document, cause = told(time_before=11.3 * MS, time_after=1.9 * MS, contribution=-9.4 * MS)
+    assert describe_cause(document, cause) == (
+        "2 of 6 `mixed` requests run 1.9 ms instead of 11.3 ms on the CPU in their own code"
+    )
+    assert describe_effect(cause).startswith("-9.4")

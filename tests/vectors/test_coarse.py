@@ -55,5 +55,5 @@ def test_only_unlike_sets_are_changed_and_it_is_said():
     assert with_like_states(PLAIN, PLAIN) == (PLAIN, PLAIN, ())
     normal, sample, notes = with_like_states(PLAIN, FINE)
     assert normal.paths.state.tolist() == sample.paths.state.tolist()
-    assert "only the sample set" in notes[0]
-    assert "only the normal set" in with_like_states(FINE, PLAIN)[2][0]
+    assert "only what is after" in notes[0]
+    assert "only what is before" in with_like_states(FINE, PLAIN)[2][0]

@@ -72,7 +72,9 @@ from critpath.model import (
 )
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
+from critpath.text.explanation import describe_cause
 from critpath.text.notes import sign
+from critpath.text.page import with_noun
 from critpath.units import NS_PER_S
 
 # Values as JSON can hold them.
@@ -181,7 +183,22 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
         aligned=aligned,
     )
     document.pictures = draw_pictures(comparison, document)
+    _word(document)
     return document
+
+
+def _word(document: ComparisonDocument) -> None:
+    """Say causes as every output does, and call executions what these are."""
+    for cause in document.causes:
+        cause.sentence = describe_cause(document, cause)
+    both, clusters = (document.sets.normal, document.sets.sample), document.clusters
+    lists = [document.reasons, document.warnings, document.detection.notes, document.outliers.notes]
+    lists += [clusters.notes, clusters.normal.notes, clusters.sample.notes]
+    lists += [texts for one in both for texts in (one.notes, one.warnings)]
+    for texts in lists:
+        texts[:] = [with_noun(document, text) for text in texts]
+    for aligned in document.aligned:
+        aligned.note = with_noun(document, aligned.note)
 
 
 def _machine(paths: PathSet) -> MachineEntry | None:

@@ -119,7 +119,7 @@ def _cells(mean: MeanPath, longest: float, room: int) -> _Bar:
     for one in mean.stretches:
         key = one.thread, one.doing, one.lead
         at += one.time
-        end = max(round(room * at / longest), begin)
+        end = max(min(round(room * at / longest), room), begin)
         cells[key], times[key] = (begin, end), float(one.time)
         begin = end
     return _Bar(mean, cells, times)
