@@ -92,6 +92,14 @@ def test_everything_reaches_the_request(recorded, tmp_path):
     )
 
 
+def test_requests_are_recorded_by_their_profile(recorded, tmp_path):
+    assert recorded("-a", "--execution", "requests:port=80")[1].profile == "requests"
+    assert recorded("-a", "--execution", "requests")[1].profile == "requests"
+    assert recorded("-a", "--execution", "thread")[1].profile == "minimal"
+    mine = str(tmp_path / "mine.lttng")
+    assert recorded("-a", "--execution", "requests", "--profile", mine)[1].profile == mine
+
+
 def test_the_machine_and_a_container(recorded):
     assert recorded("-a", "--duration", "5")[1].duration == 5
     request = recorded("--container", "web/1", "-o", "x")[1]

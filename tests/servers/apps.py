@@ -86,6 +86,39 @@ def wsgi_redis(environ: dict[str, Any], start: Callable[..., object]) -> list[by
     return [b"ok\n"]
 
 
+def wsgi_shop(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+    """Ask PostgreSQL and Redis, and write a line; ``FAULT`` is what is wrong with that."""
+    import psycopg2
+
+    fault = os.environ.get("FAULT", "")
+    if fault == "connect" or not hasattr(_local, "database"):
+        _local.database = psycopg2.connect(
+            host="127.0.0.1", port=os.environ["POSTGRES"], user="postgres", dbname="postgres"
+        )
+        _local.database.autocommit = True
+    if not hasattr(_local, "redis"):
+        _local.redis = socket.create_connection(("127.0.0.1", int(os.environ["REDIS"])))
+        _local.log = os.open(os.environ["TRUTH"], os.O_WRONLY | os.O_APPEND)
+    number = _number(environ)
+    compute(10_000)
+    cursor = _local.database.cursor()
+    query = "select count(*) from indexed where owner = %s"
+    if fault == "index":
+        query = query.replace("indexed", "plain")
+    cursor.execute(query, (number % 400,))
+    cursor.execute("update counters set n = n + 1 where id = %s", (1 + number % 50,))
+    slow = b"EVAL 'local x=0 for i=1,400000 do x=x+i end return x' 0\r\n"
+    _local.redis.sendall(slow if fault == "redis" else b"INCR s%d\r\n" % (number % 50))
+    _local.redis.recv(100)
+    os.write(_local.log, b"%d served\n" % number)
+    if fault == "fsync":
+        os.fsync(_local.log)
+    if fault == "connect":
+        _local.database.close()
+    start("200 OK", _ANSWER)
+    return [b"ok\n"]
+
+
 async def asgi_plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Answer at once, after a little work."""
     if scope["type"] != "http":

@@ -65,9 +65,10 @@ def _loop(title: str, kind: str) -> Case:
     return Case(title, command, "http", asks="redis", environment={"KIND": kind})
 
 
-def _gunicorn(port: str) -> tuple[str, ...]:
+def gunicorn(app: str, *, workers: int = 4) -> tuple[str, ...]:
+    """Return the command of an application of `apps.py` in gunicorn."""
     logs = ("--log-level", "error", "--worker-tmp-dir", "/dev/shm")
-    return ("{bin}/gunicorn", "-w", "4", *logs, "-b", f"127.0.0.1:{port}", "apps:wsgi_postgres")
+    return ("{bin}/gunicorn", "-w", str(workers), *logs, "-b", "127.0.0.1:{served}", f"apps:{app}")
 
 
 _ONE_LOOP: Final = "one loop, no sub-requests"
@@ -75,7 +76,7 @@ _POOLED: Final = "one loop, kept connections"
 CASES: Final = {
     "gunicorn": Case(
         "a process for each request (gunicorn sync, PostgreSQL)",
-        *(_gunicorn("{served}"), "http-close"),
+        *(gunicorn("wsgi_postgres"), "http-close"),
         asks="postgres",
     ),
     "cheroot": Case(
@@ -204,12 +205,12 @@ class Park:
         self.start((_find("postgres"), "-D", str(data), *options), "postgres", {}, **as_owner)
 
     @contextlib.contextmanager
-    def serving(self, case: Case) -> Iterator[None]:
-        """Run a case's server, and what is behind it."""
+    def serving(self, case: Case, behind: Case | None = None) -> Iterator[None]:
+        """Run a case's server, and what is behind it: `behind` or what the case names."""
         before = len(self.running)
         what = "return 200 ok;"
-        if case.behind:
-            other = CASES[case.behind]
+        other = behind or CASES.get(case.behind)
+        if other:
             text = tuple(word.replace("{served}", "{behind}") for word in other.command)
             self.start(text, "behind", other.environment)
             what = f"proxy_pass http://127.0.0.1:{PORTS['behind']};"
