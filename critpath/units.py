@@ -76,6 +76,20 @@ def _in_unit(ns: float, beside: float, digits: int) -> tuple[str, str]:
     return f"{value:.{decimals}f}", unit
 
 
+def format_sum(*parts: float) -> list[str]:
+    """Render durations and before them what they add up to, so that the figures add up, too.
+
+    All have the unit and the decimals of the sum; a last one that rounds to nothing is left out.
+    """
+    size = abs(math.fsum(parts))
+    scale, unit = next(((n, u) for n, u in _SCALES if size >= n * 0.9995), (1, "ns"))
+    decimals = 0 if scale == 1 or size / scale >= 99.95 else 1 if size / scale >= 9.995 else 2
+    last = scale / 10**decimals
+    rounded = [round(part / last) for part in parts]
+    shown = [sum(rounded), *(rounded if rounded[-1] else rounded[:-1])]
+    return [f"{abs(one) / 10**decimals:.{decimals}f} {unit}" for one in shown]
+
+
 def format_span(seconds: float) -> str:
     """Render seconds as one says of what is still to come: whole ones, or minutes."""
     if seconds < 60:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.model import State
 from critpath.text.page import noun_of
 from critpath.text.phrases import IDLE, PACKETS, SOFTIRQS, doing, quoted, thread_name
-from critpath.units import format_brief_pair, format_ns
+from critpath.units import format_brief_pair, format_ns, format_sum
 
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
@@ -168,17 +168,22 @@ def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> s
         return ""
     sums = [(c.contribution or 0.0) * len(c.positions) for c in causes]
     more, less = sum(x for x in sums if x > 0), -sum(x for x in sums if x < 0)
-    shares = [round(100 * part / whole) for part in (more, less)]
-    rest = 100 - shares[0] + shares[1]
+    rest = whole - more + less
+    if rest < 0:  # what no cause is about went faster
+        less, rest = less - rest, 0.0
     slow = f"slow {noun_of(document, len(excess))}"
     slow = f"{len(excess):,} {slow}" if len(excess) > 1 else slow
-    these = "This cause explains" if len(causes) == 1 else "These causes explain"
-    said = f"The {slow} lost {format_ns(whole)} in all. {these} {shares[0]} % of it"
-    if shares[1]:
-        said += f"; faster steps won back {shares[1]} %"
-    if rest > 0:
-        said += f"; {rest} % is unexplained"
-    return f"{said}."
+    one = len(causes) == 1
+    if round(100 * less / whole):  # 106 % of something would be read twice
+        by = "this cause" if one else "these causes"
+        lost, won, back, *left = format_sum(more, -less, rest)
+        unseen = f"; {left[0]} is unexplained" if left else ""
+        said = f"{won} by {by}, less {back} that faster steps won back{unseen}"
+        return f"The {slow} lost {lost} in all: {said}."
+    share = min(round(100 * more / whole), 100)
+    these = "This cause explains" if one else "These causes explain"
+    unseen = f"; {100 - share} % is unexplained" if share < 100 else ""
+    return f"The {slow} lost {format_ns(whole)} in all. {these} {share} % of it{unseen}."
 
 
 def _words(
@@ -226,8 +231,8 @@ def peer_name(facts: CauseFacts) -> str:
     return facts.comm.replace("#", "*") or facts.role.replace("#", "*")
 
 
-def _more_often(facts: CauseFacts, *, or_at_all: bool = False) -> str:
-    """Return ``22 times instead of 1.9``, "" where it is not done more often."""
+def _more_often(facts: CauseFacts, noun: str, *, or_at_all: bool = False) -> str:
+    """Return ``22 times instead of 1.9 a request, on average``, "" where it is not more often."""
     before, after = facts.count_before, facts.count_after
     if before is None or after is None:
         return ""
@@ -236,7 +241,10 @@ def _more_often(facts: CauseFacts, *, or_at_all: bool = False) -> str:
     if after < _MORE_OFTEN * before or after - before < _ONCE_MORE:
         return ""
     once = "never" if before < _NEVER else _times(before, short=True)
-    return f"{_times(after)} instead of {once}"
+    said = f"{_times(after)} instead of {once}"
+    # Nobody does something 0.58 times.
+    whole = all(abs(count - round(count)) < _NEVER for count in (before, after))
+    return said if whole else f"{said} a {noun}, on average"
 
 
 def _times(count: float, *, short: bool = False) -> str:
@@ -254,7 +262,7 @@ def _waits_for_thread(
     document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, words: _Words
 ) -> str:
     were = "were" if "*" in peer_name(facts) else "was"
-    often = _more_often(facts) if facts.counted in {"trips", "waits"} else ""
+    often = _more_often(facts, words.noun) if facts.counted in {"trips", "waits"} else ""
     wait = words.verb("wait")
     if often and facts.counted == "trips":
         return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
@@ -265,7 +273,7 @@ def _waits_for_thread(
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
         did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
-    if facts.counted == "waits" and (often := _more_often(facts, or_at_all=True)):
+    if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
     return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{after_it}{words.tail}"
@@ -287,7 +295,7 @@ def _runs(facts: CauseFacts, words: _Words) -> str:
     run, where = words.verb("run"), f"on the CPU in {words.their} own code"
     if facts.state == "RUN_SYSCALL":
         where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"
-    if facts.counted == "iterations" and (often := _more_often(facts)):
+    if facts.counted == "iterations" and (often := _more_often(facts, words.noun)):
         return f"{run} the same steps {often}: {words.time}"
     return f"{run} {words.time} {where}{words.tail}"
 
@@ -321,7 +329,7 @@ def _waits(
 def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
     state, wait = facts.state, words.verb("wait")
     call = f" in {quoted(facts.call)}" if facts.call else ""
-    often = _more_often(facts, or_at_all=True)
+    often = _more_often(facts, words.noun, or_at_all=True)
     said = doing(_state(facts), detail).removeprefix("waiting for ").split(" (")[0]
     if state == "WAIT_TIMER" and said != "a timer":
         return f"{wait} {words.time} for {said}{words.tail}"
@@ -348,7 +356,7 @@ def _network(facts: CauseFacts) -> str:
 
 def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:
     if often:
-        tail = "" if often.endswith("never") else words.tail
+        tail = "" if "never" in often else words.tail
         return f"{verb}{what}{call} {often}: {words.time}{tail}"
     return f"{verb} {words.time}{what}{call}{words.tail}"
 

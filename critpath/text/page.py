@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, KindEntry, SetEntry
 
 _NOUNS: Final = {"process": "process", "thread": "thread", "windows": "window"}
+NOISE: Final = "within noise"  # what became of a kind that did not clearly change
 _NAMED: Final = 2  # kinds that are told one by one
 _SEEN: Final = 0.01  # share of the cpus that is worth a word
 _OFTEN: Final = 0.1  # a chance above this is told as a share
@@ -77,9 +78,9 @@ def _other_kinds(document: ComparisonDocument, kinds: Sequence[KindEntry]) -> li
     if same:
         other = "other " if told else ""
         said.append(
-            f"The {other}kind of {noun} did not change."
+            f"The {other}kind of {noun} stayed within noise."
             if len(same) == 1
-            else f"The {other}{len(same):,} kinds of {noun} did not change."
+            else f"The {other}{len(same):,} kinds of {noun} stayed within noise."
         )
     few = [one for one in rest if one.change == "few"]
     if few:

@@ -159,7 +159,16 @@ def probability(value: float | None) -> str:
     """Return a p-value with as many digits as it carries."""
     if value is None:
         return "-"
+    if value >= 0.995:  # 1.00 reads as certainty of something
+        return ">0.99"
     return "<0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def p_equals(value: float | None) -> str:
+    """Return ``p = 0.0014``, and where chance makes as much most of the time, that in words."""
+    shown = probability(value)
+    said = f"p {'' if shown[0] in '<>' else '= '}{shown}".replace("<", "< ").replace(">", "> ")
+    return f"no difference beyond chance, {said}" if value is not None and value > 0.5 else said
 
 
 def left_out(count: int, noun: str) -> str:

@@ -92,12 +92,18 @@ def hostile(test):
     return settings(max_examples=40, deadline=None)(given(name=anything)(test))
 
 
+def without_labels(page):
+    """Leave out what blocks and brackets say: only of names that have room there."""
+    page = re.sub(r'<span class="label[^>]*>[^<]*</span>', "", page)
+    return re.sub(r"(?<=>)<b>[^<]*</b>(?=</span>)", "", page)
+
+
 @hostile
 def test_html_has_the_same_elements_whatever_the_name(factory, name):
     _, document = document_with(factory, name)
     page = render_html(document)
-    usual = Elements(render_html(document_with(factory, "w")[1]))
-    parsed = Elements(page)
+    usual = Elements(without_labels(render_html(document_with(factory, "w")[1])))
+    parsed = Elements(without_labels(page))
     assert not parsed.open
     assert set(parsed.elements) == set(usual.elements)
     # Names stand in backticks and are code; with one of their own, more or less of it.

@@ -99,6 +99,7 @@ def document(factory):
 def usual(page):
     """Leave out which labels have room, what backticks make code, and a short name's title."""
     page = re.sub(r'<span class="label[^>]*>[^<]*</span>', "", page)
+    page = re.sub(r"(?<=>)<b>[^<]*</b>(?=</span>)", "", page)
     return re.sub(r"</?code>", "", page)
 
 

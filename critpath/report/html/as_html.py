@@ -78,7 +78,7 @@ def render_html(document: ComparisonDocument) -> str:
         f"{'' if folded else slowest}"
         f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
         f"{render_statistics(document)}</div>"
-        f"</main>{_foot(document)}"
+        f"</main>{_foot(document, causes=bool(causes))}"
     )
     style = "".join(map(_asset, STYLES)) + rules
     script = _script()
@@ -202,12 +202,13 @@ def _main(kinds: list[KindEntry]) -> KindEntry:
     return max(kinds, key=lambda one: (min(one.executions), sum(one.executions)))
 
 
-def _foot(document: ComparisonDocument) -> str:
-    keys = (
-        "<kbd>1</kbd> to <kbd>9</kbd> cause, <kbd>j</kbd> <kbd>k</kbd> next and previous, "
-        "<kbd>/</kbd> search, <kbd>f</kbd> flame graph, <kbd>c</kbd> copy, <kbd>t</kbd> light "
-        "or dark."
-    )
+def _foot(document: ComparisonDocument, *, causes: bool) -> str:
+    keys = "<kbd>/</kbd> search, <kbd>c</kbd> copy, <kbd>t</kbd> light or dark."
+    if causes:
+        keys = (
+            "<kbd>1</kbd> to <kbd>9</kbd> cause, <kbd>j</kbd> <kbd>k</kbd> next and previous, "
+            f"<kbd>f</kbd> flame graph, {keys}"
+        )
     return (
         f"<footer>critpath {text(document.version)}, {text(document.format)}. "
         f'<span class="needjs">Keys: {keys}</span> The page is one file and needs no network; all '

@@ -25,7 +25,7 @@ from critpath.report.html.elements import (
     time_of,
     who,
 )
-from critpath.text.answer import first_peer
+from critpath.text.answer import first_peer, mean_of
 from critpath.text.page import noun_of
 
 Key = tuple[int, Doing, bool]
@@ -35,6 +35,14 @@ _SPOKEN: Final = 3  # blocks that a bar's description names
 _SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
 # How wide a letter is, in % of a bar: of one of a narrow page, and of a wide page's.
 _LETTER: Final = {"": 1.6, " wide": 0.95}
+# The same of the smaller letters within blocks, and what is left and right of them.
+_INSIDE: Final = {"": (1.4, 3.0), " slim": (0.9, 1.8)}
+# What joins the two bars; the brackets have the colour of what they span.
+_RIBBONS: Final = {
+    "rib": "the same before and after",
+    "rib added": "what was added",
+    "rib saved": "what was saved",
+}
 _END: Final = 107.0  # % of a bar: labels may stand above what is right of it
 
 
@@ -76,8 +84,10 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     drawn = [_bar(rows["before"], words["before"], length, threads)]
     changes = _changes(rows["before"], rows["main"])
     peer = first_peer(document)
-    marks = _marks(rows, changes, length, threads, peer, saved=saved) if told else ""
-    drawn.append(_ribbon(rows["before"], rows["main"], changes, length, told=told))
+    mean = mean_of(document, main.executions)
+    marks = _marks(rows, changes, length, threads, (peer, mean), saved=saved) if told else ""
+    ribbon = _ribbon(rows["before"], rows["main"], changes, length, told=told)
+    drawn.append(ribbon)
     drawn.append(_bar(rows["main"], words["main"], length, threads))
     if saved:
         drawn.insert(0, marks)
@@ -86,14 +96,11 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     if "rest" in rows:
         drawn.append(_bar(rows["rest"], words["rest"], length, threads, kind="third"))
     drawn.append(f'<div class="row"><div class="who"></div>{axis(length)}</div>')
-    shown = "blue brackets: what was saved" if saved else "orange brackets: what was added"
-    if not marks:
-        shown = ""
     return (
         f'<figure class="panel" id="time"><figcaption>Where a {kind_name(kind)}'
         f"{text(noun(document, 1))} spends its time <span>mean critical path, before and after, "
-        f"to scale{f'; {shown}' if shown else ''}</span></figcaption>"
-        f"<div>{''.join(drawn)}</div>{_legend(rows, length, threads)}</figure>"
+        f"to scale</span></figcaption><div>{''.join(drawn)}</div>"
+        f"{_legend(rows, ribbon + marks, length, threads, noun(document, 1))}</figure>"
     )
 
 
@@ -127,11 +134,9 @@ def _bar(
         if span[1] < _SEEN:
             continue
         one = threads[thread]
-        name = who(one)
-        label = name if doing == "running" else f"{name} {SHORT[doing]}"
-        fits = span[1] > (4 if doing == "running" else 7)
-        title = f"{name} {WORDS[doing]}: {time_of(time)}"
-        boxes.append(box(one, doing, span, label=label if fits else "", title=title))
+        label, slim = _inside(who(one), doing, span[1])
+        title = f"{words_}: {time_of(time)}"
+        boxes.append(box(one, doing, span, label=label, title=title, kind=slim))
     mean = time_of(float(row.mean.mean))
     boxes.append(f'<em class="e" {place(100 * float(row.mean.mean) / length)}>{text(mean)}</em>')
     name, many = words
@@ -143,6 +148,18 @@ def _bar(
         f'</div><div class="bar" role="img" aria-label="{text(spoken)}">{"".join(boxes)}</div>'
         "</div>"
     )
+
+
+def _inside(name: str, doing: Doing, width: float) -> tuple[str, str]:
+    """Return what a block says that is so wide (%), and its class where a wide page has the room.
+
+    Nothing is cut: a longer name is left to the legend.
+    """
+    for label in (name if doing == "running" else f"{name} {SHORT[doing]}", name):
+        for slim, (letter, sides) in _INSIDE.items():
+            if letter * len(label) + sides <= width:
+                return label, slim.strip()
+    return "", ""
 
 
 def _changes(before: Row, after: Row) -> dict[Key, float]:
@@ -173,10 +190,12 @@ def _ribbon(
         (a, b), (c, d) = points
         if max(b - a, d - c) < 2 * _SEEN:
             continue
-        kind = ""
+        kind = "rib"
         if told and abs(change) > _CHANGED * length:
-            kind = ' class="added"' if change > 0 else ' class="saved"'
-        shapes.append(f'<polygon{kind} points="{a:.2f},0 {b:.2f},0 {d:.2f},10 {c:.2f},10"/>')
+            kind += " added" if change > 0 else " saved"
+        shapes.append(
+            f'<polygon class="{kind}" points="{a:.2f},0 {b:.2f},0 {d:.2f},10 {c:.2f},10"/>'
+        )
     return (
         '<div class="row"><div class="who"></div><div class="ribbon">'
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
@@ -189,14 +208,16 @@ def _marks(
     changes: dict[Key, float],
     length: float,
     threads: list[ThreadEntry],
-    peer: str,
+    first: tuple[str, str],
     *,
     saved: bool,
 ) -> str:
     """Return brackets at what was added to the bar above, or saved of the bar below.
 
-    What the thread did that the first cause names has its label first.
+    ``first`` is the thread that the first cause names, whose label comes first, and what that
+    is a mean of.
     """
+    peer, mean = first
     row = rows["before" if saved else "main"]
     sign = -1 if saved else 1
     found = sorted(
@@ -211,8 +232,13 @@ def _marks(
         left, width = 100 * (at + time - change) / length, 100 * change / length
         brackets.append(f'<span class="mark{side}" {place(left, width)}></span>')
         name = who(threads[key[0]])
-        shown = f"{time_of(sign * change, sign=True)} {name} {SHORT.get(key[1], 'running')}"
-        words[left, left + width] = threads[key[0]].name != peer, shown
+        amount = time_of(sign * change, sign=True)
+        shown = [f"{amount} {name} {SHORT.get(key[1], 'running')}", amount]
+        mine = threads[key[0]].name == peer
+        words[left, left + width] = (
+            not mine,
+            [f"{shown[0]}, {mean}", *shown] if mine and mean else shown,
+        )
     labels = _labels({mark: shown for mark, (_, shown) in sorted(words.items(), key=_later)}, side)
     if not brackets:
         return ""
@@ -222,39 +248,56 @@ def _marks(
     )
 
 
-def _later(word: tuple[tuple[float, float], tuple[bool, str]]) -> bool:
+def _later(word: tuple[tuple[float, float], tuple[bool, list[str]]]) -> bool:
     return word[1][0]
 
 
-def _labels(words: dict[tuple[float, float], str], side: str) -> str:
-    """Return what brackets say, in their order; labels that would touch are left out.
+def _labels(words: dict[tuple[float, float], list[str]], side: str) -> str:
+    """Return what brackets say, the longest of theirs that has room; a wide page has more.
 
-    None stands below another's bracket but the first. Some have room on a wide page only.
+    None stands below another's bracket but the first.
     """
-    taken: dict[tuple[float, float], tuple[float, float]] = {}
-    labels: list[str] = []
-    for kind, letter in _LETTER.items():
-        # Those of a narrow page take less of a wide one.
-        for mark, shown in words.items():
-            if mark in taken:
-                continue
-            left, end = mark
-            room = letter * len(shown)
-            # As far left as its bracket, or ending where that ends.
-            turned = left + room > _END
-            span = (end - room, end) if turned else (left, left + room)
-            others = [*taken.values(), *(m for m in words if m != mark and taken)]
-            if span[0] < 0 or any(span[0] < b + 1 and a < span[1] + 1 for a, b in others):
-                continue
-            taken[mark] = span
-            turn = " left" if turned else ""
-            more = " opt" if labels else ""
-            at = place(end if turned else left)
-            labels.append(f'<span class="label{side}{kind}{turn}{more}" {at}>{text(shown)}</span>')
+    narrow, wide = (_fitting(words, letter) for letter in _LETTER.values())
+    first = next(iter(narrow), None)
+    labels = []
+    for mark, label in wide.items():
+        kind = "" if mark == first else " opt"
+        labels.append(_label(*label, side + (kind if narrow.get(mark) == label else " wide")))
+    for mark, label in narrow.items():
+        if wide.get(mark) != label:
+            kind = " tight" if mark == first else " tight opt"
+            labels.append(_label(*label, side + kind))
     return "".join(labels)
 
 
-def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> str:
+def _fitting(
+    words: dict[tuple[float, float], list[str]], letter: float
+) -> dict[tuple[float, float], tuple[str, float, str]]:
+    """Return which labels do not touch where a letter is so wide (%); where, and whether turned."""
+    taken: list[tuple[float, float]] = []
+    found: dict[tuple[float, float], tuple[str, float, str]] = {}
+    for mark, choices in words.items():
+        others = [*taken, *(m for m in words if m != mark and taken)]
+        for shown in choices:
+            room = letter * len(shown)
+            # As far left as its bracket, or ending where that ends.
+            turned = mark[0] + room > _END
+            span = (mark[1] - room, mark[1]) if turned else (mark[0], mark[0] + room)
+            if span[0] >= 0 and all(span[0] >= b + 1 or a >= span[1] + 1 for a, b in others):
+                taken.append(span)
+                found[mark] = shown, span[turned], " left" if turned else ""
+                break
+    return found
+
+
+def _label(shown: str, at: float, turn: str, kind: str) -> str:
+    return f'<span class="label{kind}{turn}" {place(at)}>{text(shown)}</span>'
+
+
+def _legend(
+    rows: dict[str, Row], drawn: str, length: float, threads: list[ThreadEntry], noun: str
+) -> str:
+    """Return who and what the blocks are, and what ribbons and brackets of ``drawn`` mean."""
     keys = {
         key
         for row in rows.values()
@@ -264,7 +307,7 @@ def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> 
     names: dict[int, list[str]] = {}
     for place_ in sorted({key[0] for key in keys}):
         one = threads[place_]
-        own = " (the request's own thread)" if one.own and one.name else ""
+        own = f" (the {noun}'s own thread)" if one.own and one.name else ""
         names.setdefault(one.colour, []).append(who(one) + own)
     entries = [
         f'<span><i class="s w{colour} running"></i>{text(", ".join(of[:4]))}'
@@ -276,5 +319,10 @@ def _legend(rows: dict[str, Row], length: float, threads: list[ThreadEntry]) -> 
         f'<span><i class="s w6 {doing}"></i>{words}</span>'
         for doing, words in WORDS.items()
         if doing in did
+    ]
+    entries += [
+        f'<span><i class="{kind}"></i>{words}</span>'
+        for kind, words in _RIBBONS.items()
+        if f'class="{kind}" points' in drawn
     ]
     return f'<div class="legend">{"".join(entries)}</div>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Final
 
@@ -10,13 +11,14 @@ import numpy as np
 from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.html.elements import (
     axis,
+    column_head,
     kind_name,
     pair_of,
     place,
     text,
     time_of,
 )
-from critpath.text.page import noun_of
+from critpath.text.page import NOISE, noun_of
 from critpath.units import plural
 
 _MOST_DOTS: Final = 60
@@ -56,8 +58,11 @@ def render_durations(document: ComparisonDocument, kind: KindEntry) -> str:
     length = min(longest, 1.25 * max(p99)) if len(p99) == 2 else longest
     length = length or 1.0
     dots = max(len(before), len(after)) <= _MOST_DOTS
-    marks = (_dots if dots else _bars)(found, length, coloured=coloured)
     least = float(np.quantile(before, 0.99)) if many else before[-1]
+    if dots:
+        marks = _dots(found, length, least, coloured=coloured)
+    else:
+        marks = _bars(found, length, coloured=coloured)
     beyond = sum(time > length for time in [*before, *after])
     said = _beyond(after, least, many=many, kind=kind)
     if beyond:
@@ -90,8 +95,13 @@ def _beyond(after: list[float], least: float, *, many: bool, kind: KindEntry) ->
     return f"{count:,} took longer than {than}"
 
 
-def _dots(found: tuple[list[tuple[float, bool]], ...], length: float, *, coloured: bool) -> str:
-    """Return a dot per request; what falls on each other is stacked, two or three abreast."""
+def _dots(
+    found: tuple[list[tuple[float, bool]], ...], length: float, least: float, *, coloured: bool
+) -> str:
+    """Return a dot per request; what falls on each other is stacked, two or three abreast.
+
+    Columns begin at the border between usual and longer, so that each dot is on its side of it.
+    """
     largest = max(map(len, found))
     big = largest <= 20
     size = 9.0 if big else 7.0
@@ -101,7 +111,7 @@ def _dots(found: tuple[list[tuple[float, bool]], ...], length: float, *, coloure
     for side, rows in enumerate(found):
         cells: dict[int, list[bool]] = {}
         for time, slow in rows:
-            cell = min(int(time / length * columns), columns - 1)
+            cell = math.ceil(round((time - least) / length * columns, 9)) - 1
             cells.setdefault(cell, []).append(slow)
         highest = max(map(len, cells.values()), default=1)
         room = int(half / size)
@@ -111,9 +121,8 @@ def _dots(found: tuple[list[tuple[float, bool]], ...], length: float, *, coloure
             lines = -(-len(marked) // max(room, 1)) if abreast > 1 else 1
             for i, slow in enumerate(marked):
                 column, line = (i % abreast, i // abreast) if lines > 1 or abreast > 1 else (0, i)
-                left = (
-                    100 * (cell + 0.5) / columns + (column - (abreast - 1) / 2) * 100 / columns / 2
-                )
+                middle = 100 * (least / length + (cell + 0.5) / columns)
+                left = middle + (column - (abreast - 1) / 2) * 100 / columns / 2
                 kind = "after" if side else "before"
                 kind = "after slowx" if side and slow and coloured else kind
                 top = (
@@ -196,19 +205,19 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     )
     noun = noun_of(document)
     labelled = any(one.label for one in kinds)
-    name = "kind" if labelled else noun
+    name = "kind" if labelled else ""
     title = f"By kind of {noun_of(document, 1)}" if labelled else f"All {noun}"
     rest = len(kinds) - len(shown)
     same = all(one.change in {"same", "few"} for one in kinds[_MOST_KINDS:])
     same = same and document.verdict != "inconclusive"
-    more = f"and {plural(rest, 'more kind')}{': same' if same else ''}" if rest > 0 else ""
+    more = f"and {plural(rest, 'more kind')}{f': {NOISE}' if same else ''}" if rest > 0 else ""
     return (
         f'<section class="panel" id="kinds" aria-labelledby="kinds-title">'
         f'<h2 id="kinds-title">{text(title)} <span>before → after</span></h2>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
-        f'<table class="kinds"><thead><tr><th scope="col">{text(name)}</th>'
+        f'<table class="kinds"><thead><tr>{column_head(name)}'
         f'<th scope="col" class="n count">{text(noun)}</th>{heads}'
-        f'<th scope="col" class="rughead">each, 0 to {text(time_of(most))}</th>'
+        f'<th scope="col" class="rughead">spread, 0 to {text(time_of(most))}</th>'
         f'<th scope="col" class="n">mean</th></tr></thead><tbody>{rows}</tbody></table></div>'
         f"{f'<p class=small>{more}</p>' if more else ''}</section>"
     )
@@ -238,7 +247,7 @@ def _kind(
             f'<span class="to {grade}">{text(b)}</span><span class="unit"> {unit}</span></td>'
         )
     before, after = kind.executions
-    mean = {"few": "too few", "same": "same"}.get(kind.change, "")
+    mean = {"few": "too few", "same": NOISE}.get(kind.change, "")
     grade = "same"
     open_ = document.verdict == "inconclusive" and kind.change == "same"
     if (changed or open_) and None not in kind.mean:

@@ -13,6 +13,8 @@ from critpath.units import format_ns, safe_text
 
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
 _QUOTED: Final = re.compile("`([^`]+)`")
+# A unit does not leave its figure.
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[nµm]?s|%)(?!\w))")
 
 
 def text(value: str) -> str:
@@ -22,7 +24,7 @@ def text(value: str) -> str:
 
 def prose(value: str) -> str:
     """Return a sentence as HTML: names between backticks as code, everything escaped."""
-    return _QUOTED.sub(r"<code>\1</code>", text(value))
+    return _UNIT.sub("\u00a0", _QUOTED.sub(r"<code>\1</code>", text(value)))
 
 
 def paragraph(value: str, *, kind: str = "") -> str:

@@ -30,6 +30,7 @@ from critpath.report.html.elements import (
 )
 from critpath.report.palette import LOOKS
 from critpath.text import verdict
+from critpath.text.answer import listed_causes
 from critpath.text.page import decision, noun_of, recordings_line
 from critpath.text.sentences import counts_of, machine_line, thread_of
 from critpath.units import format_ns, format_share, plural, shorten
@@ -56,7 +57,7 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
     """
     means = {one.label: one.mean[0] for one in document.pictures.kinds} if document.pictures else {}
     causes: dict[int, list[int]] = {}
-    for number, cause in enumerate(verdict.main_causes(document, len(document.causes)), 1):
+    for number, cause in listed_causes(document, len(document.causes)):
         for position in cause.positions:
             causes.setdefault(position, []).append(number)
     rows: list[list[object]] = []
@@ -92,24 +93,26 @@ def render_slowest(
     noun = noun_of(document)
     most = max(1, *(int(row[5]) for row in rows))  # type: ignore[call-overload]
     short = names_of(document, "sample")
-    shown = "".join(_slow_row(row, most, short, causes) for row in rows[:SHOWN])
-    kinds = "their kind" if any(row[1] for row in rows) else "those"
+    labelled = any(row[1] for row in rows)
+    kinds = "their kind" if labelled else "those"
+    shown = "".join(_slow_row(row, most, short, causes, labelled=labelled) for row in rows[:SHOWN])
     heads = "".join(
         column_head(name, kind)
         for name, kind in (
             (noun_of(document, 1), ""),
-            ("kind", ""),
+            *([("kind", "")] if labelled else []),
             ("thread", "opt"),
             ("began at", "n opt"),
             ("took", "n"),
-            ("longer by", "n"),
+            ("against mean", "n"),
             ("", ""),
             ("cause", ""),
         )
     )
     count = len(rows[:SHOWN])
     title = f"Slowest {noun}"
-    line = f"The {count} that lost most against the mean of {kinds} before."
+    which = "that lost most" if document.verdict == "anomaly" else "slowest"
+    line = f"The {count} {which} against the mean of {kinds} before."
     content = (
         '<div class="tools needjs"><input id="search" type="search" '
         f'placeholder="Search id, kind or cause 1" aria-label="Search {text(noun)}">'
@@ -127,17 +130,20 @@ def render_slowest(
     )
 
 
-def _slow_row(row: list[object], most: int, short: dict[str, str], known: set[str]) -> str:
+def _slow_row(
+    row: list[object], most: int, short: dict[str, str], known: set[str], *, labelled: bool
+) -> str:
     name, label, thread, begin, took, longer, causes, marks = row
     links = ", ".join(
         f'<a href="#cause-{n}">{n}</a>' if str(n) in known else str(n)
         for n in causes  # type: ignore[attr-defined]
     )
     part = max(0.0, 100 * int(longer) / most)  # type: ignore[call-overload]
+    kind = f"<td><code>{text(str(label))}</code></td>" if labelled else ""
     noted = f' <span class="dim">{text(str(marks))}</span>' if marks else ""
     return (
         f'<tr><th scope="row"><code>{titled(str(name), short)}</code>{noted}</th>'
-        f"<td><code>{text(str(label))}</code></td>"
+        f"{kind}"
         f'<td class="opt"><code>{text(str(thread))}</code></td>'
         f'<td class="n opt">{text(str(begin))}</td>'
         f'<td class="n">{text(time_of(float(str(took))))}</td>'
@@ -272,8 +278,7 @@ def render_statistics(document: ComparisonDocument) -> str:
     detection = document.detection
     total = next((s for s in document.states if s.state == "total"), None)
     test = detection.whole or total
-    shown = verdict.probability(test.p_value) if test else "-"
-    line = f"p {'' if shown.startswith('<') else '= '}{shown.replace('<', '< ')}; "
+    line = f"{verdict.p_equals(test.p_value)}; " if test else ""
     line += plural(detection.permutations, "permutation")
     facts = [
         *document.reasons,

@@ -45,6 +45,7 @@ const search = one("#search");
 if (search) {
   const body = one("#rows");
   const shown = [...body.children];
+  const labelled = data.rows.some((row) => row[1]);
   const longest = Math.max(1, ...data.rows.map((row) => row[5]));
   const cell = (row, name, text, kind = "") => row.appendChild(make(name, text, kind));
   const code = (row, name, text, kind = "") => cell(row, name, "", kind).append(make("code", text));
@@ -53,7 +54,7 @@ if (search) {
     code(row, "th", id);
     row.firstChild.scope = "row";
     if (marks) row.firstChild.append(make("span", ` ${marks}`, "dim"));
-    code(row, "td", label);
+    if (labelled) code(row, "td", label);
     code(row, "td", thread, "opt");
     cell(row, "td", begin, "n opt");
     cell(row, "td", formatTime(took), "n");

@@ -20,8 +20,8 @@ from critpath.text.answer import (
     serious_warnings,
 )
 from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
-from critpath.text.page import noun_of, recordings_line
-from critpath.text.verdict import probability
+from critpath.text.page import NOISE, noun_of, recordings_line
+from critpath.text.verdict import p_equals
 from critpath.units import format_ns, format_pair
 
 SCREEN: Final = 24
@@ -169,9 +169,10 @@ def _last_line(document: ComparisonDocument, *, verbose: bool, places: Sequence[
     total = next((s for s in document.states if s.state == "total"), None)
     flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
     p = total.p_value if total and (total.flagged or not flagged) else min(flagged, default=None)
-    said = f"p = {probability(p)}; ".replace("= <", "< ") if p is not None else ""
+    said = f"{p_equals(p)}; " if p is not None else ""
     alike = recordings_line(document)
     said += alike if not said else f"{alike[0].lower()}{alike[1:]}"
+    said = f"{said[0].upper()}{said[1:]}" if said.startswith("no ") else said
     if not places:
         said += " Pictures: --html report.html."
     return said if verbose else f"{said} More: -v"
@@ -200,7 +201,7 @@ def kind_rows(
     rest = [
         (
             [kind for kind in same if kind not in shown],
-            "not decided" if document.verdict == "inconclusive" else "no change",
+            "not decided" if document.verdict == "inconclusive" else NOISE,
         ),
         ([kind for kind in changed if kind not in shown], "changed, too"),
         (
@@ -260,7 +261,7 @@ def _cells(kind: KindEntry, *, many: bool, decided: bool) -> list[str]:
     moved = "–"
     if None not in kind.mean:
         moved = format_ns(float(kind.mean[1] or 0) - float(kind.mean[0] or 0), sign=True)
-        moved = moved if kind.change in {"slower", "faster"} or not decided else "same"
+        moved = moved if kind.change in {"slower", "faster"} or not decided else NOISE
     return [
         kind.label or "all",
         f"{before:,} → {after:,}",

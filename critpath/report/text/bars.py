@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, MeanPath, ThreadEntry
-from critpath.text.answer import first_peer
+from critpath.text.answer import first_peer, mean_of
 from critpath.text.page import noun_of
 from critpath.units import format_ns
 
@@ -99,7 +99,8 @@ def draw_bars(
     for i, (bar, label) in enumerate(zip(bars, labels, strict=True)):
         lines.append([(f"{label:<{left}}", ""), *_drawn(bar, threads, ranks), (_mean(bar), "bold")])
         if i == 1:
-            lines += _bracket(bars[0], bar, threads, first_peer(document), left, width)
+            mean = mean_of(document, bar.mean.executions)
+            lines += _bracket(bars[0], bar, threads, first_peer(document), mean, left, width)
     return [*lines, *_legend(bars, threads, left, width, longest)]
 
 
@@ -150,7 +151,13 @@ def _drawn(bar: _Bar, threads: list[ThreadEntry], ranks: dict[int, int]) -> list
 
 
 def _bracket(
-    before: _Bar, after: _Bar, threads: list[ThreadEntry], peer: str, left: int, width: int
+    before: _Bar,
+    after: _Bar,
+    threads: list[ThreadEntry],
+    peer: str,
+    mean: str,
+    left: int,
+    width: int,
 ) -> list[list[Span]]:
     """Return a line that spans what was added most, of the first cause's thread if it did any."""
     grown = {key: time - before.times.get(key, 0.0) for key, time in after.times.items()}
@@ -167,8 +174,9 @@ def _bracket(
     cells = max(round((end - begin) * grown[key] / after.times[key]), 2)
     begin = max(end - cells, 0)
     words = [format_ns(grown[key], sign=True), _who(threads[key[0]]), _WORDS[key[1]]]
+    words += [f"({mean})"] if mean else []
     inner = end - begin - 2
-    for kept in (3, 2, 1):
+    for kept in range(len(words), 0, -1):
         label = " ".join(words[:kept])
         if inner >= len(label) + 2:
             line = f"{' ' * begin}└ {label} {'─' * (inner - len(label) - 2)}┘"
