@@ -88,7 +88,10 @@ CASES = {
     ),
     "more often": (
         {**HOLDER, "count_before": 1.9, "count_after": 22.0},
-        "wait for `holder` 22 times instead of 1.9 a request, on average: 11.3 ms instead of 1.9 ms",
+        (
+            "wait for `holder` 22 times instead of 1.9 a request, on average: 11.3 ms "
+            "instead of 1.9 ms"
+        ),
     ),
     "more often than once": (
         {**HOLDER, "count_before": 1.0, "count_after": 2.0},
