@@ -21,7 +21,8 @@ from critpath.record import preflight
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
-TEXT = (Path(__file__).resolve().parent.parent / "docs" / "ci.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+TEXT = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("ab.md", "ci.md"))
 WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
 
 

@@ -295,3 +295,35 @@ def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_scr
     variants = {f"{theme}-{width}" for theme in ("light", "dark") for width in (1400, 700)}
     names = {f"report-{view}-{variant}.png" for view in views for variant in variants}
     assert {picture.name for picture in pictures} == names
+
+
+# Pages that one looks things up in; every other page is to be read, and short.
+REFERENCE = {
+    *("commands", "reference-json", "file-formats", "critical-path", "promises"),
+    *("evaluation", "evaluation-ab", "evaluation-simulated"),
+    *("architecture", "pipeline"),  # of the source: what is where
+}
+MOST_WORDS = 1500
+
+
+def prose_of(page: Path) -> str:
+    """Return a page without what programs print or run: fenced blocks."""
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_pages_are_short():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert {page.stem for page in pages} >= REFERENCE
+    counted = {p.name: len(prose_of(p).split()) for p in pages if p.stem not in REFERENCE}
+    assert {name: count for name, count in counted.items() if count > MOST_WORDS} == {}
+
+
+def test_pages_speak_as_the_answer_does():
+    """Before and after, requests, slowdown, µs: where people read, not look up."""
+    read = [ROOT / "README.md"]
+    read += [p for p in (ROOT / "docs").glob("*.md") if p.stem not in {*REFERENCE, "glossary"}]
+    old = re.compile(r"slow-down|\b\d+ us\b|(normal|sample) executions?\b|sample set")
+    for page in read:
+        prose = re.sub(r"`[^`\n]*`", "", prose_of(page))
+        assert not old.search(prose), (page.name, old.search(prose))

@@ -1,4 +1,4 @@
-"""docs/security.md promises what a test holds, and nothing else."""
+"""docs/promises.md promises what a test holds, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "promises.md"
 REFERENCES = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE.read_text("utf-8"))))
 
 
