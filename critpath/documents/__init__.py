@@ -433,6 +433,9 @@ class CauseFacts(Part):
         bool | None,
         doc("of a wait for a packet, whether it came from this host; null where nothing tells"),
     ] = None
+    peer_share: Annotated[
+        Maybe, doc("in what share of a wait for a disk the peer's requests kept it busy")
+    ] = None
 
 
 class CauseEntry(Part):

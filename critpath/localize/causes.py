@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.counts import StepCounts
@@ -414,10 +414,14 @@ def state_facts(
         certainty = "inferred"
     elif state == State.WAIT_QUOTA:
         certainty = "inferred"  # when, of what was counted
+    busy = None
     device = detail if state in _DEVICES and detail not in {LOCAL_PACKET, REMOTE_PACKET} else ""
     if state == State.WAIT_DISK:
         device, rival = disk_and_rival(detail)
         peer = rival or peer
+        held = [_time_with(f, lambda of: disk_and_rival(of)[1] == rival) for f in alike]
+        whole = math.fsum(f.observed for f in alike)
+        busy = math.fsum(held) / whole if rival and whole else None
     size = len(cause.executions)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
@@ -440,7 +444,14 @@ def state_facts(
         of=total,
         certainty=certainty,
         local=local,
+        peer_share=busy,
     )
+
+
+def _time_with(finding: Finding, wanted: Callable[[str], bool]) -> float:
+    """Return the time of a finding whose detail is as wanted (ns)."""
+    details = finding.details or ((finding.detail, 1.0),)
+    return finding.observed * math.fsum(share for detail, share in details if wanted(detail))
 
 
 def _times(

@@ -469,6 +469,8 @@ class Facts:
         ``unknown`` where no event says what was waited for.
     local : bool or None
         Of a wait for a packet, whether it came from this host; None where nothing tells.
+    peer_share : float or None
+        Of a wait for a disk that the peer kept busy, in what share of that time it did.
     """
 
     state: State
@@ -489,6 +491,7 @@ class Facts:
     of: int
     certainty: str
     local: bool | None = None
+    peer_share: float | None = None
 
 
 @dataclass(frozen=True)

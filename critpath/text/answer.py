@@ -30,6 +30,15 @@ _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
 _BUSIER: Final = 0.05  # of all CPUs
 
+# What profiles tell of waits that others leave open: the states, and what is named then.
+_PROFILES: Final = {
+    "io": (frozenset({"WAIT_DISK"}), "the disk, and whose requests kept it busy"),
+    "locks": (
+        frozenset({"WAIT_TIMER", "WAIT_FUTEX"}),
+        "who has the lock, if the sleeps are for one",
+    ),
+}
+_OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 # What a reader need not know to believe the answer.
 _USUAL: Final = re.compile(r"are labelled by field|was in memory as a whole|^note: ")
 
@@ -101,6 +110,22 @@ def describe_why(document: ComparisonDocument) -> str:
     if headline.word == "SLOWER":
         return "No single step explains it: it is spread over small differences."
     return _seen(document)
+
+
+def describe_hints(document: ComparisonDocument) -> list[str]:
+    """Return which other profile would tell more of the first cause, as sentences."""
+    cause = first_cause(document, describe_headline(document).word)
+    facts = cause.facts if cause else None
+    known = {*document.sets.normal.profiles, *document.sets.sample.profiles}
+    if facts is None or not known or (cause and (cause.contribution or 0.0) < 0):
+        return []
+    main = document.findings[cause.main] if cause else None
+    # A timer of another name is one that the kernel runs for somebody.
+    named = main and main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS
+    for profile, (states, tells) in _PROFILES.items():
+        if facts.state in states and not named and not known & {profile, "full"}:
+            return [f"Record again with `--profile {profile}`: it names {tells}."]
+    return []
 
 
 def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:

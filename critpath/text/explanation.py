@@ -338,7 +338,9 @@ def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
     if state == "WAIT_DISK":
         named = bool(facts.device and _DISK_NAME.fullmatch(facts.device))
         disk = f"the disk {quoted(facts.device)}" if named else "the disk"
-        busy = f", which {quoted(facts.peer.replace('#', '*'))} kept busy" if facts.peer else ""
+        part = f" in {100 * facts.peer_share:.0f} % of that time" if facts.peer_share else ""
+        peer = quoted(facts.peer.replace("#", "*"))
+        busy = f", which {peer} kept busy{part}" if facts.peer else ""
         return _timed(wait, f" for {disk}{busy}", often, call, words)
     what = _network(facts) if state == "WAIT_NET" else _OWN.get(state, said)
     return _timed(wait, f" for {what}", often, call, words)

@@ -9,6 +9,8 @@ from msgspec import structs
 
 from critpath.documents import CauseFacts
 from critpath.report.document.comparison import comparison_document
+from critpath.report.text.answer import answer_lines
+from critpath.text.answer import describe_hints
 from critpath.text.explanation import (
     describe_cause,
     describe_effect,
@@ -143,6 +145,16 @@ CASES = {
     "a disk that others keep busy": (
         {"state": "WAIT_DISK", "device": "vda", "peer": "dd"},
         "wait 11.3 ms instead of 1.9 ms for the disk `vda`, which `dd` kept busy",
+    ),
+    "a disk that others keep busy now and then": (
+        {
+            "state": "WAIT_DISK",
+            "device": "vda",
+            "peer": "dd",
+            "peer_share": 0.8,
+            "time_before": None,
+        },
+        "wait 11.3 ms for the disk `vda`, which `dd` kept busy in 80 % of that time",
     ),
     "disk": (
         {"state": "WAIT_DISK", "device": "nvme0n1", "call": "fsync"},
@@ -330,3 +342,27 @@ def test_a_faster_step_is_the_same_sentence_with_less(told):
         "2 of 6 `mixed` requests run 1.9 ms instead of 11.3 ms on the CPU in their own code"
     )
     assert describe_effect(cause).startswith("-9.4")
+
+
+@pytest.mark.parametrize(
+    ("state", "detail", "profile", "expected"),
+    [
+        ("WAIT_DISK", "virtio0-req.0", "minimal", "--profile io"),
+        ("WAIT_DISK", "vda", "io", ""),
+        ("WAIT_DISK", "vda", "", ""),  # not recorded by critpath
+        ("WAIT_TIMER", "hrtimer", "minimal", "--profile locks"),
+        ("WAIT_TIMER", "hrtimer", "full", ""),
+        ("WAIT_TIMER", "tcp_delack_timer", "minimal", ""),
+        ("WAIT_FUTEX", "futex", "syscalls", "--profile locks"),
+        ("RUN", "", "minimal", ""),
+    ],
+)
+def test_a_profile_that_would_tell_more_is_offered(told, state, detail, profile, expected):
+    one, cause = told(state=state)
+    one.findings[cause.main].state, one.findings[cause.main].detail = state, detail
+    for which in (one.sets.normal, one.sets.sample):
+        which.profiles = [profile] if profile else []
+    hints = describe_hints(one)
+    assert len(hints) == bool(expected)
+    assert expected in "".join(hints)
+    assert expected in "\n".join(answer_lines(one))

@@ -22,6 +22,7 @@ from critpath.report.text.answer import answer_parts, cause_line, kind_rows
 from critpath.text import sentences, verdict
 from critpath.text.answer import (
     describe_headline,
+    describe_hints,
     describe_why,
     listed_causes,
     serious_warnings,
@@ -100,7 +101,7 @@ def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
         yield _drawn(["".join(words for words, _ in line).rstrip() for line in bars])
     yield from _kinds(document, size)
     yield from _causes(document, size)
-    small = small_print(document)
+    small = [*small_print(document), *describe_hints(document)]
     yield from [inert(" ".join(small))] if small else []
     yield from _states(document, size)
     yield from _decided(document, size)

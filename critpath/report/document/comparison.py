@@ -388,6 +388,7 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         of=facts.of,
         certainty=cast("Any", facts.certainty),
         local=facts.local,
+        peer_share=facts.peer_share,
     )
 
 

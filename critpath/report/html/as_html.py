@@ -30,7 +30,7 @@ from critpath.report.html.folds import (
     slowest_rows,
 )
 from critpath.text import verdict
-from critpath.text.answer import describe_headline, describe_why
+from critpath.text.answer import describe_headline, describe_hints, describe_why
 from critpath.text.page import small_print
 
 STYLES: Final = ("page.css", "cards.css")
@@ -151,7 +151,7 @@ def _date(document: ComparisonDocument) -> str:
 def _answer(document: ComparisonDocument, answer: str) -> str:
     warnings = document.warnings if document.verdict == "inconclusive" else []
     warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in warnings)
-    small = " ".join(small_print(document))
+    small = " ".join([*small_print(document), *describe_hints(document)])
     why = f'<p class="why">{prose(describe_why(document))}</p>'
     headline = describe_headline(document).sentence
     shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', prose(headline), count=1)

@@ -15,6 +15,7 @@ from critpath.report.text.table import shown
 from critpath.text.answer import (
     changed_kinds,
     describe_headline,
+    describe_hints,
     describe_why,
     listed_causes,
     serious_warnings,
@@ -79,7 +80,8 @@ def _screen(
     for warning in serious_warnings(document)[:_MOST_WARNINGS]:
         below += wrap(warning, width, first="⚠ ")
     bars, table, causes = answer_parts(document, width)
-    last = wrap(_last_line(document, verbose=verbose, places=places), width)
+    last = [line for hint in describe_hints(document) for line in wrap(hint, width)]
+    last += wrap(_last_line(document, verbose=verbose, places=places), width)
     room = SCREEN - len(top) - len(below) - len(last) - 1
     table, told = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
     lines: list[list[Span]] = [[(line, _COLOURS[headline.word])] for line in top]
