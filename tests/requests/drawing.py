@@ -105,7 +105,7 @@ def fill(table: type[Any], many: int, **known: Any) -> Any:
             dtype = np.uint8 if kind == "U8" else np.int32 if kind == "I32" else np.int64
             blank = Certainty.DOUBTFUL if kind == "U8" else -1
             columns[column] = np.asarray(known.get(column, np.full(many, blank)), dtype)
-    return table(**columns)
+    return table(**columns, **{k: v for k, v in known.items() if k == "strings"})
 
 
 def workers_of(processes: dict[int, int]) -> Workers:
@@ -175,7 +175,7 @@ def draw(drawing: Drawing) -> Tables:
         service=np.ones(many), label=np.ones(many), begin_ns=column(done, served, "begin"),
         received_ns=column(done, served, "received"), answered_ns=column(done, served, "answered"),
         end_ns=column(done, served, "end"), reader_tid=column(done, served, "reader"),
-        tid=column(done, served, "tid"), bytes_in=np.ones(many),
+        tid=column(done, served, "tid"), bytes_in=np.ones(many), strings=("", "server"),
     )  # fmt: skip
     subrequests = fill(
         Subrequests, len(whole), endpoint=column(whole, asked, "endpoint"),

@@ -15,8 +15,8 @@ What counts as right, before anything is measured:
 
 A thread is a generator that yields operations (``("work", ns, request)``, ``("send", ...)``); the
 world does one at a time, in order of time, and writes the rows a kernel would.  Clients and
-backends of other machines are callbacks.  A message is ``(id, owner)``: the request that it is where
-it arrives, and the request for which it was sent.
+backends of other machines are callbacks.  A message is ``(id, owner)``: the request that it is
+where it arrives, and the request for which it was sent.
 """
 
 from __future__ import annotations

@@ -1,0 +1,236 @@
+"""How requests hang together: over tiers, over threads; and what of their time is their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from critpath.model import I32, I64, Workers
+from critpath.model.requests import (
+    LINK_KINDS,
+    NONE,
+    Act,
+    Activity,
+    Endpoints,
+    Links,
+    RequestTable,
+    Slices,
+    Subrequests,
+)
+from critpath.requests.owners import find_owners, thread_keys
+
+ASKS: Final = " → "  # between a service and those that it asks
+
+
+@dataclass(frozen=True, eq=False)
+class Attributed:
+    """Requests with what was done for them.
+
+    Attributes
+    ----------
+    requests : RequestTable
+        With ``label``, ``parent``, ``true_ns``, ``asked_ns``, ``queued_ns`` and ``threads``.
+    subrequests : Subrequests
+    slices : Slices
+    links : Links
+    unattributed : int
+        Sub-requests of nobody.
+    exchanged : int
+        How often an answer showed that two requests of a loop had been confused.
+    """
+
+    requests: RequestTable
+    subrequests: Subrequests
+    slices: Slices
+    links: Links
+    unattributed: int
+    exchanged: int
+
+
+def attribute(
+    activity: Activity,
+    workers: Workers,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+) -> Attributed:
+    """Find out who worked for whom, and what of every request's time was its own.
+
+    Parameters
+    ----------
+    activity : Activity
+    workers : Workers
+    endpoints : Endpoints
+    requests, subrequests
+        Turns; columns of attribution are not read.
+    """
+    owned = find_owners(activity, workers, endpoints, requests, subrequests)
+    subrequests = join_tiers(endpoints, requests, owned.subrequests)
+    requests = complete_requests(endpoints, requests, subrequests, owned.slices)
+    links = find_links(activity, requests, subrequests, owned.slices)
+    nobodys = int((subrequests.request < 0).sum())
+    return Attributed(requests, subrequests, owned.slices, links, nobodys, owned.exchanged)
+
+
+def join_tiers(
+    endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> Subrequests:
+    """Find the request that each sub-request is where it arrives: two ends of one connection."""
+    child = np.full(len(subrequests), NONE, np.int32)
+    peer = endpoints.peer[subrequests.endpoint]
+    order = np.lexsort((requests.end_ns, requests.endpoint))
+    bounds = np.searchsorted(requests.endpoint[order], np.arange(len(endpoints) + 1))
+    joined = np.flatnonzero((peer >= 0) & (subrequests.connects == 0))
+    joined = joined[np.argsort(peer[joined], kind="stable")]
+    for group in np.split(joined, np.flatnonzero(np.diff(peer[joined])) + 1):
+        if not len(group):
+            continue
+        there = order[bounds[peer[group[0]]] : bounds[peer[group[0]] + 1]]
+        # Turns of one endpoint come one after another: the first to end after it was sent.
+        at = np.searchsorted(requests.end_ns[there], subrequests.begin_ns[group], side="right")
+        some = at < len(there)
+        rows = there[at[some]]
+        met = requests.begin_ns[rows] < subrequests.end_ns[group[some]]
+        child[group[some][met]] = rows[met]
+    return dataclasses.replace(subrequests, child=child)
+
+
+def complete_requests(
+    endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests, slices: Slices
+) -> RequestTable:
+    """Fill in whose each request is, what it asked, and what of its time is its own."""
+    parent = np.full(len(requests), NONE, np.int32)
+    known = np.flatnonzero((subrequests.request >= 0) & (subrequests.child >= 0))
+    parent[subrequests.child[known]] = subrequests.request[known]
+    asked = add_asked(requests, subrequests)
+    label, strings = name_labels(endpoints, requests, subrequests)
+    of = slices.request >= 0
+    pairs = np.unique(
+        np.column_stack([slices.request[of], thread_keys(slices.host[of], slices.tid[of])]),
+        axis=0,
+    )
+    threads = np.maximum(np.bincount(pairs[:, 0], minlength=len(requests)), 1)
+    return dataclasses.replace(
+        requests,
+        parent=parent,
+        asked_ns=asked,
+        true_ns=requests.end_ns - requests.begin_ns - asked,
+        queued_ns=requests.received_ns - requests.begin_ns,
+        threads=threads.astype(np.int32),
+        label=label,
+        strings=strings,
+    )
+
+
+def add_asked(requests: RequestTable, subrequests: Subrequests) -> I64:
+    """Return for how long some sub-request of each request was under way (their union)."""
+    rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
+    rows = rows[np.lexsort((subrequests.begin_ns[rows], subrequests.request[rows]))]
+    of = subrequests.request[rows]
+    begin = np.maximum(subrequests.begin_ns[rows], requests.begin_ns[of])
+    end = np.maximum(np.minimum(subrequests.end_ns[rows], requests.end_ns[of]), begin)
+    # Each request's times after those of the one before, so that one running maximum does.
+    group = np.cumsum(np.diff(of, prepend=of[:1]) != 0)
+    span = int((requests.end_ns - requests.begin_ns).max(initial=0)) + 1
+    shift = group * span - requests.begin_ns[of]
+    begin, end = begin + shift, end + shift
+    before = np.concatenate([[0], np.maximum.accumulate(end)[:-1]]) if len(end) else end
+    more = np.maximum(end - np.maximum(begin, before), 0)
+    asked = np.zeros(len(requests), np.int64)
+    np.add.at(asked, of, more)
+    return asked
+
+
+def name_labels(
+    endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> tuple[I32, tuple[str, ...]]:
+    """Return each request's label, its service and which it asks, and the strings of all."""
+    rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
+    child, at = subrequests.child[rows], subrequests.endpoint[rows]
+    service = np.where(child >= 0, requests.service[child], 0)
+    # What is on another machine is known by its port, or by the path of its socket.
+    far = np.where(endpoints.path[at] > 0, -endpoints.path[at], endpoints.remote_port[at])
+    targets, number = np.unique(np.column_stack([service, far]), axis=0, return_inverse=True)
+    pairs = np.unique(np.column_stack([subrequests.request[rows], number.reshape(-1)]), axis=0)
+    names = [
+        requests.strings[int(s)]
+        if s > 0
+        else (endpoints.strings[-int(f)] if f < 0 else f":{int(f)}")
+        for s, f in targets
+    ]
+    asks: dict[int, tuple[int, ...]] = {}
+    for request, target in pairs.tolist():
+        asks[request] = (*asks.get(request, ()), target)
+    strings = list(requests.strings)
+    codes = {text: code for code, text in enumerate(strings)}
+    label = requests.service.copy()
+    known: dict[tuple[int, tuple[int, ...]], int] = {}
+    for request, targets_of in asks.items():
+        key = int(requests.service[request]), targets_of
+        if key not in known:
+            others = sorted({names[t] for t in targets_of})
+            text = requests.strings[key[0]] + ASKS + ", ".join(others)
+            known[key] = codes.setdefault(text, len(codes))
+        label[request] = known[key]
+    return label, tuple(codes)
+
+
+def find_links(
+    activity: Activity, requests: RequestTable, subrequests: Subrequests, slices: Slices
+) -> Links:
+    """Find what leads from one slice to another: messages between tiers, wakes of helpers."""
+    threads = thread_keys(slices.host, slices.tid)
+    keys, number = np.unique(threads, return_inverse=True)
+    order = np.lexsort((slices.begin_ns, number))
+    bounds = np.searchsorted(number[order], np.arange(len(keys) + 1))
+
+    def slice_at(thread: I64, time: I64, side: Literal["left", "right"]) -> I64:
+        """Return the slice that a thread is in, or begins next; ``right``: not what ends then."""
+        found = np.full(len(time), NONE, np.int64)
+        place = np.searchsorted(keys, thread)
+        for which in np.unique(place[place < len(keys)]).tolist():
+            rows = np.flatnonzero((place == which) & (thread == keys[which]))
+            mine = order[bounds[which] : bounds[which + 1]]
+            at = np.searchsorted(slices.end_ns[mine], time[rows], side=side)
+            some = at < len(mine)
+            found[rows[some]] = mine[at[some]]
+        return found
+
+    asked = np.flatnonzero((subrequests.child >= 0) & (subrequests.request >= 0))
+    child = subrequests.child[asked]
+    host = np.zeros(len(asked), np.int32)
+    asker = thread_keys(host, subrequests.tid[asked])
+    reader = thread_keys(host, requests.reader_tid[child])
+    answerer = thread_keys(host, requests.tid[child])
+    wakes = np.flatnonzero((activity.act == Act.WAKE) & (activity.tid >= 0))
+    waker = thread_keys(activity.host[wakes], activity.tid[wakes])
+    woken = thread_keys(activity.host[wakes], activity.value[wakes])
+    time = activity.time_ns[wakes]
+    parts = (
+        (asker, subrequests.begin_ns[asked], reader, requests.received_ns[child], "message"),
+        (answerer, requests.end_ns[child], asker, subrequests.end_ns[asked], "message"),
+        (waker, time, woken, time, "wake"),
+    )
+    columns = []
+    for from_thread, sent, to_thread, received, kind in parts:
+        one = slice_at(from_thread, sent, "left")
+        other = slice_at(to_thread, received, "right")
+        keep = (one >= 0) & (other >= 0) & (from_thread != to_thread)
+        keep &= np.where(one >= 0, slices.begin_ns[one], sent + 1) <= sent
+        if kind == "wake":  # only within a request does a wake say who works on
+            same = (slices.request[one] == slices.request[other]) & (slices.request[one] >= 0)
+            keep &= same
+        code = np.full(int(keep.sum()), LINK_KINDS.index(kind))
+        columns.append((one[keep], other[keep], sent[keep], received[keep], code))
+    one, other, sent, received, code = (np.concatenate(c) for c in zip(*columns, strict=True))
+    by = np.argsort(sent, kind="stable")
+    return Links(
+        from_slice=one[by].astype(np.int32),
+        to_slice=other[by].astype(np.int32),
+        sent_ns=sent[by],
+        received_ns=received[by],
+        kind=code[by].astype(np.uint8),
+    )

@@ -1,0 +1,94 @@
+"""Tiers, what of a request's time is its own, labels and links: on simulated servers with truth."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from critpath.model.requests import LINK_KINDS
+from critpath.requests.links import attribute
+
+
+@pytest.fixture(scope="module")
+def tiers(load: Any) -> Any:
+    simulate: ModuleType = load("requests/simulate.py")
+    world = simulate.simulate("two tiers and a database", 16, 200, 3)
+    return world, attribute(*simulate.arguments(world, load("requests/drawing.py")))
+
+
+def test_every_request_is_under_the_one_that_asked_for_it(tiers: Any) -> None:
+    world, found = tiers
+    np.testing.assert_array_equal(found.requests.parent, world.parent)
+    assert (world.parent >= 0).sum() == 400
+
+
+def test_parents_contain_their_children(tiers: Any) -> None:
+    _, found = tiers
+    requests = found.requests
+    of = requests.parent >= 0
+    parent = requests.parent[of]
+    assert (requests.begin_ns[parent] <= requests.begin_ns[of]).all()
+    assert (requests.end_ns[parent] >= requests.end_ns[of]).all()
+
+
+def test_own_and_asked_are_the_latency(tiers: Any) -> None:
+    _, found = tiers
+    requests, subs = found.requests, found.subrequests
+    latency = requests.end_ns - requests.begin_ns
+    np.testing.assert_array_equal(requests.true_ns + requests.asked_ns, latency)
+    assert (requests.true_ns > 0).all()
+    # Here every request makes its calls one after another: the sum is the union.
+    sums = np.zeros(len(requests), np.int64)
+    calls = (subs.request >= 0) & (subs.connects == 0)
+    np.add.at(sums, subs.request[calls], (subs.end_ns - subs.begin_ns)[calls])
+    np.testing.assert_array_equal(requests.asked_ns, sums)
+    np.testing.assert_array_equal(requests.queued_ns, requests.received_ns - requests.begin_ns)
+
+
+def test_parallel_calls_count_once(load: Any) -> None:
+    drawing = load("requests/drawing.py")
+    each = drawing.Drawing("", {"w1": [("R1", 0), ("sa", 10_000), ("sb", 20_000), ("ra", 30_000),
+                                       ("rb", 50_000), ("sc", 60_000), ("rc", 70_000),
+                                       ("S1", 90_000)]})  # fmt: skip
+    found = attribute(*drawing.draw(each).arguments)
+    assert found.requests.asked_ns.tolist() == [50_000]
+    assert found.requests.true_ns.tolist() == [90_010 - 50_000]
+
+
+def test_labels_name_what_is_asked(tiers: Any) -> None:
+    _, found = tiers
+    labels = {found.requests.strings[code] for code in found.requests.label.tolist()}
+    assert labels == {
+        "server:80 → server:9082",
+        "server:9082 → server:5432",
+        "server:5432",
+    }
+
+
+def test_links_lead_from_slice_to_slice(tiers: Any) -> None:
+    _, found = tiers
+    links, slices = found.links, found.slices
+    assert set(links.kind.tolist()) == {LINK_KINDS.index("message")}
+    assert (links.sent_ns <= links.received_ns).all()
+    assert (slices.begin_ns[links.from_slice] <= links.sent_ns).all()
+    assert (slices.end_ns[links.to_slice] > links.received_ns).all()
+    pairs = np.column_stack([slices.request[links.from_slice], slices.request[links.to_slice]])
+    pairs = pairs[(pairs >= 0).all(axis=1)]
+    assert len(pairs) > 400
+    parent = found.requests.parent
+    related = (parent[pairs[:, 1]] == pairs[:, 0]) | (parent[pairs[:, 0]] == pairs[:, 1])
+    assert related.all()
+
+
+def test_helpers_are_linked_by_wakes(load: Any) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("executor pool", 4, 50, 1)
+    found = attribute(*simulate.arguments(world, drawing))
+    wakes = found.links.kind == LINK_KINDS.index("wake")
+    assert wakes.sum() >= 50  # at least who gives back
+    # Now and then a third is woken for it, and overtaken by one that was busy.
+    assert (found.requests.threads >= 2).all()
+    assert found.requests.threads.mean() < 2.2
