@@ -22,6 +22,8 @@ from critpath.model import (
     Manifest,
     ReplayedRecording,
 )
+from critpath.model.requests import Links, Slices, Subrequests
+from critpath.requests.links import attribute
 from critpath.requests.turns import FoundTurns, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
@@ -84,7 +86,16 @@ def find_requests(
     return executions, replace(events, environment=(*events.environment, counted))
 
 
-def _find_turns(replayed: ReplayedRecording, specification: Specification) -> FoundTurns:
+@dataclass(frozen=True, eq=False)
+class FoundRequests(FoundTurns):
+    """Turns, with who worked for whom (`critpath.requests.links.attribute`)."""
+
+    subrequests: Subrequests
+    slices: Slices
+    links: Links
+
+
+def _find_turns(replayed: ReplayedRecording, specification: Specification) -> FoundRequests:
     events = replayed.events
     if replayed.sockets is None:
         raise TypeError("replayed without the events of sockets")
@@ -107,7 +118,18 @@ def _find_turns(replayed: ReplayedRecording, specification: Specification) -> Fo
             f"{len(found.requests):,} turns, but nobody listens or accepts",
             "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
         )
-    return found
+    made = attribute(found.activity, replayed.workers, found.endpoints, found.requests)
+    return FoundRequests(
+        activity=found.activity,
+        endpoints=found.endpoints,
+        requests=made.requests,
+        account=replace(found.account, unattributed=made.unattributed),
+        incomplete=found.incomplete,
+        processes=found.processes,
+        subrequests=made.subrequests,
+        slices=made.slices,
+        links=made.links,
+    )
 
 
 def _name_services(services: Sequence[str]) -> str:

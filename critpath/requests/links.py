@@ -14,14 +14,16 @@ from critpath.model.requests import (
     NONE,
     Act,
     Activity,
+    Certainty,
     Endpoints,
     Links,
     RequestTable,
     Slices,
     Subrequests,
 )
-from critpath.requests.owners import find_owners, thread_keys
+from critpath.requests.owners import cut_subrequests, find_owners, thread_keys
 
+DOUBTED: Final = 0.01  # of a service's sub-requests
 ASKS: Final = " → "  # between a service and those that it asks
 
 
@@ -37,7 +39,7 @@ class Attributed:
     slices : Slices
     links : Links
     unattributed : int
-        Sub-requests of nobody.
+        Sub-requests of processes that serve, for nobody.
     exchanged : int
         How often an answer showed that two requests of a loop had been confused.
     """
@@ -55,7 +57,6 @@ def attribute(
     workers: Workers,
     endpoints: Endpoints,
     requests: RequestTable,
-    subrequests: Subrequests,
 ) -> Attributed:
     """Find out who worked for whom, and what of every request's time was its own.
 
@@ -64,14 +65,19 @@ def attribute(
     activity : Activity
     workers : Workers
     endpoints : Endpoints
-    requests, subrequests
-        Turns; columns of attribution are not read.
+    requests : RequestTable
+        Turns of endpoints that serve.
     """
+    subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
     subrequests = join_tiers(endpoints, requests, owned.subrequests)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     links = find_links(activity, requests, subrequests, owned.slices)
-    nobodys = int((subrequests.request < 0).sum())
+    # Processes that serve nobody ask for themselves.
+    process = dict(zip(workers.tid.tolist(), workers.pid.tolist(), strict=True))
+    serving = {process.get(tid, tid) for tid in np.unique(requests.tid).tolist()}
+    askers = np.array([process.get(t, t) in serving for t in subrequests.tid.tolist()], np.bool_)
+    nobodys = int((askers & (subrequests.request < 0) & (subrequests.connects == 0)).sum())
     return Attributed(requests, subrequests, owned.slices, links, nobodys, owned.exchanged)
 
 
@@ -164,6 +170,14 @@ def name_labels(
     asks: dict[int, tuple[int, ...]] = {}
     for request, target in pairs.tolist():
         asks[request] = (*asks.get(request, ()), target)
+    # Where it is in doubt who asked, all that a service asks is in each of its labels.
+    service_of = requests.service[subrequests.request[rows]]
+    doubt = subrequests.attribution[rows] == Certainty.DOUBTFUL
+    for each in np.unique(service_of[doubt]).tolist():
+        mine = service_of == each
+        if doubt[mine].sum() > DOUBTED * mine.sum():
+            every = tuple(np.unique(number.reshape(-1)[mine]).tolist())
+            asks.update(dict.fromkeys(np.flatnonzero(requests.service == each).tolist(), every))
     strings = list(requests.strings)
     codes = {text: code for code, text in enumerate(strings)}
     label = requests.service.copy()

@@ -16,6 +16,7 @@ import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, Workers
 from critpath.model.requests import (
+    NONE,
     Act,
     Activity,
     Certainty,
@@ -27,6 +28,7 @@ from critpath.model.requests import (
 )
 from critpath.requests import _owners
 
+CONNECTED: Final = 2  # of an endpoint's opening
 # What a loop's requests may do next is only asked where their order alone was seen to mislead.
 LEADS: Final = (0, 1, 2)  # rounds by which results are acted on sooner than requests
 SELDOM: Final = 0.2  # of what was seen after a history: less than this a request does not ask
@@ -77,6 +79,45 @@ def find_owners(
         Turns at endpoints that ask; their columns of attribution are not read.
     """
     return _Attribution(activity, workers, endpoints, requests, subrequests).find()
+
+
+def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
+    """Find the turns of endpoints that ask, and who opened their connections.
+
+    A sub-request begins with the first send after an answer and ends with the answer's last
+    receive; one without an answer is none.
+    """
+    moves = (activity.act == Act.SEND) | (activity.act == Act.RECEIVE)
+    rows = np.flatnonzero((moves & (activity.value > 0)) & (activity.endpoint >= 0))
+    rows = rows[endpoints.serves[activity.endpoint[rows]] == 0]
+    rows = rows[np.argsort(activity.endpoint[rows], kind="stable")]
+    sends, of = activity.act[rows] == Act.SEND, activity.endpoint[rows]
+    first = np.diff(of, prepend=-1) != 0
+    begins = np.flatnonzero(sends & (first | ~np.roll(sends, 1)))
+    # The last row before the next begin, or of the endpoint, is its last receive.
+    groups = np.union1d(begins, np.flatnonzero(first))
+    stops = np.append(groups[1:], len(rows))[np.searchsorted(groups, begins)]
+    answered = ~sends[np.maximum(stops - 1, 0)]
+    asked, last = rows[begins[answered]], rows[stops[answered] - 1]
+    opened = np.flatnonzero(
+        (activity.act == Act.OPEN) & (activity.value == CONNECTED) & (activity.tid >= 0)
+    )
+    opened = opened[endpoints.serves[activity.endpoint[opened]] == 0]
+    both, ends = np.concatenate([opened, asked]), np.concatenate([opened, last])
+    order = np.argsort(activity.time_ns[both], kind="stable")
+    both, ends = both[order], ends[order]
+    many = len(both)
+    return Subrequests(
+        endpoint=activity.endpoint[both],
+        begin_ns=activity.time_ns[both],
+        end_ns=activity.time_ns[ends],
+        tid=activity.tid[both],
+        request=np.full(many, NONE, np.int32),
+        child=np.full(many, NONE, np.int32),
+        how=np.full(many, Rule.NONE, np.uint8),
+        attribution=np.full(many, Certainty.DOUBTFUL, np.uint8),
+        connects=(activity.act[both] == Act.OPEN).astype(np.uint8),
+    )
 
 
 def thread_keys(host: I32, tid: I32 | I64) -> I64:

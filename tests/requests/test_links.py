@@ -10,13 +10,14 @@ import pytest
 
 from critpath.model.requests import LINK_KINDS
 from critpath.requests.links import attribute
+from critpath.requests.owners import cut_subrequests
 
 
 @pytest.fixture(scope="module")
 def tiers(load: Any) -> Any:
     simulate: ModuleType = load("requests/simulate.py")
     world = simulate.simulate("two tiers and a database", 16, 200, 3)
-    return world, attribute(*simulate.arguments(world, load("requests/drawing.py")))
+    return world, attribute(*simulate.arguments(world, load("requests/drawing.py"))[:4])
 
 
 def test_every_request_is_under_the_one_that_asked_for_it(tiers: Any) -> None:
@@ -53,9 +54,25 @@ def test_parallel_calls_count_once(load: Any) -> None:
     each = drawing.Drawing("", {"w1": [("R1", 0), ("sa", 10_000), ("sb", 20_000), ("ra", 30_000),
                                        ("rb", 50_000), ("sc", 60_000), ("rc", 70_000),
                                        ("S1", 90_000)]})  # fmt: skip
-    found = attribute(*drawing.draw(each).arguments)
+    found = attribute(*drawing.draw(each).arguments[:4])
     assert found.requests.asked_ns.tolist() == [50_000]
     assert found.requests.true_ns.tolist() == [90_010 - 50_000]
+
+
+def test_subrequests_are_the_turns_of_endpoints_that_ask(load: Any) -> None:
+    simulate = load("requests/simulate.py")
+    for number, name in enumerate(simulate.CLASSES):
+        world = simulate.simulate(name, 8, 60, number)
+        found, known = cut_subrequests(world.activity, world.endpoints), world.subrequests
+        for column in ("endpoint", "begin_ns", "end_ns", "tid", "connects"):
+            np.testing.assert_array_equal(getattr(found, column), getattr(known, column), name)
+
+
+def test_labels_in_doubt_name_all_that_the_service_asks(load: Any) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("loop, unequal sleeps", 16, 100, 1)
+    found = attribute(*simulate.arguments(world, drawing)[:4])
+    assert {found.requests.strings[c] for c in found.requests.label} == {"server:8000 → :6379"}
 
 
 def test_labels_name_what_is_asked(tiers: Any) -> None:
@@ -86,7 +103,7 @@ def test_links_lead_from_slice_to_slice(tiers: Any) -> None:
 def test_helpers_are_linked_by_wakes(load: Any) -> None:
     simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
     world = simulate.simulate("executor pool", 4, 50, 1)
-    found = attribute(*simulate.arguments(world, drawing))
+    found = attribute(*simulate.arguments(world, drawing)[:4])
     wakes = found.links.kind == LINK_KINDS.index("wake")
     assert wakes.sum() >= 50  # at least who gives back
     # Now and then a third is woken for it, and overtaken by one that was busy.
