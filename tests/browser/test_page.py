@@ -11,6 +11,7 @@ from critpath.report.html.as_html import render_html
 
 WIDTHS = (400, 700, 1400)
 _WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_HEIGHT = "return document.documentElement.scrollHeight"
 _KEY = (
     "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))"
 )
@@ -48,9 +49,15 @@ def test_the_first_screen_has_answer_bars_durations_and_kinds(show, real):
         assert bottom <= 900, selector
 
 
-def test_an_ok_page_is_one_screen(show, written):
-    page = show(written(verdict="ok", anomalous=0), size=(1400, 1000))
-    assert page.run("return document.documentElement.scrollHeight") <= 1000
+def test_an_ok_page_is_one_screen(show, written, example):
+    for place in (written(verdict="ok", anomalous=0), example("ok")):
+        assert show(place, size=(1400, 1000)).run(_HEIGHT) <= 1000
+
+
+def test_a_page_of_an_answer_is_three_screens_and_small(show, real):
+    place, _ = real
+    assert show(place, size=(1400, 1000)).run(_HEIGHT) <= 3000
+    assert place.stat().st_size <= 150_000
 
 
 def test_search_finds_requests_by_id_kind_and_cause(show, real):
@@ -92,11 +99,48 @@ def test_a_link_opens_the_fold_it_goes_to(show, real):
     assert page.until("return document.querySelector('#statistics').open")
 
 
+# Scrolls through the page and uses all that it offers; returns what took long (ms), by name.
+_USED = """
+const [done] = arguments;
+const root = document.scrollingElement;
+const frame = () => new Promise((next) => requestAnimationFrame(() => setTimeout(next, 0)));
+const search = document.querySelector("#search");
+const type = (text) => { search.value = text; search.dispatchEvent(new Event("input")); };
+const steps = {
+  open: () => { for (const fold of document.querySelectorAll("details")) fold.open = true; },
+  all: () => document.querySelector("#all").click(),
+  search: () => type("mixed"),
+  clear: () => type(""),
+  choose: () => [...document.querySelectorAll(".ex > input")].at(-1).click(),
+  zoom: () => document.querySelectorAll(".flame .f")[1]?.click(),
+  theme: () => document.querySelector("#theme").click(),
+};
+const took = {};
+const timed = async (name, work) => {
+  const begin = performance.now();
+  work();
+  await frame();
+  took[name] = Math.max(took[name] ?? 0, performance.now() - begin);
+};
+(async () => {
+  for (const [name, work] of Object.entries(steps)) {
+    await timed(name, work);
+    for (let at = 0; at < root.scrollHeight; at += 700) {
+      await timed("scroll", () => { root.scrollTop = at; });
+    }
+  }
+  done(took);
+})().catch((error) => done({ error: String(error) }));
+"""
+
+
 @pytest.mark.long
-def test_a_page_of_many_requests_is_quick(show, written):
+def test_a_page_of_many_requests_is_quick_and_stays_so_in_use(show, written):
     begin = time.perf_counter()
     page = show(written(normals=2000, samples=500, anomalous=200, columns=60))
     page.settle()
     took = page.run("return performance.timing.domComplete - performance.timing.navigationStart")
     assert took < 2000
     assert time.perf_counter() - begin < 120
+    used = page.driver.execute_async_script(_USED)
+    assert max(used.values()) < 1000, used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from critpath.documents.pictures import FlameEntry
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.text.answer import describe_headline
@@ -18,6 +19,18 @@ return {
   rows: all("tbody tr"),
   bars: all(".bar, .dist, .legend, .figures"),
 };
+"""
+
+# All that writes names or shows what was hidden: folds, examples, boxes, and the summary.
+_EVERYTHING = """
+for (const fold of document.querySelectorAll("details")) fold.open = true;
+for (const one of document.querySelectorAll(".ex > input")) one.click();
+for (const one of document.querySelectorAll(".flame .f")) { one.click(); one.focus(); }
+window.copied = [];
+Object.defineProperty(navigator, "clipboard", {
+  value: { writeText: async (text) => window.copied.push(text) },
+});
+document.querySelector("#copy").click();
 """
 
 HOSTILE = (
@@ -60,7 +73,13 @@ def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name
             names=names, normals=5, samples=3, anomalous=2, columns=9, warnings=(name,)
         )
         place = tmp_path / file
-        place.write_text(render_html(comparison_document(comparison)), encoding="utf-8")
+        document = comparison_document(comparison)
+        document.pictures.flame = [
+            FlameEntry(-1, "all", "", -1, 1e6, 2e6, "more", 0.01, [5, 5]),
+            FlameEntry(0, "label", name, -1, 1e6, 2e6, "more", 0.01, [5, 5]),
+            FlameEntry(1, "thread", name, 1, 1e6, 2e6),
+        ]
+        place.write_text(render_html(document), encoding="utf-8")
         return place
 
     census = (
@@ -78,7 +97,11 @@ def test_hostile_names_run_nothing_and_add_nothing(show, factory, tmp_path, name
             "s.dispatchEvent(new Event('input'));",
             which,
         )
+        page.run(_EVERYTHING)
         page.settle()
+        box = "const b = document.querySelector('.flame .f:last-child'); return [b.title, %s]"
+        title, told = page.run(box % "document.querySelector('#box').textContent")
+        assert title == told
         assert len(page.all("#rows tr")) == 3
         seen.append(page.run(census))
         assert page.complaints() == []

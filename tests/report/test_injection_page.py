@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
-from critpath.documents import LossPlace
+from critpath.documents import CauseFacts, LossPlace
+from critpath.documents.pictures import FlameEntry
 from critpath.model import State
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
@@ -42,7 +43,10 @@ HOSTILE = (
     "w" * 300,
 )
 # Keys whose values are ours, and mean something to the renderer.
-OURS = {"format", "verdict", "set", "kind", "letter", "level", "change", "group", "doing", "doings"}
+OURS = {
+    *("format", "verdict", "set", "kind", "letter", "level", "change", "group", "doing", "doings"),
+    *("counted", "certainty"),
+}
 
 
 class Tags(HTMLParser):
@@ -93,6 +97,27 @@ def document(factory):
     for state in found.states:
         state.level = "warn"
     found.clusters.notes = found.outliers.notes = ["n"]
+    facts = CauseFacts(
+        **dict.fromkeys(("comm", "peer", "device", "call"), "w"),
+        **dict.fromkeys(("count_before", "count_after", "time_before", "time_after"), 1e6),
+        state="RUN",
+        role="w",
+        tids=[1],
+        kind="longer",
+        counted="trips",
+        share=0.5,
+        executions=1,
+        of=5,
+        certainty="observed",
+    )
+    for cause in found.causes:
+        cause.facts = facts
+    found.pictures.flame = [
+        FlameEntry(-1, "all", "", -1, 1e6, 2e6, "more", 0.01, [5, 5]),
+        FlameEntry(0, "label", "w", -1, 1e6, 2e6, "more", 0.01, [5, 5]),
+        FlameEntry(1, "thread", "w", 1, 1e6, 2e6),
+        FlameEntry(2, "state", "RUN", 1, 1e6, 2e6),
+    ]
     return found
 
 
@@ -119,6 +144,49 @@ def test_no_text_adds_an_element(document, name):
     assert {link[:1] for link in Tags(page).links} <= {"#"}
     unsafe = {c for c in page if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
     assert unsafe <= {"\n"}
+
+
+# Where a page shows what a trace calls something: {} is one of its texts.
+SINKS = {
+    "title of the window": r"<title>[^<]*{}",
+    "names of the recordings": r'<span class="sets"><code>{}',
+    "headline": r"<h1>.*?<code>{}</code>.*?</h1>",
+    "reason": r'<p class="why">.*?{}.*?</p>',
+    "block of a bar": r'<div class="bar".*?<b>{}',
+    "what a block is": r'<div class="bar".*?title="{} ',
+    "what a bar is": r'<div class="bar" role="img" aria-label="[^"]*{}',
+    "bracket of a bar": r'<span class="label[^>]*>[^<]*{}',
+    "legend": r'<div class="legend"><span>[^/]*/i>{}',
+    "caption": r"<figcaption>[^/]*<code>{}",
+    "durations": r'<div class="dist[^>]*aria-label="[^"]*{}',
+    "kinds": r'<table class="kinds">.*?<code>{}',
+    "sentence of a cause": r"<h3>.*?{}.*?</h3>",
+    "request of lanes": r'<p class="lead">[^/]*/b> request (?:<span [^>]*>)?{}',
+    "lane": r'<div class="names" aria-hidden="true"><span[^>]*>{}',
+    "step of a lane": r'<div class="track".*?title="{} ',
+    "what lanes are": r'<div class="track" role="img" aria-label="[^"]*{}',
+    "aligned request": r"<summary>Step by step: request {}",
+    "aligned step": r'<table class="cols">.*?title="{} ',
+    "fact": r"<caption>What the sentence.*?<code>{}</code>",
+    "box": r'<button type="button" class="f[^>]*title="[^"]*{}',
+    "label of a box": r'<button type="button" class="f.*?<span>{}',
+    "box of the table": r"<caption>What the boxes.*?<th [^>]*>[^<]*{}",
+    "slowest request": r'<tbody id="rows"><tr><th scope="row"><code>{}',
+    "slowest request's kind": r'<tbody id="rows">.*?<td><code>{}</code>',
+    "slowest request's thread": r'<tbody id="rows">.*?<td class="opt"><code>{}',
+    "recordings": r'<table class="sets">.*?>{}<',
+    "state": r"<caption>Time on the critical path.*?<code>[^<]*{}",
+    "difference": r"<caption>Step by step: what differs.*?</code> {}<",
+    "setting": r"<caption>Settings in force.*?<code>&quot;{}&quot;</code>",
+    "rows for the search": r'"rows":\[\["{}",',
+    "summary to copy": r'"markdown":"[^"]*{}',
+}
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_the_names_above_reach_every_sink(document, sink):
+    page = render_html(said_everywhere(document, "Zq7"))
+    assert re.search(SINKS[sink].format("Zq7"), page, re.DOTALL)
 
 
 def test_a_hostile_document_survives_its_file(document):
