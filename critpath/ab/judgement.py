@@ -72,6 +72,24 @@ def _padded(slots: list[list[int]]) -> F64:
     return np.maximum(np.array(slots, np.float64), 1.0)[None, :, :]
 
 
+def _tracing_cost(document: AbDocument) -> tuple[list[float | None], int]:
+    """Return by what share each side's typical time is above that of untraced warm-up executions.
+
+    Also how many of these a side has.
+    """
+    block = document.discarded
+    slots = [] if block is None else zip(block.order, block.times, strict=True)
+    without: dict[str, list[int]] = {"A": [], "B": []}
+    for side, times in slots:
+        without[side] += times
+    typical = document.time.typical.a, document.time.typical.b
+    shares = [
+        whole / float(np.median(times)) - 1 if times and whole else None
+        for whole, times in zip(typical, without.values(), strict=True)
+    ]
+    return shares, min(map(len, without.values()))
+
+
 class Judge:
     """Takes block after block and says whether enough is shown."""
 
@@ -312,6 +330,8 @@ class Judge:
             found.append(text.failed(document.failures, slow=plan.failures_are_slow))
         if document.stopped_by == "user":
             found.append(text.stopped_by_user())
+        if plan.traced:
+            found.append(text.with_tracing(*_tracing_cost(document)))
         return [*found, *self._oddities(document)]
 
     @property

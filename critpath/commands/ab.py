@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ _ALARMS: Final = frozenset({"slower", "slower_in_part"})
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME: Final = 600.0
 _BLOCKS: Final = 200
+_UNTRACED: Final = 8
 _FLOOR: Final = share(10, "a share of A's time, such as 0.05 or 5%")
 
 
@@ -46,10 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_measuring(parser)
     parser.add_argument(
         "--trace",
-        choices=("after", "none"),
+        choices=("after", "none", "all"),
         default="after",
         help="after an alarm, record 12 further blocks and say the cause, where this machine can "
-        "be recorded (after); tracing never decides",
+        "be recorded (after): tracing does not decide; or record every block: the verdict is then "
+        "of the commands with tracing, and what that costs each is said (all)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"
@@ -204,6 +207,13 @@ def request_of(
     floor, tails = arguments.until
     if arguments.label and arguments.show_output:
         raise UsageError("--label reads what --show-output shows", "leave one of them out")
+    traced = getattr(arguments, "trace", "none") == "all"
+    if traced and (arguments.label or arguments.slot > 1):
+        option = "--label" if arguments.label else "--slot"
+        raise UsageError(
+            f"--trace all records single executions: {option} does not go with it",
+            f"leave out {option}, or --trace all",
+        )
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     return AbRequest(
@@ -214,10 +224,11 @@ def request_of(
         statistic=arguments.statistic,
         of=arguments.of,
         tails=(*tails, *arguments.tail),
-        slot=arguments.slot,
+        slot=1 if traced else arguments.slot,
         max_blocks=arguments.max_blocks,
         time=arguments.time,
-        warmup=arguments.warmup,
+        # Of these what tracing costs is known.
+        warmup=max(arguments.warmup, _UNTRACED) if traced else arguments.warmup,
         prepare=arguments.prepare,
         timeout=arguments.timeout,
         failures_are_slow=arguments.failures_are_slow,
@@ -225,6 +236,7 @@ def request_of(
         show_output=arguments.show_output,
         label=arguments.label,
         every_block=getattr(arguments, "verbose", False),
+        traced=traced,
     )
 
 
@@ -238,36 +250,54 @@ def judge(
 ) -> AbDocument:
     """Run blocks, and after an alarm record some for the cause."""
     from critpath.commands.record import ProgressReporter  # noqa: PLC0415 - start-up time
-    from critpath.pipeline.ab import add_cause, compare_commands, record_cause  # noqa: PLC0415
+    from critpath.pipeline.ab import (  # noqa: PLC0415 - start-up time
+        TracedSlots,
+        add_cause,
+        compare_commands,
+        compare_recordings,
+        record_cause,
+    )
     from critpath.text.ab import cause_unknown  # noqa: PLC0415 - start-up time
 
     lines = _Lines(quiet=quiet, every=request.every_block)
-    try:
-        document = compare_commands(request, inherited, lines)
-    finally:
-        lines.close()
-    if (
-        document.verdict not in _ALARMS
-        or getattr(arguments, "trace", "none") == "none"
-        or document.stopped_by == "user"
-    ):
-        return document
     reporter = ProgressReporter(quiet=True)
-    place = None if directory is None else directory / _RECORDINGS
+    with contextlib.ExitStack() as stack:
+        stack.callback(reporter.close)
+        place = None if directory is None else directory / _RECORDINGS
+        traced = None
+        if request.traced:
+            _drop_own_threads(inherited)
+            kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="critpath-ab-"))
+            traced = TracedSlots(request, place or Path(kept), reporter)
+            traced.place.mkdir(exist_ok=True)
+        try:
+            document = compare_commands(request, inherited, lines, traced)
+        finally:
+            lines.close()
+        if (
+            document.verdict not in _ALARMS
+            or getattr(arguments, "trace", "none") == "none"
+            or document.stopped_by == "user"
+        ):
+            return document
+        _drop_own_threads(inherited)
+        try:
+            with Progress(quiet=quiet) as progress:
+                if traced is not None:
+                    return add_cause(document, compare_recordings(traced.parts, request, progress))
+                progress("recording blocks for the cause")
+                return add_cause(document, record_cause(request, place, reporter, progress))
+        except CritpathError as error:
+            hint(cause_unknown(error.what), quiet=quiet)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the verdict must not be lost for its cause
+            hint(cause_unknown(f"{type(error).__name__} {error}"), quiet=quiet)
+        return document
+
+
+def _drop_own_threads(inherited: Any) -> None:
+    """Take our setting for the linear algebra library back: what is recorded inherits it."""
     if THREADS.encode() not in inherited.environment:
-        os.environ.pop(THREADS, None)  # what is recorded inherits our environment
-    try:
-        with Progress(quiet=quiet) as progress:
-            progress("recording blocks for the cause")
-            return add_cause(document, record_cause(request, place, reporter, progress))
-    except CritpathError as error:
-        hint(cause_unknown(error.what), quiet=quiet)
-        return document
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the verdict must not be lost for its cause
-        hint(cause_unknown(f"{type(error).__name__} {error}"), quiet=quiet)
-        return document
-    finally:
-        reporter.close()
+        os.environ.pop(THREADS, None)
 
 
 @contextlib.contextmanager

@@ -838,6 +838,9 @@ class AbPlan(Part, kw_only=True):
     slot: Annotated[int, doc("executions of a slot")]
     max_blocks: Annotated[int, doc("blocks after which it ends")]
     failures_are_slow: Annotated[bool, doc("a failed execution counts as the slowest so far")]
+    traced: Annotated[
+        bool, doc("every block was recorded: the verdict is of the program with tracing")
+    ] = False
 
 
 class AbDocument(AbPlan, kw_only=True):

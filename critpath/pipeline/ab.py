@@ -18,12 +18,13 @@ from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.errors import CritpathError, UsageError
 from critpath.record.recorder import RecordRequest, Reporter
-from critpath.record.slots import InheritedState, SlotRunner, block_order, open_slots
+from critpath.record.slots import InheritedState, block_order, open_slots
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
+    from critpath.record.runner import RunResult
 
 SLOT_NS: Final = 20_000_000  # shorter commands are executed several times in a slot
 MOST_IN_SLOT: Final = 64
@@ -65,6 +66,8 @@ class AbRequest:
         A regular expression that finds an execution's kind in what it prints; "" for none.
     every_block : bool
         Look after every block.
+    traced : bool
+        Record every block; warm-up executions are not, so that the cost of it is known.
     """
 
     commands: Sequence[Sequence[str]]
@@ -85,6 +88,7 @@ class AbRequest:
     show_output: bool = False
     label: str = ""
     every_block: bool = False
+    traced: bool = False
 
     @property
     def plan(self) -> AbPlan:
@@ -101,11 +105,19 @@ class AbRequest:
             slot=self.slot,
             max_blocks=self.max_blocks,
             failures_are_slow=self.failures_are_slow,
+            traced=self.traced,
         )
 
 
-def compare_commands(request: AbRequest, inherited: InheritedState, teller: Teller) -> AbDocument:
+def compare_commands(
+    request: AbRequest,
+    inherited: InheritedState,
+    teller: Teller,
+    traced: TracedSlots | None = None,
+) -> AbDocument:
     """Run blocks until something is shown, or the limits are reached.
+
+    With ``traced`` these run the blocks, after warm-up executions without tracing.
 
     Raises
     ------
@@ -123,20 +135,78 @@ def compare_commands(request: AbRequest, inherited: InheritedState, teller: Tell
         show_output=request.show_output,
         label=request.label,
     ) as slots:
-        return _Run(request, slots, teller).run()
+        run = _Run(request, slots, teller)
+        discarded = run.warm_up()
+        if traced is None or discarded is None or slots.interrupted:
+            return run.run(discarded)
+    return _Run(request, traced, teller).run(discarded)
+
+
+class _Slots(Protocol):
+    """Runs blocks of executions."""
+
+    @property
+    def interrupted(self) -> bool: ...
+
+    def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None: ...
+
+
+@dataclass
+class TracedSlots:
+    """Runs blocks that are recorded, `CAUSE_BLOCKS` at a time, one execution a slot.
+
+    Each such part is a pair of recordings below ``place``.
+    """
+
+    request: AbRequest
+    place: Path
+    reporter: Reporter
+    interrupted: bool = False
+    parts: list[Path] = field(default_factory=list)
+    _ready: list[AbBlock] = field(default_factory=list)
+
+    def run_block(self, _order: Literal["ABBA", "BAAB"], _executions: int) -> AbBlock | None:
+        """Return the next block of what was recorded; None if the user ended it.
+
+        The order is that of the request's seed, as the caller's is.
+        """
+        if not self._ready and not self.interrupted:
+            self._record()
+        return self._ready.pop(0) if self._ready else None
+
+    def _record(self) -> None:
+        first = len(self.parts) * CAUSE_BLOCKS
+        numbers = range(first, min(first + CAUSE_BLOCKS, self.request.max_blocks))
+        orders = [block_order(self.request.seed, number) for number in numbers]
+        done: list[RunResult] = []
+        target = self.place / f"{len(self.parts):03}"
+        _record_blocks(self.request, target, self.reporter, orders, lambda _, run: done.append(run))
+        self.parts.append(target)
+        self.interrupted = len(done) < 4 * len(orders)
+        for i, order in enumerate(orders[: len(done) // 4]):
+            four = done[4 * i : 4 * i + 4]
+            fine = [run.exit_code == 0 for run in four]
+            self._ready.append(
+                AbBlock(
+                    order=order,
+                    times=[[r.end - r.executed] * ok for r, ok in zip(four, fine, strict=True)],
+                    run=[[r.running] * ok for r, ok in zip(four, fine, strict=True)],
+                    failed=[] if all(fine) else [int(not ok) for ok in fine],
+                )
+            )
 
 
 @dataclass
 class _Run:
     request: AbRequest
-    slots: SlotRunner
+    slots: _Slots
     teller: Teller
     looked: float = 0.0
     look_cost: float = 0.0
     begin: float = field(default_factory=time.monotonic)
 
-    def run(self) -> AbDocument:
-        plan, discarded = self.request.plan, self._warm_up()
+    def run(self, discarded: AbBlock | None) -> AbDocument:
+        plan = self.request.plan
         judge = Judge(plan)
         if discarded is not None:
             plan.slot = self._slot(discarded)
@@ -166,7 +236,7 @@ class _Run:
             version=version("critpath"), discarded=discarded, spent_s=spent, stopped_by=stopped
         )
 
-    def _warm_up(self) -> AbBlock | None:
+    def warm_up(self) -> AbBlock | None:
         """Run what is discarded: by rule, never until it looks stable."""
         found = AbBlock(order="ABBA", times=[[], [], [], []], run=[[], [], [], []])
         for _ in range(max(1, math.ceil(self.request.warmup / 2))):
@@ -285,34 +355,49 @@ def record_cause(
 
     Raises CritpathError if nothing can be recorded here.
     """
-    from critpath.record.session import record
-
     with tempfile.TemporaryDirectory(prefix="critpath-ab-") as place:
         target = directory or Path(place) / "recordings"
-        record(
-            RecordRequest(
-                output=target,
-                commands=tuple(tuple(command) for command in request.commands),
-                version=version("critpath"),
-                runs=2 * CAUSE_BLOCKS,
-                prepare=request.prepare,
-                timeout=request.timeout,
-                as_root=request.as_root,
-            ),
-            reporter,
-        )
-        return _compare_recordings(target, request, progress)
+        _record_blocks(request, target, reporter)
+        return compare_recordings([target], request, progress)
 
 
-def _compare_recordings(
-    target: Path, request: AbRequest, progress: Callable[[str], None]
+def _record_blocks(
+    request: AbRequest,
+    target: Path,
+    reporter: Reporter,
+    orders: Sequence[str] = (),
+    observe: Callable[[str, RunResult], None] = lambda *_: None,
+) -> None:
+    from critpath.record.session import record
+
+    record(
+        RecordRequest(
+            output=target,
+            commands=tuple(tuple(command) for command in request.commands),
+            version=version("critpath"),
+            runs=2 * (len(orders) or CAUSE_BLOCKS),
+            prepare=request.prepare,
+            timeout=request.timeout,
+            as_root=request.as_root,
+            order="".join(orders),
+            show_output=request.show_output,
+        ),
+        reporter,
+        observe=observe,
+    )
+
+
+def compare_recordings(
+    places: Sequence[Path], request: AbRequest, progress: Callable[[str], None]
 ) -> AbCause:
+    """Compare recorded blocks, for what they say of why."""
     from critpath import pipeline
     from critpath.model import CompareSettings
     from critpath.report.document.comparison import comparison_document
 
     def extract(name: str) -> PathSet:
-        return pipeline.extract([target / name], specification=None, progress=progress)
+        parts = [place / name for place in places]
+        return pipeline.extract(parts, specification=None, progress=progress)
 
     settings = CompareSettings(floor=request.floor / 2)
     analysis = pipeline.compare(extract("normal"), extract("sample"), settings)

@@ -259,6 +259,10 @@ class RecordRequest:
     keep_raw, as_root, force : bool
     probe : bool
         Measure how fast the machine is meanwhile.
+    order : str
+        Of the runs of two commands, such as ``ABBABAAB``; "" to draw it.
+    show_output : bool
+        Commands' output goes where critpath's goes.
     """
 
     output: Path
@@ -280,6 +284,8 @@ class RecordRequest:
     as_root: bool = False
     force: bool = False
     probe: bool = True
+    order: str = ""
+    show_output: bool = True
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

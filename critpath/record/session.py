@@ -57,7 +57,13 @@ from critpath.record.recorder import (
     UnfinishedError,
 )
 from critpath.record.registry import register, unregister
-from critpath.record.runner import Executable, Runner, block_order, find_executable
+from critpath.record.runner import (
+    Executable,
+    Runner,
+    RunResult,
+    block_order,
+    find_executable,
+)
 from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
@@ -68,9 +74,15 @@ _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
 Survey = Callable[[Path], tuple[StreamFacts, ...]]
+Observer = Callable[[str, RunResult], None]
 
 
-def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _: ()) -> Outcome:
+def record(
+    request: RecordRequest,
+    reporter: Reporter,
+    survey: Survey = lambda _: (),
+    observe: Observer = lambda *_: None,
+) -> Outcome:
     """Record what was asked for.
 
     Parameters
@@ -81,6 +93,8 @@ def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _
     survey : callable
         Tells what each stream file of a finished recording holds
         (`critpath.read.streams.survey_streams`), for its manifest.
+    observe : callable
+        Told of every run: which command it was of (``A`` or ``B``), and how it ended.
 
     Returns
     -------
@@ -124,7 +138,7 @@ def record(request: RecordRequest, reporter: Reporter, survey: Survey = lambda _
         runner = Runner(inherited, user, signals, reporter.say)
         running = _Session(
             *(request, reporter, output, programs, container, settings, choice, user, signals),
-            *(runner, survey),
+            *(runner, survey, observe),
         )
         return running.record()
 
@@ -142,6 +156,7 @@ class _Session:
     signals: Signals
     runner: Runner
     survey: Survey
+    observe: Observer
     recorder: Recorder | None = None
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -197,7 +212,8 @@ class _Session:
             return self._discard()
         self._start()
         if self.programs:
-            self._record_runs()
+            with Path(os.devnull).open("r+b", buffering=0) as nothing:
+                self._record_runs(nothing.fileno())
         else:
             self._record_machine()
         if self.programs and not any(m.runs for m in self.manifests):
@@ -262,7 +278,7 @@ class _Session:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
             write_manifest(directory, manifest)
 
-    def _record_runs(self) -> None:
+    def _record_runs(self, nothing: int) -> None:
         """Run the command; two in blocks of four, each in an order that a coin has chosen."""
         recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
@@ -285,7 +301,9 @@ class _Session:
                 environment=environment,
                 keep=recorder.descriptors(),
                 timeout=self.request.timeout,
+                streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
+            self.observe("AB"[index], done)
             pid = done.pid if initial else 0
             self._add_run(
                 index,
@@ -301,10 +319,12 @@ class _Session:
 
     def _draw_order(self, total: int) -> str:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""
-        seed = secrets.randbits(32)
-        order = "".join(block_order(seed, block) for block in range(total // 4))
-        if total % 4:  # an odd number of runs of each
-            order += block_order(seed, total)[:2]
+        order = self.request.order
+        if not order:
+            seed = secrets.randbits(32)
+            order = "".join(block_order(seed, block) for block in range(total // 4))
+            if total % 4:  # an odd number of runs of each
+                order += block_order(seed, total)[:2]
         self.manifests = [replace(manifest, order=order) for manifest in self.manifests]
         self._write()
         return order

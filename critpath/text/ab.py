@@ -185,6 +185,17 @@ def stopped_by_user() -> str:
     return "ended by Ctrl-C; what the blocks so far show holds"
 
 
+def with_tracing(shares: Sequence[float | None], executions: int) -> str:
+    """Of what the verdict is where every block was recorded, and what that costs each side."""
+    costs = ", ".join(
+        f"{side} takes {_signed(share)}"
+        for side, share in zip(_SIDES, shares, strict=True)
+        if share is not None
+    )
+    of = f": {costs} of its time without (medians; {executions} executions each without)"
+    return "this is of the commands with tracing" + (of if costs else "")
+
+
 def cause_unknown(why: str) -> str:
     """No blocks can be recorded for the cause."""
     return f"cause not recorded: {why}"

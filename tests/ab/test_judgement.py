@@ -11,7 +11,8 @@ import pytest
 from critpath.ab.judgement import Judge
 from critpath.documents import AbBlock, AbPlan
 from critpath.pipeline import ab as pipeline_ab
-from critpath.pipeline.ab import AbRequest, judge_again
+from critpath.pipeline.ab import AbRequest, TracedSlots, judge_again
+from critpath.record.runner import RunResult
 from critpath.record.slots import block_order
 from critpath.report.document.as_json import load_document, to_json
 
@@ -373,3 +374,58 @@ def test_nothing_begins_after_the_time(monkeypatch):
     monkeypatch.setattr(pipeline_ab.time, "monotonic", lambda: float(next(moments)))
     document, _ = compared(monkeypatch, MadeUp(), time=10.0, slot=1)
     assert (document.verdict, document.stopped_by, document.exit) == ("undecided", "time", 3)
+
+
+def recorded(monkeypatch, tmp_path, *, stop=10**6, failing=()):
+    """Return slots whose recorder runs nothing, and the orders that it was asked for."""
+    asked = []
+
+    def record(request, _reporter, observe):
+        asked.append(request.order)
+        for i, side in enumerate(request.order):
+            number = 48 * (len(asked) - 1) + i
+            if number >= stop:
+                return
+            took = 10_000_000 if side == "A" else 13_000_000
+            code = int(number in failing)
+            observe(side, RunResult(9, 0, took + 5, code, False, 0, executed=5, running=took // 2))
+
+    monkeypatch.setattr("critpath.record.session.record", record)
+    request = AbRequest(commands=(("a",), ("b",)), seed=7, traced=True, max_blocks=20)
+    return TracedSlots(request, tmp_path, None), asked
+
+
+def test_recorded_blocks_are_the_seeds_and_their_times_those_of_the_runs(monkeypatch, tmp_path):
+    slots, asked = recorded(monkeypatch, tmp_path, failing={5})
+    blocks = [slots.run_block(block_order(7, number), 1) for number in range(20)]
+    assert [block.order for block in blocks] == [block_order(7, n) for n in range(20)]
+    assert list(map(len, asked)) == [48, 32]  # no more than the blocks that were asked for
+    assert slots.parts == [tmp_path / "000", tmp_path / "001"]
+    for block in blocks[2:]:
+        for side, times, run in zip(block.order, block.times, block.run, strict=True):
+            assert times == [10_000_000 if side == "A" else 13_000_000]
+            assert run == [times[0] // 2]
+    assert blocks[1].failed == [0, 1, 0, 0]
+    assert blocks[1].times[1] == []
+
+
+def test_recorded_blocks_end_where_the_user_ends_them(monkeypatch, tmp_path):
+    slots, asked = recorded(monkeypatch, tmp_path, stop=55)
+    blocks = [slots.run_block("ABBA", 1) for _ in range(14)]
+    assert [block is None for block in blocks] == [False] * 13 + [True]
+    assert slots.interrupted
+    assert len(asked) == 2
+
+
+def test_a_verdict_of_recorded_blocks_says_so_and_what_tracing_costs():
+    discarded = AbBlock(order="ABBA", times=[[8_000_000]] * 4, run=[[8_000_000]] * 4)
+    judge = Judge(plan_of(traced=True))
+    for block in log_of(20, 1.3, noise=0.01):
+        judge.add(block)
+    document = judge.document(
+        version="1", discarded=discarded, spent_s=1.0, stopped_by="e", cause=None
+    )
+    said = next(s for s in document.sentences if "with tracing" in s)
+    assert re.search(r"A takes \+2[45]\.\d %, B takes \+6\d\.\d % of its time without", said)
+    assert "2 executions each" in said
+    assert judge_again(document).sentences == document.sentences

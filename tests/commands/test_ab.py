@@ -177,3 +177,10 @@ def test_a_label_that_nothing_prints_is_refused(ab):
     assert ab("--label", "(", "--", "true", "--", "true").returncode == 2
     done = ab("--label", "x", "--show-output", "--", "echo", "x", "--", "echo", "x")
     assert done.returncode == 2
+
+
+def test_recorded_blocks_are_of_single_unlabelled_executions(critpath_process):
+    for option, value in (("--label", "x"), ("--slot", "2")):
+        done = critpath_process("ab", "--trace", "all", option, value, "--", "true", "--", "true")
+        assert done.returncode == 2
+        assert f"leave out {option}" in done.stderr
