@@ -19,7 +19,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes", "text"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "requests", "vectors"),
-    *("detect", "cluster", "align", "localize", "ab", "report"),
+    *("detect", "cluster", "align", "explore", "localize", "ab", "report"),
 }
 # What each part of the tree may import of ours, besides its own siblings.
 MAY_IMPORT: Final[dict[str, set[str]]] = {
@@ -69,16 +69,21 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "Bio": ("align/", "report/", "model/findings.py"),
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
+    "duckdb": ("commands/query.py",),
     "msgspec": ("documents/", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
-    "pyarrow": ("store/", "model/table.py", "report/exports/as_parquet.py"),
+    # A regular expression of a condition takes linear time there.
+    "pyarrow": (
+        *("store/", "model/table.py", "report/exports/as_parquet.py"),
+        *("explore/conditions.py", "commands/query.py"),
+    ),
     # Recordings are read elsewhere only when that is asked for.
     **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }
 # What gives facts to `text`, where every sentence of an answer is made.
-WORDLESS: Final = ("detect", "localize", "cluster", "align", "vectors", "ab", "pipeline")
+WORDLESS: Final = ("detect", "explore", "localize", "cluster", "align", "vectors", "ab", "pipeline")
 # A text with so many words in small letters is prose, not a name or a key.
 PROSE: Final = 3
 WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")

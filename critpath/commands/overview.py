@@ -31,6 +31,8 @@ VERBS: Final[dict[str, str]] = {
         "render a saved comparison (compare --json), calibration (calibrate --json) or "
         "saved paths (extract, path --format json) again"
     ),
+    "explore": "say what the slow executions, or any others, have in common that the rest have not",
+    "query": "ask executions, paths and requests in SQL (needs critpath[query])",
     "share": "write a saved comparison as one page without names of hosts, users, paths, commands",
     "export": "write executions, or a saved comparison's alignments, for other programs",
     "verify": "say whether a recording is whole: what was recorded, and what of it is there",

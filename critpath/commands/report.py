@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 SETTINGS = ()
 
 _COMPARISON: Final = "comparison"
-_KINDS: Final = {"path": "a path", "calibration": "a calibration", "ab": "a run of ab"}
+_KINDS: Final = {
+    "path": "a path",
+    "calibration": "a calibration",
+    "ab": "a run of ab",
+    "exploration": "an exploration",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +117,12 @@ def _renderer(kind: str) -> Callable[[Any, Console], None]:
         from critpath.report.text.ab import render_ab  # noqa: PLC0415 - start-up time
 
         return render_ab
+    if kind == "exploration":
+        from critpath.report.text.exploration import (  # noqa: PLC0415 - start-up time
+            render_exploration,
+        )
+
+        return render_exploration
     from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
         render_calibration,
     )

@@ -22,6 +22,7 @@ from critpath.documents.base import (
     Span,
     doc,
 )
+from critpath.documents.exploration import ExplorationDocument
 from critpath.documents.pictures import (
     Change,
     Doing,
@@ -40,6 +41,7 @@ COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
 CALIBRATION_FORMAT: Final = "critpath/calibration/1"
 AB_FORMAT: Final = "critpath/ab/1"
+EXPLORATION_FORMAT: Final = "critpath/exploration/1"
 
 SETS: Final = ("normal", "sample")
 
@@ -883,10 +885,13 @@ class AbDocument(AbPlan, kw_only=True):
 
 # What stands for time on a thread.
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
-Document = ComparisonDocument | PathDocument | CalibrationDocument | AbDocument
+Document = (
+    ComparisonDocument | PathDocument | CalibrationDocument | AbDocument | ExplorationDocument
+)
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
     PATH_FORMAT: PathDocument,
     CALIBRATION_FORMAT: CalibrationDocument,
     AB_FORMAT: AbDocument,
+    EXPLORATION_FORMAT: ExplorationDocument,
 }

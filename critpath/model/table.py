@@ -98,6 +98,39 @@ class Column:
         return pa.array([_utf8(value) for value in self.values], pa.string(), mask=missing)
 
 
+@dataclass(frozen=True, eq=False)
+class Lists(Column):
+    """A column of which a row may have several values, or none.
+
+    Attributes
+    ----------
+    rows : int64 array
+        The row of every value.
+    length : int
+        Rows.
+    """
+
+    rows: Any = None
+    length: int = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def shown(self, row: int) -> str:
+        """Return the values of a row, one after the other."""
+        places = np.flatnonzero(self.rows == row).tolist()
+        return ", ".join(super(Lists, self).shown(at) for at in places)
+
+    def to_arrow(self) -> pa.Array:
+        """Return the column as lists."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+        order = np.argsort(self.rows, kind="stable")
+        offsets = np.searchsorted(self.rows[order], np.arange(self.length + 1))
+        values = Column(self.values[order], self.words).to_arrow()
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+
+
 class Table:
     """Columns of equal length that other programs take as they are."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from critpath.pipeline.calibration import calibrate
     from critpath.pipeline.comparison import compare, note_repaired_switches
     from critpath.pipeline.engines import dask_address, dask_engine
+    from critpath.pipeline.exploring import explore, facts_of
     from critpath.pipeline.extraction import (
         ExtractSettings,
         choose_executions,
@@ -61,6 +62,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.engines",
     ),
+    **dict.fromkeys(("explore", "facts_of"), "critpath.pipeline.exploring"),
     **dict.fromkeys(
         (
             "ExtractSettings",
@@ -100,10 +102,12 @@ __all__ = [
     "dask_address",
     "dask_engine",
     "describe_baseline",
+    "explore",
     "extract",
     "extract_dataset",
     "extract_each",
     "extract_file",
+    "facts_of",
     "join_sets",
     "load_saved_paths",
     "make_sessions",

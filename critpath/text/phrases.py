@@ -174,6 +174,13 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     return f"{what} that {_rival(detail)} had" if detail else what
 
 
+def state_words(state: State) -> str:
+    """Say a state without its detail."""
+    if state == State.WAIT_CPU:
+        return "waiting for a CPU"
+    return _WHAT[state].partition(":")[0].format("")
+
+
 def often(state: State, thread: str, before: float, after: float) -> str:
     """Say how often a thread waits, and how often normally."""
     what = _WHAT[state].format("")

@@ -19,11 +19,13 @@ from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
 from critpath.errors import UnreadableError
 from critpath.pipeline.ab import AbRequest
+from critpath.pipeline.exploring import explore
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
+from critpath.report.document.exploration import exploration_document
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
 from critpath.report.document.path import path_document
 from critpath.report.html.as_html import render_html
@@ -102,11 +104,14 @@ def ab_run():
 
 
 @pytest.fixture(scope="module")
-def documents(factory):
+def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
     path = path_document(comparison.sample.paths, 0, tid=1, comm="w", losses=(), execution="1")
+    explored = explore(load("explore/made.py").paths(80))
+    exploration = exploration_document(explored, "events:made")
     found = [
-        json.loads(to_json(made)) for made in (comparison_document(comparison), path, ab_run())
+        json.loads(to_json(made))
+        for made in (comparison_document(comparison), path, ab_run(), exploration)
     ]
     return {document["format"]: document for document in [*found, calibration()]}
 

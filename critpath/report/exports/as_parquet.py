@@ -46,6 +46,15 @@ def vectors_parquet(sets: Sequence[Exported], tables: Sequence[VectorTable]) -> 
     yield _file(parts, {"format": VECTORS, "symbols": about})
 
 
+def table_parquet(table: pa.Table) -> bytes:
+    """Write any table, such as the rows of a query."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+
+    file = BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()
+
+
 def _segments(one: Exported) -> pa.Table:
     columns = dict(one.paths.table_columns())
     position = columns["position"].values

@@ -7,13 +7,9 @@ run even where escaping had failed.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import re
-from importlib.resources import files
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.ci.as_markdown import render_markdown
@@ -29,6 +25,7 @@ from critpath.report.html.folds import (
     render_statistics,
     slowest_rows,
 )
+from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.text import verdict
 from critpath.text.answer import describe_headline, describe_hints, describe_why
 from critpath.text.page import small_print
@@ -81,24 +78,9 @@ def render_html(document: ComparisonDocument) -> str:
         f"</main>{_foot(document, causes=bool(causes))}"
     )
     style = "".join(map(_asset, STYLES)) + rules
-    script = _script()
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
     data = {"rows": rows[:MOST_ROWS], "of": len(rows), "markdown": render_markdown(document)}
-    title = _plain(verdict.headline(document))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>critpath: {text(title)}</title>\n<style>{style}</style></head>\n"
-        f'<body class="{answer}">{body}\n'
-        f'<script id="data" type="application/json">{_json(data)}</script>'
-        f'<script type="module">{script}</script></body></html>\n'
-    )
+    title = f"critpath: {_plain(verdict.headline(document))}"
+    return assemble_page(title, style, body, script_of(map(_asset, SCRIPTS)), data, kind=answer)
 
 
 def answer_of(document: ComparisonDocument) -> str:
@@ -220,24 +202,5 @@ def _plain(headline: str) -> str:
     return headline.replace("`", "")
 
 
-def _json(data: dict[str, Any]) -> str:
-    """Return data for the script: no text in it can end its element."""
-    shown = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return shown.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _script() -> str:
-    """Return the page's script, one ES module: less its comments and indentation.
-
-    No text in it goes over several lines, so a line's beginning means nothing.
-    """
-    lines = (line.strip() for name in SCRIPTS for line in _asset(name).splitlines())
-    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
-
-
 def _asset(name: str) -> str:
-    return files("critpath.report.html").joinpath(name).read_text(encoding="utf-8")
-
-
-def _digest(source: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")
+    return read_asset("critpath.report.html", name)

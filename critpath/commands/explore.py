@@ -1,0 +1,134 @@
+"""``critpath explore``: what the executions of a selection have in common."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    messages_of,
+    require_executions,
+    warn,
+    write_output,
+    write_together,
+)
+from critpath.commands.parser import checked
+from critpath.commands.settings import READING, RUNNING, Settings, whole
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.model import PathSet
+    from critpath.model.exploration import Exploration
+
+SETTINGS = (*READING, *RUNNING)
+_DEEPEST: Final = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "trace",
+        metavar="TRACE",
+        type=Path,
+        nargs="+",
+        help="recordings, directories of them, CTF traces, extract files; of two the first is the "
+        "normal and the second the sample set",
+    )
+    parser.add_argument(
+        "--given",
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help="look only at these executions, such as \"service == 'nginx:80'\"; may be repeated, "
+        "one step after the other",
+    )
+    parser.add_argument(
+        "--what",
+        metavar="CONDITION",
+        help="what those that it selects have in common (default: latency >= p90, the slowest "
+        "tenth of each label)",
+    )
+    parser.add_argument(
+        "--depth",
+        type=checked(whole(1, _DEEPEST)),
+        default=1,
+        metavar="N",
+        help="2: also any two of the best conditions together (1)",
+    )
+    parser.add_argument(
+        "-a",
+        "--all",
+        action="store_true",
+        help="list every condition, also those that differ by chance or are parts of the latency",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the answers (- for stdout)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write a page to explore further (- for stdout)"
+    )
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Answer, write what was asked for and return 0: exploring is no gate."""
+    check_inputs(arguments.trace)
+    check_outputs([arguments.json, arguments.output], arguments.trace)
+    paths, exploration = _explore(arguments, settings)
+    warn([*messages_of(paths), *exploration.notes], quiet=settings["quiet"])
+
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.exploration import (  # noqa: PLC0415 - as above
+        exploration_document,
+    )
+
+    document = exploration_document(exploration, paths.specification)
+    texts = {}
+    if arguments.json is not None:
+        texts[arguments.json] = to_json(document)
+    if arguments.output is not None:
+        from critpath.report.explore.page import render_page  # noqa: PLC0415 - start-up time
+
+        with Progress(quiet=settings["quiet"]) as progress:
+            progress("drawing the page")
+            texts[arguments.output] = render_page(
+                exploration, paths, command=[str(one) for one in arguments.trace]
+            )
+    write_together({place: text for place, text in texts.items() if place != STDOUT})
+    if STDOUT in texts:
+        write_output(STDOUT, texts[STDOUT])
+        return 0
+
+    from critpath.report.text.exploration import render_exploration  # noqa: PLC0415 - start-up time
+
+    render_exploration(document, make_console(), every=arguments.all)
+    if arguments.output is None:
+        hint("next: -o page.html lets you ask on", quiet=settings["quiet"])
+    else:
+        what = plural(len(exploration.facts), exploration.facts.noun)
+        hint(f"{arguments.output}: {what} to explore", quiet=settings["quiet"])
+    return 0
+
+
+def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet, Exploration]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        paths = pipeline.extract(
+            arguments.trace,
+            specification=settings["execution"],
+            reader=settings["reader"],
+            interrupts=settings["interrupts"],
+            max_memory=settings["max-memory"],
+            jobs=settings["jobs"],
+            progress=progress,
+        )
+        require_executions(paths, arguments.trace)
+        progress(f"looking at {plural(len(paths), 'execution')}")
+        return paths, pipeline.explore(
+            paths, given=arguments.given, what=arguments.what, depth=arguments.depth
+        )

@@ -1,0 +1,258 @@
+"""``critpath query``: executions and their paths in SQL."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    check_terminal,
+    make_console,
+    messages_of,
+    require_executions,
+    warn,
+    write_output,
+    write_pieces,
+)
+from critpath.commands.settings import READING, RUNNING, Settings
+from critpath.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from critpath.model import PathSet, Table
+
+SETTINGS = (*READING, *RUNNING)
+FORMATS: Final = ("table", "csv", "json", "parquet")
+_MOST_ROWS: Final = 1000  # on a terminal
+
+# What each table has; `critpath query --tables` shows it.
+MEANINGS: Final = {
+    "executions": "an execution: its id, label, begin, end and thread",
+    "segments": "a segment of a critical path: when, which state, on which thread and cpu",
+    "facts": "an execution, with everything that conditions of critpath explore speak of",
+    "slow": "of facts the slowest tenth of each label",
+    "tree": "of facts what is a sub-request of what: depth, and the root's execution",
+}
+# Nothing of the machine can be reached from here on, and nothing of this be undone.
+_LOCKS: Final = (
+    "SET python_enable_replacements=false",
+    "SET temp_directory=''",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
+_VIEWS: Final = (
+    (
+        "CREATE MACRO p(c2, c1) AS count(*) FILTER (WHERE (c2) AND (c1)) "
+        "/ nullif(count(*) FILTER (WHERE (c1)), 0)"
+    ),
+    (
+        "CREATE VIEW slow AS SELECT * FROM facts "
+        "QUALIFY latency >= quantile_disc(latency, 0.9) OVER (PARTITION BY label)"
+    ),
+    (
+        "CREATE VIEW tree AS WITH RECURSIVE below AS ("
+        "SELECT position, position AS root, 0 AS depth FROM facts WHERE parent IS NULL UNION ALL "
+        "SELECT facts.position, below.root, below.depth + 1 FROM facts "
+        "JOIN below ON facts.parent = below.position WHERE below.depth < 64) "
+        "SELECT below.depth, below.root, facts.* FROM below JOIN facts USING (position)"
+    ),
+)
+
+
+class Database:
+    """The tables of some executions.
+
+    Parameters
+    ----------
+    paths : PathSet
+    facts : Table
+    max_memory : int
+        Bytes that a query may take; 0 for what DuckDB takes by itself.
+
+    Raises
+    ------
+    UsageError
+        Without DuckDB.
+    """
+
+    def __init__(self, paths: PathSet, facts: Table, *, max_memory: int = 0) -> None:
+        try:
+            import duckdb  # noqa: PLC0415 - optional, and slow
+        except ImportError:
+            raise UsageError("SQL needs DuckDB", "pip install 'critpath[query]'") from None
+        self._errors = duckdb.Error
+        self._connection = duckdb.connect(":memory:")
+        tables = {"executions": paths.executions, "segments": paths, "facts": facts}
+        for name, table in tables.items():
+            self._connection.register(f"{name}_arrow", table.to_arrow())
+            self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_arrow")  # noqa: S608 - a name of ours
+        for statement in _VIEWS:
+            self._connection.execute(statement)
+        if max_memory:
+            self._connection.execute(f"SET memory_limit='{max_memory}B'")
+        for statement in _LOCKS:
+            self._connection.execute(statement)
+
+    def ask(self, sql: str) -> pa.Table | None:
+        """Return the rows of a query, None of a statement that has none.
+
+        Raises
+        ------
+        UsageError
+            If DuckDB refuses it.
+        """
+        try:
+            found = self._connection.sql(sql)
+            return None if found is None else found.to_arrow_table()
+        except self._errors as error:
+            first = str(error).strip().split("\n")[0]
+            raise UsageError(
+                f"DuckDB refuses it: {first}", "critpath query --tables says what can be asked"
+            ) from None
+
+    def columns(self) -> dict[str, list[tuple[str, str]]]:
+        """Return every table's columns and their types."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in MEANINGS:
+            rows = self._connection.execute(f"DESCRIBE {name}").fetchall()
+            found[name] = [(str(row[0]), str(row[1])) for row in rows]
+        return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "words",
+        metavar="TRACE... SQL",
+        nargs="+",
+        help="recordings, CTF traces, extract files; and what to ask of them, in one word: "
+        '"select label, count(*), median(latency) from facts group by label"',
+    )
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="show what tables there are and their columns; takes no SQL",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="csv, json (an object a line) or parquet for other programs (table)",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Answer in the format asked for and return 0."""
+    *traces, sql = arguments.words if not arguments.tables else [*arguments.words, ""]
+    if not traces:
+        raise UsageError(
+            "a recording and a query are needed",
+            'critpath query RECORDING "select * from facts limit 5"; --tables shows tables',
+        )
+    sources = [Path(one) for one in traces]
+    check_inputs(sources)
+    check_outputs([arguments.output], sources, force=arguments.force)
+    check_terminal(arguments.output, "parquet", binary=arguments.format == "parquet")
+
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        paths = pipeline.extract(
+            sources,
+            specification=settings["execution"],
+            reader=settings["reader"],
+            interrupts=settings["interrupts"],
+            max_memory=settings["max-memory"],
+            jobs=settings["jobs"],
+            progress=progress,
+        )
+        require_executions(paths, sources)
+        progress("asking")
+        database = Database(paths, pipeline.facts_of(paths), max_memory=settings["max-memory"])
+        found = None if arguments.tables else database.ask(sql)
+    warn(messages_of(paths), quiet=settings["quiet"])
+    if arguments.tables:
+        rows = [
+            (table, name, kind)
+            for table, columns in database.columns().items()
+            for name, kind in columns
+        ]
+        for name, meaning in MEANINGS.items():
+            _show(
+                ["table", "column", "type"], [r for r in rows if r[0] == name], f"{name}: {meaning}"
+            )
+        return 0
+    if found is not None:
+        _write(found, arguments)
+    return 0
+
+
+def _write(found: pa.Table, arguments: argparse.Namespace) -> None:
+    if arguments.format == "parquet":
+        from critpath.report.exports.as_parquet import (  # noqa: PLC0415 - start-up time
+            table_parquet,
+        )
+
+        write_pieces(arguments.output, [table_parquet(found)])
+        return
+    names = list(found.column_names)
+    rows = zip(*(found.column(at).to_pylist() for at in range(len(names))), strict=True)
+    text = StringIO()
+    if arguments.format == "csv":
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+    elif arguments.format == "json":
+        for row in rows:
+            text.write(json.dumps(dict(zip(names, row, strict=True)), default=str) + "\n")
+    elif arguments.output == STDOUT:
+        listed = list(rows)
+        _show(names, listed[:_MOST_ROWS])
+        if len(listed) > _MOST_ROWS:
+            print(f"... {len(listed) - _MOST_ROWS:,} more rows: --format csv has them all")
+        return
+    else:
+        raise UsageError("a table is for the terminal", "choose --format csv, json or parquet")
+    write_output(arguments.output, text.getvalue())
+
+
+def _show(names: list[str], rows: list[Any], title: str = "") -> None:
+    from critpath.report.text.table import (  # noqa: PLC0415 - start-up time
+        new_table,
+        print_line,
+        shown,
+    )
+
+    console = make_console()
+    if title:
+        print_line(console, title, style="bold")
+    kinds = [isinstance(value, int | float) for value in rows[0]] if rows else [False] * len(names)
+    heads = [f">{name}" if kind else name for name, kind in zip(names, kinds, strict=True)]
+    table = new_table(console, *heads, folding=tuple(names))
+    for row in rows:
+        table.add_row(*(shown(_cell(value), console) for value in row))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text, numbers with the digits that mean something."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.6g}"
+    return str(value)

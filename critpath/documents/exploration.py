@@ -1,0 +1,103 @@
+"""The document of an exploration (``critpath explore --json``)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from critpath.documents.base import Maybe, Number, Pair, Part, doc
+
+
+class ShareEntry(Part):
+    """How many of some executions are selected."""
+
+    count: Annotated[int, doc("selected ones")]
+    of: Annotated[int, doc("all of them")]
+    share: Annotated[Number, doc("count / of")]
+    interval: Annotated[Pair, doc("its 95 % interval (Wilson)")]
+
+
+class AlsoEntry(Part):
+    """A condition that the same executions meet, or exactly the others."""
+
+    condition: Annotated[str, doc("as --given takes it")]
+    others: Annotated[bool, doc("it holds for the others, not for these")]
+
+
+class ConditionEntry(Part):
+    """A condition, and how much more of the executions that meet it are selected."""
+
+    condition: Annotated[str, doc("as --given takes it")]
+    words: Annotated[str, doc("as people say it")]
+    known: Annotated[bool, doc("known when an execution begins; else it happened on the way")]
+    having: Annotated[ShareEntry, doc("of the executions that meet it")]
+    without: Annotated[ShareEntry, doc("of the executions that do not")]
+    difference: Annotated[Number, doc("of the two shares")]
+    difference_interval: Annotated[Pair, doc("its 95 % interval (Newcombe)")]
+    ratio: Annotated[Number, doc("of the two shares, a half added to each count")]
+    ratio_interval: Annotated[Pair, doc("its 95 % interval (log-normal)")]
+    z: Annotated[Number, doc("standardised difference, which ranks conditions")]
+    p: Annotated[
+        Maybe, doc("chance of so large a difference in any of the conditions; null: not judged")
+    ]
+    also: Annotated[list[AlsoEntry], doc("conditions that say the same")]
+    also_words: Annotated[str, doc("these in words, '' for none")]
+
+
+class StepEntry(Part):
+    """A step to the executions that are looked at."""
+
+    condition: Annotated[str, doc("as --given took it")]
+    executions: Annotated[int, doc("how many are left")]
+
+
+class QuestionEntry(Part):
+    """What the selected executions (C2) among others (C1) have in common."""
+
+    given: Annotated[list[StepEntry], doc("steps to C1")]
+    what: Annotated[str, doc("C2, as --what takes it")]
+    bound: Annotated[Maybe, doc("least duration (ns) if C2 is one, else null")]
+    label: Annotated[str, doc("label or service of all of them, '' if they have several")]
+    executions: Annotated[int, doc("in C1")]
+    selected: Annotated[int, doc("of these in C2")]
+    answer: Annotated[
+        Literal["found", "nothing", "few"],
+        doc("something in common, nothing that chance would not show, too few to judge"),
+    ]
+    sentences: Annotated[
+        list[str],
+        Meta(min_length=2, max_length=2, description="the answer in words: headline, figures"),
+    ]
+    small_print: Annotated[
+        list[str],
+        Meta(
+            min_length=2,
+            max_length=2,
+            description="what the list leaves out, and how chance was judged",
+        ),
+    ]
+    conditions: Annotated[
+        list[ConditionEntry], doc("all that were looked at, by their standardised difference")
+    ]
+    part: Annotated[list[ConditionEntry], doc("parts of what was selected by: not judged")]
+    looked: Annotated[int, doc("conditions that chance was judged over")]
+    rare: Annotated[int, doc("conditions that fewer than 10 meet, or do not meet")]
+    left_out: Annotated[int, doc("conditions that were more than are looked at")]
+    shifts: Annotated[int, doc("circular shifts that chance was judged by, with none at all")]
+    exact: Annotated[bool, doc("these are all that there are")]
+
+
+class ExplorationDocument(Part, kw_only=True):
+    """What critpath explore --json writes."""
+
+    format: Annotated[Literal["critpath/exploration/1"], doc("name and version of this format")]
+    version: Annotated[str, doc("version of critpath that wrote it")]
+    sources: Annotated[list[str], doc("recordings, as they were named")]
+    specification: Annotated[str, doc("what an execution is, as --execution says it")]
+    noun: Annotated[Literal["execution", "request"], doc("what the executions are")]
+    executions: Annotated[int, doc("executions")]
+    labels: Annotated[dict[str, int], doc("executions of each label or service")]
+    fields: Annotated[list[str], doc("what conditions can speak of")]
+    questions: Annotated[list[QuestionEntry], doc("the answers")]
+    notes: Annotated[list[str], doc("what a reader must know")]

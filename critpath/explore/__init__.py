@@ -1,0 +1,1 @@
+"""Tables of executions -> what those of a selection have in common."""

@@ -1,0 +1,347 @@
+"""Facts of executions: who, where and when, what their paths did, what requests have besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model import (
+    F64,
+    I64,
+    RUNNING,
+    Bool,
+    Certainty,
+    CriticalPaths,
+    PathSet,
+    Requests,
+    State,
+    VectorTable,
+    rival_role,
+    role_name,
+)
+from critpath.model.exploration import LATENCY, Fact, FactTable
+from critpath.text.phrases import IDLE, OTHERS
+
+MOST_SYMBOLS: Final = 12  # of which conditions are looked at unasked: where most time goes
+MOST_ROLES: Final = 12  # threads of one name that paths go through
+_NS_PER_HOUR: Final = 3_600_000_000_000
+# Of paths in which nobody knows who had the cpu.
+_NOBODY: Final = frozenset({"", IDLE})
+_NO_IDLE: Final = frozenset({*RUNNING, State.IRQ, State.SOFTIRQ, State.RECLAIM, State.UNKNOWN})
+
+
+def find_facts(
+    paths: PathSet,
+    vectors: VectorTable,
+    clusters: I64 | None = None,
+    requests: Requests | None = None,
+    request_of: I64 | None = None,
+) -> FactTable:
+    """Return everything that conditions can say of some executions.
+
+    Parameters
+    ----------
+    paths : PathSet
+    vectors : VectorTable
+        Of its paths.
+    clusters : int64 array or None
+        The type of every execution, from 1; 0 for none.
+    requests : Requests or None
+        Where executions are requests, with ``request_of``: the request that each is.
+
+    Returns
+    -------
+    FactTable
+    """
+    executions = paths.executions
+    begin, end = executions.begin, executions.end
+    recording = paths.session.astype(np.int32)
+    labels, label = _codes(executions.label)
+    parent = np.full(len(paths), -1, np.int64)
+    noun = "execution"
+    of_requests: list[Fact] = []
+    if requests is not None and request_of is not None and len(paths):
+        noun = "request"
+        labels, label = _codes([_service(requests, row) for row in request_of.tolist()])
+        parent = _parents(requests, request_of)
+        of_requests = _request_facts(requests, request_of, parent, end - begin)
+    facts = [
+        Fact("latency", "time", end - begin, family=LATENCY),
+        Fact("begin", "time", _since_first(begin, recording), asked=False),
+        _text("execution", executions.id, asked=False),
+        *([] if len(labels) < 2 and not any(labels) else [_label_fact(noun, labels, label)]),
+        *_machine_facts(paths, label, recording),
+        *of_requests,
+        *_path_facts(paths),
+        *_symbol_facts(vectors),
+    ]
+    if clusters is not None:
+        facts.append(
+            Fact("cluster", "number", clusters, valid=clusters > 0, each=True, known=False)
+        )
+    return FactTable(
+        noun,
+        executions.id,
+        begin,
+        end,
+        recording,
+        paths.sources,
+        label,
+        tuple(labels),
+        parent,
+        {fact.name: fact for fact in facts},
+    )
+
+
+def _label_fact(noun: str, labels: Sequence[str], label: Any) -> Fact:
+    return Fact("service" if noun == "request" else "label", "text", label, tuple(labels))
+
+
+def _codes(texts: Sequence[str]) -> tuple[list[str], Any]:
+    """Return the distinct texts, and every one's place among them."""
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(text, len(known)) for text in texts], np.int32)
+    return list(known) or [""], codes
+
+
+def _text(name: str, texts: Sequence[str], **more: Any) -> Fact:
+    words, codes = _codes(texts)
+    return Fact(name, "text", codes, tuple(words), **more)
+
+
+def _since_first(begin: I64, recording: Any) -> I64:
+    first = np.full(int(recording.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, recording, begin)
+    return np.asarray(begin - first[recording], np.int64)
+
+
+def _machine_facts(paths: PathSet, label: Any, recording: Any) -> list[Fact]:
+    """Return who did it, when, and what else was under way."""
+    executions = paths.executions
+    tids = executions.tid
+    threads = [
+        f"{comm} {tid}" if comm else str(tid)
+        for comm, tid in zip(executions.comm, tids.tolist(), strict=True)
+    ]
+    facts = [
+        _text("thread", threads),
+        Fact("tid", "number", tids, valid=tids >= 0, each=True, asked=False),
+        _text("process", executions.comm, asked=len(set(executions.comm)) > 1),
+    ]
+    if len(paths.sources) > 1:
+        facts.append(Fact("recording", "text", recording, tuple(paths.sources), asked=False))
+    if len(paths.sources) == 2:
+        facts.append(Fact("set", "text", recording, ("normal", "sample"), asked=False))
+    concurrent, before, known = _company(executions.begin, executions.end, tids, label, recording)
+    facts += [
+        Fact("concurrent", "number", concurrent),
+        Fact("idle_before", "time", before, valid=known),
+    ]
+    hour = _hours(paths)
+    if hour is not None and len(np.unique(hour)) > 1:
+        facts.append(Fact("hour", "number", hour, each=True))
+    return facts
+
+
+def _company(begin: I64, end: I64, tids: I64, label: Any, recording: Any) -> tuple[I64, I64, Bool]:
+    """Return how many of a label were under way at each begin, and how long each thread idled."""
+    concurrent = np.zeros(len(begin), np.int64)
+    group = recording.astype(np.int64) * (int(label.max(initial=0)) + 1) + label
+    order = np.argsort(group, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        begun = np.searchsorted(np.sort(begin[rows]), begin[rows], "left")
+        ended = np.searchsorted(np.sort(end[rows]), begin[rows], "right")
+        concurrent[rows] = np.maximum(begun - ended, 0)
+    before = np.zeros(len(begin), np.int64)
+    known = np.zeros(len(begin), np.bool_)
+    order = np.lexsort((end, begin, tids, recording))
+    for rows in np.split(
+        order, np.flatnonzero(np.diff(tids[order]) | np.diff(recording[order])) + 1
+    ):
+        last = np.maximum.accumulate(end[rows])
+        before[rows[1:]] = np.maximum(begin[rows[1:]] - last[:-1], 0)
+        known[rows[1:]] = True
+    return concurrent, before, known & (tids >= 0)
+
+
+def _hours(paths: PathSet) -> I64 | None:
+    """Return the hour of every begin (UTC), None where a recording does not say its date."""
+    epochs = {e.get("recording"): e.get("clock_epoch") for e in paths.environment}
+    known = [epochs.get(source) for source in paths.sources]
+    if not all(isinstance(one, int) and one for one in known):
+        return None
+    epoch = np.array(known, np.int64)[paths.session]
+    return np.asarray((paths.executions.begin + epoch) // _NS_PER_HOUR % 24, np.int64)
+
+
+# What paths say.
+
+
+def _path_facts(paths: PathSet) -> list[Fact]:
+    n = len(paths)
+    tids, hosts = paths.executions.tid, paths.executions.host
+    cpus: list[tuple[I64, I64]] = []
+    begins: dict[str, F64] = {}
+    rivals: list[tuple[I64, list[str]]] = []
+    waits, time, squares, lost = (np.zeros(n) for _ in range(4))
+    first = 0
+    for chunk in paths.paths.chunks():
+        rows = slice(first, first + len(chunk))
+        first += len(chunk)
+        row = chunk.path + rows.start
+        own = (chunk.tid == tids[row]) & (chunk.host == hosts[row])
+        ran = chunk.cpu >= 0
+        cpus.append((row[own & ran], chunk.cpu[own & ran].astype(np.int64)))
+        _note_begins(chunk, row, begins, n)
+        behind = np.flatnonzero(chunk.state == State.WAIT_CPU)
+        rivals.append((row[behind], _rivals(chunk, behind)))
+        idle = np.flatnonzero(~np.isin(chunk.state, [int(state) for state in _NO_IDLE]))
+        waits += np.bincount(row[idle], minlength=n)
+        length = chunk.duration[idle].astype(np.float64)
+        time += np.bincount(row[idle], length, minlength=n)
+        squares += np.bincount(row[idle], length * length, minlength=n)
+        again = np.flatnonzero(
+            (chunk.state[1:] == State.WAIT_CPU)
+            & np.isin(chunk.state[:-1], [int(state) for state in RUNNING])
+            & (chunk.tid[1:] == chunk.tid[:-1])
+            & (row[1:] == row[:-1])
+        )
+        lost += np.bincount(row[again], minlength=n)
+    some = np.maximum(waits, 1)
+    variance = np.maximum(squares / some - (time / some) ** 2, 0)
+    cpu_rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in cpus)])
+    cpu = np.concatenate([np.zeros(0, np.int64), *(values for _, values in cpus)])
+    pairs = np.unique(np.stack([cpu_rows, cpu]), axis=1)
+    names = [name for _, found in rivals for name in found]
+    rows_of = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in rivals)])
+    heard = np.array([name not in _NOBODY for name in names], np.bool_)
+    common = sorted(begins, key=lambda name: -int((begins[name] >= 0).sum()))[:MOST_ROLES]
+    return [
+        *(
+            Fact(
+                f"cpu@{name}",
+                "number",
+                begins[name],
+                valid=begins[name] >= 0,
+                each=True,
+                subject=name,
+            )
+            for name in common
+        ),
+        _text(
+            "waited_for_cpu_of",
+            [n for n in names if n not in _NOBODY],
+            rows=rows_of[heard],
+            known=False,
+        ),
+        Fact("cpus", "number", np.bincount(pairs[0], minlength=n), known=False),
+        Fact("cpu", "number", pairs[1], rows=pairs[0], each=True, known=False),
+        Fact("preemptions", "number", lost, known=False),
+        Fact("idle.mean", "time", time / some, family=LATENCY, known=False),
+        Fact("idle.variance", "number", variance, family=LATENCY, known=False),
+    ]
+
+
+def _note_begins(chunk: CriticalPaths, row: I64, begins: dict[str, F64], n: int) -> None:
+    """Note on which cpu threads of every name began, the first time that a path is in one."""
+    known: dict[str, int] = {}
+    role = np.array(
+        [known.setdefault(role_name(text), len(known)) for text in chunk.strings], np.int64
+    )
+    if not len(role):
+        return
+    ran = np.flatnonzero(chunk.cpu >= 0)
+    roles = role[chunk.comm[ran]]
+    _, first = np.unique(row[ran] * len(known) + roles, return_index=True)
+    at = ran[first]
+    for name, code in known.items():
+        mine = at[roles[first] == code]
+        if name and len(mine):
+            column = begins.setdefault(name, np.full(n, -1.0))
+            column[row[mine]] = chunk.cpu[mine]
+
+
+def _rivals(chunk: CriticalPaths, rows: I64) -> list[str]:
+    """Return by its role who had the cpu while each of some segments waited."""
+    names = {
+        code: rival_role(chunk.strings[code].removeprefix(OTHERS))
+        for code in np.unique(chunk.detail[rows]).tolist()
+    }
+    return [names[code] for code in chunk.detail[rows].tolist()]
+
+
+def _symbol_facts(vectors: VectorTable) -> list[Fact]:
+    most = np.argsort(-vectors.durations.sum(axis=0), kind="stable")[:MOST_SYMBOLS].tolist()
+    facts = []
+    for code, symbol in enumerate(vectors.symbols):
+        count, time = vectors.counts[:, code], vectors.durations[:, code]
+        facts += [
+            Fact(f"count.{symbol.name}", "number", count, known=False, asked=code in most),
+            Fact(
+                f"time.{symbol.name}",
+                "time",
+                time,
+                family=LATENCY,
+                known=False,
+                asked=code in most,
+            ),
+        ]
+    return facts
+
+
+# What requests have besides.
+
+
+def _service(requests: Requests, row: int) -> str:
+    table = requests.requests
+    return table.strings[int(table.service[row])]
+
+
+def _parents(requests: Requests, request_of: I64) -> I64:
+    """Return the execution that every execution is a sub-request of."""
+    place = np.full(len(requests.requests) + 1, -1, np.int64)
+    place[request_of] = np.arange(len(request_of))
+    place[-1] = -1
+    return np.asarray(place[requests.requests.parent[request_of]], np.int64)
+
+
+def _request_facts(requests: Requests, rows: I64, parent: I64, latency: I64) -> list[Fact]:
+    table, ends = requests.requests, requests.endpoints
+    endpoint = table.endpoint[rows]
+    words = [certainty.name.lower() for certainty in Certainty]
+    ports = ends.remote_port[endpoint]
+    facts = [
+        Fact("connection", "number", ports, valid=ports > 0, each=True),
+        Fact("peer", "text", ends.remote_address[endpoint], ends.strings),
+        Fact("bytes_in", "number", table.bytes_in[rows]),
+        Fact("bytes_out", "number", table.bytes_out[rows], known=False),
+        Fact("threads", "number", table.threads[rows], known=False),
+        Fact("boundary", "text", table.boundary[rows], tuple(words), asked=False),
+        Fact("true", "time", table.true_ns[rows], family=LATENCY),
+        Fact("asked", "time", table.asked_ns[rows], family=LATENCY),
+        Fact("queued", "time", table.queued_ns[rows], family=LATENCY),
+        Fact(
+            "parent.latency",
+            "time",
+            np.where(parent >= 0, latency[parent], 0),
+            valid=parent >= 0,
+            family=LATENCY,
+        ),
+    ]
+    return [*facts, *_asks(requests, rows)]
+
+
+def _asks(requests: Requests, rows: I64) -> list[Fact]:
+    """Return how often each request asks each other service."""
+    table, below = requests.requests, requests.subrequests
+    counted = (below.request >= 0) & (below.child >= 0) & (below.connects == 0)
+    services = table.service[below.child[counted]]
+    whose = below.request[counted]
+    facts = []
+    for code in np.unique(services).tolist():
+        count = np.bincount(whose[services == code], minlength=len(table))[rows]
+        name = table.strings[code]
+        facts.append(Fact(f"asks.{name}", "number", count, subject=name))
+    return facts

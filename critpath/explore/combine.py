@@ -1,0 +1,213 @@
+"""Which conditions are looked at: values and quantiles of every fact, pairs, and no doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.explore._bits import common_of
+from critpath.explore.conditions import quantile
+from critpath.explore.shifts import U64, Places
+from critpath.model import F64, I64, Bool
+from critpath.model.exploration import FEWEST_WITH, Fact, FactTable, Test
+
+MOST: Final = 400  # conditions, by how many executions have them
+CUTS: Final = (0.25, 0.5, 0.75, 0.9)
+ALIKE: Final = 0.95  # Jaccard's index from which on two conditions are one
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Conditions that are looked at, and who has them.
+
+    Attributes
+    ----------
+    tests : tuple of tuple of Test
+    known, part : bool [conditions]
+        Known at the begin; a part of what was selected by.
+    bits : uint64 [conditions, words]
+    sizes : int64 [conditions]
+    rare, left_out : int
+        Conditions that too few have, or too few have not; that are more than are looked at.
+    """
+
+    tests: tuple[tuple[Test, ...], ...]
+    known: Bool
+    part: Bool
+    bits: U64
+    sizes: I64
+    rare: int
+    left_out: int
+
+
+def find_candidates(
+    table: FactTable, rows: I64, places: Places, used: Iterable[str], families: Iterable[str]
+) -> Candidates:
+    """Return the conditions that some executions may have in common.
+
+    Parameters
+    ----------
+    table : FactTable
+    rows : int64 array
+        The executions, in the order of ``places``.
+    places : Places
+    used, families : iterable of str
+        Fields that they were selected by, and these fields' families: parts of the selection.
+
+    Returns
+    -------
+    Candidates
+        In the order of facts and values.
+    """
+    used, families = set(used), {one for one in families if one}
+    inverse = np.full(len(table), -1, np.int64)
+    inverse[rows] = np.arange(len(rows))
+    found: list[tuple[int, Fact, str, Any]] = []  # size, fact, operator, value
+    rare = 0
+    for fact in table.facts.values():
+        if fact.asked:
+            for operator, value, size in _values(fact, rows, inverse):
+                if FEWEST_WITH <= size <= len(rows) - FEWEST_WITH:
+                    found.append((size, fact, operator, value))
+                else:
+                    rare += 1
+    order = sorted(range(len(found)), key=lambda at: -found[at][0])[:MOST]
+    kept = [found[at] for at in sorted(order)]
+    bits = np.zeros((len(kept), places.words), np.uint64)
+    for at, (_, fact, operator, value) in enumerate(kept):
+        bits[at] = places.pack(_members(fact, rows, inverse, operator, value))
+    return Candidates(
+        tuple((_test(fact, operator, value),) for _, fact, operator, value in kept),
+        np.array([fact.known for _, fact, _, _ in kept], np.bool_),
+        np.array([f.name in used or f.family in families for _, f, _, _ in kept], np.bool_),
+        bits,
+        np.array([size for size, *_ in kept], np.int64),
+        rare,
+        len(found) - len(kept),
+    )
+
+
+def _test(fact: Fact, operator: str, value: Any) -> Test:
+    if fact.kind == "text":
+        return Test(fact.name, operator, fact.words[value])
+    return Test(fact.name, operator, (float(value), "ns" if fact.kind == "time" else ""))
+
+
+def _within(fact: Fact, rows: I64, inverse: I64) -> tuple[Any, I64]:
+    """Return the values of some executions, and whose each is by its place among them."""
+    if fact.rows is not None:
+        place = inverse[fact.rows]
+        return fact.values[place >= 0], place[place >= 0]
+    values = fact.values[rows]
+    place = np.arange(len(rows))
+    if fact.valid is not None:
+        valid = fact.valid[rows]
+        values, place = values[valid], place[valid]
+    return values, place
+
+
+def _values(fact: Fact, rows: I64, inverse: I64) -> Iterable[tuple[str, Any, int]]:
+    """Yield operator, value and how many executions have it."""
+    values, place = _within(fact, rows, inverse)
+    if not len(values):
+        return
+    if fact.kind == "text" or fact.each:
+        distinct, codes = np.unique(values, return_inverse=True)
+        if fact.rows is not None:
+            pairs = np.unique(np.stack([codes.ravel(), place]), axis=1)
+            codes = pairs[0]
+        sizes = np.bincount(codes.ravel(), minlength=len(distinct))
+        for value, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
+            yield "==", value, size
+        return
+    least = float(values.min())
+    for cut in sorted({quantile(values, share) for share in CUTS}):
+        if cut > least:
+            yield ">=", cut, int((values >= cut).sum())
+
+
+def _members(fact: Fact, rows: I64, inverse: I64, operator: str, value: Any) -> Bool:
+    values, place = _within(fact, rows, inverse)
+    result = np.zeros(len(rows), np.bool_)
+    result[place[values == value if operator == "==" else values >= value]] = True
+    return result
+
+
+def merge_alike(
+    candidates: Candidates, order: Iterable[int], height: F64, executions: int
+) -> list[tuple[int, list[tuple[int, bool]], bool]]:
+    """Make one of conditions that the same executions have, or that one's others have.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    order : iterable of int
+        From the largest difference to the smallest.
+    height : float64 [conditions]
+        The standardised difference of each.
+    executions : int
+
+    Returns
+    -------
+    list of (condition, also, known)
+        ``also`` has the others of its kind, True where they hold for all the others; ``known`` if
+        any of them is.  What is shown of a kind is what is more frequent in the selection and
+        known at the begin, before what is less so.
+    """
+    kinds: list[tuple[int, list[tuple[int, bool]]]] = []
+    for at in order:
+        for first, also in kinds:
+            both = common_of(candidates.bits, first, at)
+            mine, theirs = int(candidates.sizes[at]), int(candidates.sizes[first])
+            either = mine + theirs - both
+            # With the complement of the second: theirs without both, and all but what only it has.
+            without, beside = theirs - both, executions - (mine - both)
+            if both >= ALIKE * either or without >= ALIKE * beside:
+                also.append((at, without >= ALIKE * beside))
+                break
+        else:
+            kinds.append((at, []))
+    result = []
+    for first, also in kinds:
+        members = [(first, False), *also]
+        known = any(candidates.known[at] for at, _ in members)
+
+        def rank(member: tuple[int, bool]) -> tuple[bool, bool]:
+            return bool(height[member[0]] > 0), bool(candidates.known[member[0]])
+
+        shown = max(members, key=rank) if any(height[at] > 0 for at, _ in members) else members[0]
+        others = [(at, other != shown[1]) for at, other in members if at != shown[0]]
+        result.append((shown[0], others, known))
+    return result
+
+
+def pair_best(
+    candidates: Candidates, order: list[int], places: Places, executions: int
+) -> Candidates:
+    """Return any two of some conditions together, where enough executions have both."""
+    tests: list[tuple[Test, ...]] = []
+    known: list[bool] = []
+    bits: list[U64] = []
+    sizes: list[int] = []
+    for i, first in enumerate(order):
+        for second in order[:i]:
+            both = candidates.bits[first] & candidates.bits[second]
+            size = common_of(candidates.bits, first, second)
+            if not FEWEST_WITH <= size <= executions - FEWEST_WITH:
+                continue
+            tests.append((*candidates.tests[second], *candidates.tests[first]))
+            known.append(bool(candidates.known[first] and candidates.known[second]))
+            bits.append(both)
+            sizes.append(size)
+    return Candidates(
+        tuple(tests),
+        np.array(known, np.bool_),
+        np.zeros(len(tests), np.bool_),
+        np.array(bits, np.uint64).reshape(len(tests), places.words),
+        np.array(sizes, np.int64),
+        0,
+        0,
+    )

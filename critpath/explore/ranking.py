@@ -1,0 +1,272 @@
+"""One question: how much more of those with a condition are selected, and is it chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from critpath.errors import UsageError
+from critpath.explore.combine import Candidates, find_candidates, merge_alike, pair_best
+from critpath.explore.conditions import (
+    check_condition,
+    evaluate,
+    parse_condition,
+    resolve,
+    settle,
+    tests_of,
+)
+from critpath.explore.shifts import BEST, Places, count_common, judge, place_groups
+from critpath.model import F64, I64, Bool
+from critpath.model.exploration import (
+    FEWEST,
+    FEWEST_SELECTED,
+    LATENCY,
+    Condition,
+    FactTable,
+    Question,
+    Ranked,
+    Share,
+    Test,
+)
+
+_Z: Final = 1.959963984540054  # of a 95 % interval
+SLOWEST: Final = "latency >= p90"
+
+
+def wilson(count: int, of: int) -> Share:
+    """Return a share with Wilson's interval."""
+    square = _Z * _Z
+    middle = (count + square / 2) / (of + square)
+    half = _Z * math.sqrt(count * (of - count) / of + square / 4) / (of + square)
+    return Share(count, of, max(0.0, middle - half), min(1.0, middle + half))
+
+
+def newcombe(one: Share, other: Share) -> tuple[float, float, float]:
+    """Return the difference of two shares with Newcombe's interval (his method 10)."""
+    p1, p0 = one.share, other.share
+    low = math.sqrt((p1 - one.low) ** 2 + (other.high - p0) ** 2)
+    high = math.sqrt((one.high - p1) ** 2 + (p0 - other.low) ** 2)
+    return p1 - p0, p1 - p0 - low, p1 - p0 + high
+
+
+def log_ratio(one: Share, other: Share) -> tuple[float, float, float]:
+    """Return the ratio of two shares, a half added to each count, with its log-normal interval."""
+    a, b = one.count + 0.5, other.count + 0.5
+    ratio = (a / (one.of + 1)) / (b / (other.of + 1))
+    wide = _Z * math.sqrt(1 / a - 1 / (one.of + 1) + 1 / b - 1 / (other.of + 1))
+    return ratio, ratio * math.exp(-wide), ratio * math.exp(wide)
+
+
+def heights(found: I64, sizes: I64, executions: int, chosen: int) -> F64:
+    """Return the standardised difference of every condition."""
+    share = chosen / executions
+    spread = share * (1 - share) * (1 / sizes + 1 / (executions - sizes))
+    difference = found / sizes - (chosen - found) / (executions - sizes)
+    return np.asarray(difference / np.sqrt(np.maximum(spread, 1e-300)), np.float64)
+
+
+def ask(
+    table: FactTable, given: Sequence[str] = (), what: str = SLOWEST, *, depth: int = 1
+) -> Question:
+    """Ask what the executions of a selection have in common.
+
+    Parameters
+    ----------
+    table : FactTable
+    given : sequence of str
+        Conditions, one after the other: who is looked at (C1).
+    what : str
+        Who of them is selected (C2).
+    depth : int
+        With 2, also any two of the best conditions together.
+
+    Returns
+    -------
+    Question
+
+    Raises
+    ------
+    UsageError
+        If a condition is none, or nobody fits.
+    """
+    within, steps = take_steps(table, given)
+    condition = _read(what, table)
+    selected = evaluate(condition, table, within) & within
+    rows, places = order_rows(table, within, selected)
+    chosen, n = int(selected.sum()), len(rows)
+    used = {test.field for test in tests_of(condition)}
+    families = {table.facts[field].family for field in used}
+    candidates = find_candidates(table, rows, places, used, families)
+    mine = selected[rows]
+    found = count_common(candidates.bits, places, mine)
+    height = heights(found, candidates.sizes, n, chosen)
+    judged = np.flatnonzero(~candidates.part)
+    enough = n >= FEWEST and FEWEST_SELECTED <= chosen <= n - FEWEST_SELECTED
+    shifts, exact, largest = 0, False, np.zeros(0)
+    if enough and len(judged):
+        largest, exact = judge(
+            np.ascontiguousarray(candidates.bits[judged]),
+            candidates.sizes[judged],
+            places,
+            mine,
+            pairs=depth > 1,
+        )
+        shifts = len(largest) + 1
+    ranked, looked = _rank(candidates, judged, height, found, places, mine, depth, largest)
+    parts = sorted(np.flatnonzero(candidates.part).tolist(), key=lambda at: -height[at])
+    return Question(
+        given=steps,
+        what=what,
+        bound=_bound(condition, table, within),
+        label=_single(table, rows),
+        executions=n,
+        selected=chosen,
+        outcome="few" if not enough else "found" if any(o.p < 0.05 for o in ranked) else "nothing",
+        ranked=ranked,
+        part=tuple(
+            _ranked(candidates, at, found, n, chosen, height, math.nan, known=False) for at in parts
+        ),
+        looked=looked,
+        rare=candidates.rare,
+        left_out=candidates.left_out,
+        shifts=shifts,
+        exact=exact,
+        within=within,
+        chosen=selected,
+        steps=tuple(settle(_read(step, table), table) for step in given),
+        asked=settle(condition, table),
+    )
+
+
+def take_steps(table: FactTable, given: Sequence[str]) -> tuple[Bool, tuple[tuple[str, int], ...]]:
+    """Return who is left after every step, and each step with how many these are."""
+    within = np.ones(len(table), np.bool_)
+    steps = []
+    for step in given:
+        within &= evaluate(_read(step, table), table, within)
+        steps.append((step, int(within.sum())))
+        if not steps[-1][1]:
+            raise UsageError(
+                f"no {table.noun} fits {step}",
+                "loosen --given; without it every label is looked at by itself",
+            )
+    return within, tuple(steps)
+
+
+def _read(text: str, table: FactTable) -> Condition:
+    condition = parse_condition(text)
+    check_condition(condition, table)
+    return condition
+
+
+def order_rows(table: FactTable, within: Bool, selected: Bool) -> tuple[I64, Places]:
+    """Return executions in the order in which a selection is turned, and their groups.
+
+    Groups are a label's executions in one recording, in order of begin.  Where all or none of
+    every recording are selected, there is but one group: the recordings one after the other.
+    """
+    rows = np.flatnonzero(within)
+    recording, label = table.recording[rows], table.label[rows]
+    if len(np.unique(recording)) > 1:
+        mixed = [
+            len(np.unique(selected[rows][recording == one])) > 1 for one in np.unique(recording)
+        ]
+        if not any(mixed):
+            order = np.lexsort((rows, table.begin[rows], recording))
+            return rows[order], place_groups(np.array([len(rows)], np.int64))
+    order = np.lexsort((rows, table.begin[rows], label, recording))
+    rows = rows[order]
+    key = table.recording[rows].astype(np.int64) * (len(table.labels) + 1) + table.label[rows]
+    _, lengths = np.unique(key, return_counts=True)
+    return rows, place_groups(lengths.astype(np.int64))
+
+
+def _rank(
+    candidates: Candidates,
+    judged: I64,
+    height: F64,
+    found: I64,
+    places: Places,
+    selected: Bool,
+    depth: int,
+    largest: F64,
+) -> tuple[tuple[Ranked, ...], int]:
+    """Return conditions by their difference, of those that say the same one; and how many."""
+    n, chosen = len(selected), int(selected.sum())
+    order = sorted(judged.tolist(), key=lambda at: -abs(height[at]))
+    if depth > 1:
+        pairs = pair_best(candidates, order[:BEST], places, n)
+        base = len(candidates.tests)
+        of_pairs = count_common(pairs.bits, places, selected)
+        candidates = Candidates(
+            candidates.tests + pairs.tests,
+            np.concatenate([candidates.known, pairs.known]),
+            np.concatenate([candidates.part, pairs.part]),
+            np.concatenate([candidates.bits, pairs.bits]),
+            np.concatenate([candidates.sizes, pairs.sizes]),
+            candidates.rare,
+            candidates.left_out,
+        )
+        found = np.concatenate([found, of_pairs])
+        height = np.concatenate([height, heights(of_pairs, pairs.sizes, n, chosen)])
+        single = {candidates.tests[at][0]: abs(height[at]) for at in order}
+        # Two together say something where they differ more than either alone.
+        more = [
+            at
+            for at in range(base, len(candidates.tests))
+            if abs(height[at]) > max(single[test] for test in candidates.tests[at]) + 1e-9
+        ]
+        order = sorted(order + more, key=lambda at: -abs(height[at]))
+    kinds = merge_alike(candidates, order, height, n)
+    result = []
+    for at, also, known in kinds:
+        p = math.nan
+        if len(largest):
+            p = (1 + int((largest >= abs(height[at]) - 1e-9).sum())) / (len(largest) + 1)
+        others = tuple((candidates.tests[one], other) for one, other in also)
+        result.append(
+            _ranked(candidates, at, found, n, chosen, height, p, known=known, also=others)
+        )
+    result.sort(key=lambda one: -abs(one.z))
+    return tuple(result), len(judged)
+
+
+def _ranked(
+    candidates: Candidates,
+    at: int,
+    found: I64,
+    n: int,
+    chosen: int,
+    height: F64,
+    p: float,
+    *,
+    known: bool,
+    also: tuple[tuple[tuple[Test, ...], bool], ...] = (),
+) -> Ranked:
+    size, count = int(candidates.sizes[at]), int(found[at])
+    having, without = wilson(count, size), wilson(chosen - count, n - size)
+    return Ranked(
+        tests=candidates.tests[at],
+        having=having,
+        without=without,
+        difference=newcombe(having, without),
+        ratio=log_ratio(having, without),
+        z=float(height[at]),
+        p=p,
+        known=known,
+        also=also,
+    )
+
+
+def _bound(condition: Condition, table: FactTable, within: Bool) -> float:
+    if isinstance(condition, Test) and condition.field == LATENCY and condition.operator == ">=":
+        return resolve(condition, table.facts[LATENCY], within)
+    return math.nan
+
+
+def _single(table: FactTable, rows: I64) -> str:
+    labels = np.unique(table.label[rows])
+    return table.labels[int(labels[0])] if len(labels) == 1 else ""

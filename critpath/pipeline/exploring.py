@@ -1,0 +1,114 @@
+"""From executions to what those of a selection have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.pipeline.extraction import vectors
+
+if TYPE_CHECKING:
+    from critpath.model import I64, PathSet, VectorTable
+    from critpath.model.exploration import Exploration, FactTable, Question
+
+LARGEST_CLUSTERED: Final = 4_000  # different executions of a label; their distances are computed
+FEWEST_CLUSTERED: Final = 20
+MOST_LABELS: Final = 10  # asked about unasked, those of most time
+_SUBTYPE: Final = 0.05
+
+
+def explore(
+    paths: PathSet,
+    *,
+    given: Sequence[str] = (),
+    what: str | None = None,
+    depth: int = 1,
+) -> Exploration:
+    """Ask what the executions of a selection have in common.
+
+    Parameters
+    ----------
+    paths : PathSet
+    given : sequence of str
+        Conditions, one after the other: which executions are looked at.
+    what : str or None
+        The condition that selects some of them; None for the slowest tenth of each label.
+    depth : int
+        With 2, also any two of the best conditions together.
+
+    Returns
+    -------
+    Exploration
+        A question, or one for each label.
+
+    Raises
+    ------
+    UsageError
+        If a condition is none, or nobody fits.
+    """
+    from critpath.explore.ranking import ask
+    from critpath.model.exploration import Exploration
+
+    table = facts_of(paths)
+    if what is not None:
+        questions = [ask(table, given, what, depth=depth)]
+    else:
+        questions = _slowest_of_each(table, given, depth)
+    return Exploration(table, tuple(questions))
+
+
+def facts_of(paths: PathSet) -> FactTable:
+    """Return everything that conditions can say of some executions."""
+    from critpath.explore.columns import find_facts
+
+    [table] = vectors([paths])
+    return find_facts(paths, table, find_clusters(table, paths.executions.label))
+
+
+def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:
+    """Return the type of every execution within its label, from 1; 0 where there is none.
+
+    They are numbered by size within a label, and through all labels.
+    """
+    from critpath.cluster.optics import cluster
+    from critpath.cluster.space import distinct
+    from critpath.cluster.types import rows_of
+
+    result = np.zeros(len(table), np.int64)
+    first = 0
+    for label in sorted(set(labels)):
+        rows = np.flatnonzero([one == label for one in labels]).astype(np.int64)
+        if len(rows) < FEWEST_CLUSTERED:
+            continue
+        mine = rows_of(table, rows)
+        if len(distinct(mine.structure).row) > LARGEST_CLUSTERED:
+            continue
+        found = cluster(mine, min_cluster_fraction=_SUBTYPE)
+        if found.size > 1:
+            result[rows] = found.labels + 1 + first
+            first += found.size
+    return result
+
+
+def _slowest_of_each(table: FactTable, given: Sequence[str], depth: int) -> list[Question]:
+    from critpath.explore.ranking import SLOWEST, ask, take_steps
+    from critpath.text.exploring import quoted_text
+
+    within, _ = take_steps(table, given)
+    labels = np.unique(table.label[within])
+    if len(labels) < 2:
+        return [ask(table, given, SLOWEST, depth=depth)]
+    time = np.bincount(table.label[within], (table.end - table.begin)[within])
+    chosen = sorted(labels.tolist(), key=lambda code: -time[code])[:MOST_LABELS]
+    field = "service" if table.noun == "request" else "label"
+    return [
+        ask(
+            table,
+            [*given, f"{field} == {quoted_text(table.labels[code])}"],
+            SLOWEST,
+            depth=depth,
+        )
+        for code in chosen
+    ]

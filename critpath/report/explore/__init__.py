@@ -1,0 +1,1 @@
+"""The exploration as one page that needs no network."""

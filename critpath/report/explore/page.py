@@ -1,0 +1,492 @@
+"""An exploration as one HTML file that needs no network and trusts no name in it.
+
+Everything that was asked is there without the script, which counts anew after every selection.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import PurePath
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model import I64, PathSet
+from critpath.model.exploration import (
+    Condition,
+    Exploration,
+    Fact,
+    FactTable,
+    Junction,
+    Question,
+    Test,
+)
+from critpath.report.explore.sketches import (
+    DOINGS,
+    Sketch,
+    choose_sketched,
+    draw_sketches,
+    typical,
+)
+from critpath.report.explore.views import (
+    AXES,
+    DOING_WORDS,
+    cluster_rows,
+    condition_rows,
+    draw_sketch,
+    draw_threads,
+    draw_time,
+    part_text,
+    patterns,
+    slowest_rows,
+)
+from critpath.report.html.elements import prose, text
+from critpath.report.html.page import assemble_page, read_asset, script_of
+from critpath.text.exploring import (
+    WORDS,
+    condition_text,
+    describe_question,
+    figure,
+    phrases_of,
+    say,
+    small_print,
+)
+
+MOST: Final = 20_000  # executions in a page
+MOST_IDS: Final = 400_000  # letters of their names
+_CHIPS: Final = {"found": "slower", "nothing": "ok", "few": "inconclusive"}
+_KEYS: Final = (
+    "<kbd>1</kbd> to <kbd>6</kbd> views, <kbd>j</kbd> <kbd>k</kbd> conditions, <kbd>Enter</kbd> "
+    "only these, <kbd>Alt</kbd>+<kbd>Enter</kbd> all but these, <kbd>n</kbd> <kbd>p</kbd> "
+    "sketches, <kbd>b</kbd> back, <kbd>c</kbd> copy, <kbd>t</kbd> light or dark, "
+    "<kbd>Esc</kbd> start again."
+)
+
+
+def render_page(exploration: Exploration, paths: PathSet, *, command: Sequence[str]) -> str:
+    """Render an exploration as a self-contained page.
+
+    Parameters
+    ----------
+    exploration : Exploration
+    paths : PathSet
+        Of its executions.
+    command : sequence of str
+        Recordings, as they were named.
+
+    Returns
+    -------
+    str
+        HTML; the same exploration gives the same bytes.
+    """
+    table = exploration.facts
+    question = _start(exploration)
+    colours: dict[str, int] = {}
+    rows = _sampled(table, question)
+    kept = set(rows.tolist())
+    chosen = [row for row in choose_sketched(table, question) if row in kept]
+    sketches = draw_sketches(paths, chosen, colours)
+    said = _said(exploration, rows)
+    call = _call(paths.specification, command)
+    body = (
+        f"{patterns(sorted({code % 7 for code in colours.values()}))}"
+        f"{_top(command, said)}<main>{_trail(table, question)}{_answer(table, question)}"
+        '<p id="live" class="vh" role="status"></p><div class="grid">'
+        f"{_time(table, question)}{_different(table, question)}"
+        f"{_sketches(table, question, sketches)}"
+        f"{_threads(table, question)}{_clusters(table, question)}</div>"
+        f"{_command(call, question)}{_notes(exploration, rows)}</main>{_foot()}"
+    )
+    data = page_data(table, question, rows, sketches)
+    data["call"] = call
+    style = read_asset("critpath.report.html", "page.css") + read_asset(
+        "critpath.report.explore", "explore.css"
+    )
+    script = script_of([read_asset("critpath.report.explore", "explore.js")])
+    return assemble_page(f"critpath explore: {_name(command)}", style, body, script, data)
+
+
+def _start(exploration: Exploration) -> Question:
+    """Return the question that a page begins with: of what nobody asks for, if that is known."""
+    table = exploration.facts
+    for question in exploration.questions:
+        if not (table.parent[question.within] >= 0).any():
+            return question
+    return exploration.questions[0]
+
+
+def _sampled(table: FactTable, question: Question) -> I64:
+    """Return the page's executions in order of begin: all, or every n-th by label and latency."""
+    del question
+    rows = np.arange(len(table))
+    if len(rows) > MOST:
+        order = np.lexsort((table.end - table.begin, table.label))
+        rows = np.sort(order[np.linspace(0, len(order) - 1, MOST).round().astype(np.int64)])
+    order = np.lexsort((rows, table.begin[rows], table.recording[rows]))
+    return np.asarray(rows[order], np.int64)
+
+
+def _said(exploration: Exploration, rows: I64) -> str:
+    table = exploration.facts
+    labels = len(table.labels)
+    kinds = (
+        "" if labels < 2 else f" of {labels} {'services' if table.noun == 'request' else 'labels'}"
+    )
+    some = "" if len(rows) == len(table) else f", {len(rows):,} of them here"
+    return f"{len(table):,} {table.noun}s{kinds}{some}"
+
+
+def _name(command: Sequence[str]) -> str:
+    return ", ".join(PurePath(one).name or one for one in command)
+
+
+def _top(command: Sequence[str], said: str) -> str:
+    return (
+        f'<header class="top"><b>critpath</b><code class="sets">{text(_name(command))}</code>'
+        f'<span class="date">{text(said)}</span><span class="room"></span>'
+        '<button class="btn" id="copy" type="button">Copy command</button>'
+        '<button class="btn" id="theme" type="button">Light / dark</button></header>'
+    )
+
+
+def _trail(table: FactTable, question: Question) -> str:
+    steps = [(say("all", noun=f"{table.noun}s"), len(table))]
+    steps += [
+        (describe_condition(condition, source, table.facts), n)
+        for condition, (source, n) in zip(question.steps, question.given, strict=True)
+    ]
+    items = "".join(
+        f'<li><button class="tr" type="button" data-k="{k}">{prose(label)} '
+        f"<b>{n:,}</b></button></li>"
+        for k, (label, n) in enumerate(steps)
+    )
+    return (
+        '<nav id="view-6" tabindex="-1" aria-label="Steps so far"><ol class="trail" id="trail">'
+        f'{items}<li><span class="tr sel">{prose(what_text(table, question))} '
+        f"<b>{question.selected:,}</b></span></li></ol></nav>"
+    )
+
+
+def what_text(table: FactTable, question: Question) -> str:
+    """Say what is selected: a quantile by the time that it is."""
+    if not math.isnan(question.bound):
+        bound = Test("latency", ">=", (question.bound, "ns"))
+        return condition_text([bound], table.facts)
+    return describe_condition(question.asked, question.what, table.facts)
+
+
+def describe_condition(condition: Condition | None, source: str, facts: Mapping[str, Fact]) -> str:
+    """Say a condition as a list does if it is as simple as those, else as it was written."""
+    if (
+        isinstance(condition, Test)
+        and (isinstance(condition.value, str) or isinstance(condition.value[0], float))
+        and condition.operator in {"==", ">="}
+        and (condition.operator == "==") == (_is_each(facts[condition.field]))
+    ):
+        return condition_text([condition], facts)
+    return source
+
+
+def _is_each(fact: Fact) -> bool:
+    return fact.each or fact.kind == "text"
+
+
+def _answer(table: FactTable, question: Question) -> str:
+    chip, headline, why = describe_question(question, table)
+    return (
+        f'<section class="answer" aria-label="The answer">{_ratio(question)}'
+        f'<p class="chip {_CHIPS[question.outcome]}" id="chip">{text(chip)}</p>'
+        f'<h1 id="h">{prose(headline)}</h1><p class="why" id="why">{prose(why)}</p></section>'
+    )
+
+
+def _ratio(question: Question) -> str:
+    best = question.best if question.outcome == "found" else None
+    shown, words = "", ""
+    if best is not None and best.z > 0:
+        ratio, low, _ = best.ratio
+        never = not best.without.count
+        shown = f"≥{figure(max(1.0, low))}×" if never else f"{figure(ratio)}×"
+        words = say("as often")
+    hidden = "" if shown else " hidden"
+    return (
+        f'<div class="ratio" id="ratio" aria-hidden="true"{hidden}><b>{text(shown)}</b>'
+        f"<span>{text(words)}</span></div>"
+    )
+
+
+def _head(title: str, said: str, more: str = "", count: str = "") -> str:
+    named = f' id="{count}"' if count else ""
+    return (
+        f'<div class="ph"><h2>{title}</h2><span{named}>{said}</span>'
+        f'<span class="room"></span>{more}</div>'
+    )
+
+
+def _time(table: FactTable, question: Question) -> str:
+    plot, axis = draw_time(table, question)
+    options = "".join(
+        f'<option value="{name}">{words}</option>'
+        for name, words in AXES.items()
+        if name in table.facts
+    )
+    more = (
+        '<button class="btn" id="back" type="button" disabled>Back</button>'
+        f'<select id="y" class="needjs" aria-label="Vertical axis">{options}</select>'
+    )
+    said = f"{question.selected:,} of {question.executions:,} selected"
+    head = _head("Time", said, more, "n1")
+    return (
+        f'<section class="panel" id="view-1" tabindex="-1">{head}'
+        '<svg class="plot" id="v1" tabindex="0" role="img" aria-label="Latency of each '
+        f'{table.noun} over its begin; arrow keys move the lower bound of the selection">{plot}'
+        f'</svg><svg class="axs" id="a1" height="18" aria-hidden="true">{axis}</svg>'
+        '<p class="hint needjs">Drag: select. Shift adds, Alt removes. Click: its sketch. '
+        "↑ ↓: move the bound.</p>"
+        '<details class="pn"><summary>As a table: the ten slowest selected</summary>'
+        '<table class="t1"><thead><tr><th scope=col></th><th scope=col class=n>begun</th>'
+        f'<th scope=col class=n>latency</th></tr></thead><tbody id="t1">'
+        f"{slowest_rows(table, question)}</tbody></table></details></section>"
+    )
+
+
+def _different(table: FactTable, question: Question) -> str:
+    rows, shown = condition_rows(question, table)
+    left_out, note = small_print(question)
+    more = len(question.found) - shown
+    parts = [*([say("more", k=more)] if more > 0 else []), left_out]
+    part = "part" if not math.isnan(question.bound) else "part.other"
+    head = _head("What is different", "share selected with it and without")
+    return (
+        f'<section class="panel" id="view-4" tabindex="-1">{head}'
+        '<div class="prog needjs" role="progressbar" aria-label="Judging chance" hidden></div>'
+        '<table class="t4"><thead><tr><th scope=col>the more for</th><th scope=col colspan=2>'
+        "with, without</th><th scope=col class=n>times</th><th scope=col class=n>p</th></tr>"
+        "</thead>"
+        f'<tbody id="t4">{rows}</tbody></table>'
+        f'<p class="pn"><span id="none">{text(" · ".join(filter(None, parts)))}</span> '
+        '<button class="lk needjs" id="more" type="button" hidden>Show all</button></p>'
+        f'<p class="pn" id="pnote">{text(note)}</p>'
+        f'<details class="pn"><summary id="part-head">{text(say(part))}</summary>'
+        f'<span id="part">{prose(part_text(question, table.facts))}</span></details></section>'
+    )
+
+
+def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketch]) -> str:
+    rows = [
+        (name, typical(table, members, sketches))
+        for name, members in (
+            ("typical", question.chosen),
+            ("typical.others", question.within & ~question.chosen),
+        )
+    ]
+    shown = [(name, row) for name, row in rows if row is not None]
+    longest = 1.19 * max([1.0, *(float(table.end[r] - table.begin[r]) for _, r in shown)])
+    drawn = "".join(
+        draw_sketch(table, row, sketches[row], say(name), longest) for name, row in shown
+    )
+    used = {stretch[1] for _, row in shown for stretch in sketches[row].stretches}
+    legend = "".join(
+        f'<span><svg aria-hidden="true"><rect width="24" height="12" class="sg" '
+        f'fill="{"var(--w0)" if kind == "running" else f"url(#{kind}0)"}" stroke="var(--w0)"/>'
+        "</svg>"
+        f"{DOING_WORDS[kind]}</span>"
+        for code, kind in enumerate(DOINGS)
+        if code in used or code in {0, 1, 2}
+    )
+    more = (
+        '<button class="btn" id="pv" type="button">Previous</button>'
+        '<button class="btn" id="nx" type="button">Next</button>'
+    )
+    said = f"one typical {table.noun} of the selection above one of the others, same scale"
+    return (
+        f'<section class="panel full" id="view-5" tabindex="-1">{_head("Sketch", said, more)}'
+        f'<div id="v5">{drawn}</div><div class="leg2">{legend}<span><svg aria-hidden="true">'
+        '<rect class="own" y="4" width="24" height="4"/></svg>true latency: its own time</span>'
+        "</div></section>"
+    )
+
+
+def _threads(table: FactTable, question: Question) -> str:
+    plot, axis, rows = draw_threads(table, question)
+    said = f"every {table.noun} by its thread; line: median"
+    return (
+        f'<section class="panel" id="view-2" tabindex="-1">{_head("By process", said)}'
+        f'<svg class="plot p2" id="v2" role="img" aria-label="Latency by thread">{plot}</svg>'
+        f'<svg class="axs ax2" id="a2" height="38" aria-hidden="true">{axis}</svg>'
+        '<details class="pn"><summary>As a table</summary><table><thead><tr><th scope=col></th>'
+        "<th scope=col class=n>n</th><th scope=col class=n>median</th><th scope=col class=n>90 %"
+        f'</th><th scope=col class=n>selected</th></tr></thead><tbody id="t2">{rows}</tbody>'
+        "</table></details></section>"
+    )
+
+
+def _clusters(table: FactTable, question: Question) -> str:
+    heads = "".join(
+        f'<th scope=col class="{kind}"><button class="so" type="button" data-o="{key}">{name}'
+        "</button></th>"
+        for key, name, kind in (
+            ("c", "cluster", ""),
+            ("n", "n", "n"),
+            ("med", "median", "n"),
+            ("tr", "true", "n opt"),
+            ("w", "CPU wait ± sd", "n"),
+        )
+    )
+    return (
+        f'<section class="panel" id="view-3" tabindex="-1">'
+        f"{_head('Clusters', 'by what happened on the way')}"
+        f'<table class="t3"><thead><tr>{heads}<th scope=col class=n colspan=2>'
+        '<button class="so" type="button" data-o="sh">selected</button></th></tr></thead>'
+        f'<tbody id="t3">{cluster_rows(table, question)}</tbody></table></section>'
+    )
+
+
+def _call(specification: str, command: Sequence[str]) -> str:
+    named = f" --execution {shlex.quote(specification)}" if specification else ""
+    return f"critpath explore {' '.join(map(shlex.quote, command))}{named}"
+
+
+def _command(call: str, question: Question) -> str:
+    lines = [call, *(f"  --given {shlex.quote(text_)}" for text_, _ in question.given)]
+    lines.append(f"  --what {shlex.quote(question.what)}")
+    shown = " \\\n".join(lines)
+    return (
+        '<h2>The same on the command line</h2><div class="cmd"><pre id="cmd">'
+        f"{shown_lines(shown)}</pre>"
+        '<button class="btn" id="copy2" type="button">Copy</button></div>'
+    )
+
+
+def shown_lines(lines: str) -> str:
+    """Return lines of ours as HTML, each made safe by itself."""
+    return "\n".join(text(line) for line in lines.split("\n"))
+
+
+def _notes(exploration: Exploration, rows: I64) -> str:
+    notes = list(exploration.notes)
+    if len(rows) < len(exploration.facts):
+        notes.append(
+            f"The page has {len(rows):,} of {len(exploration.facts):,}: every so many by label and "
+            "latency; the answer it opens with is of all."
+        )
+    return "".join(f'<p class="small">{prose(note)}</p>' for note in notes)
+
+
+def _foot() -> str:
+    return (
+        f'<footer>{text(say("foot"))} <span class="needjs">Keys: {_KEYS}</span> '
+        f"critpath {text(version('critpath'))}. The page is one file and needs no network; what "
+        "was "
+        "asked is all there without scripts.</footer>"
+    )
+
+
+# Data for the script: columns instead of rows, numbers in as few bytes as they fit in.
+
+
+def page_data(
+    table: FactTable, question: Question, rows: I64, sketches: Mapping[int, Sketch]
+) -> dict[str, Any]:
+    """Return what the script counts with, by the places of ``rows``."""
+    place = np.full(len(table) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    letters = sum(len(table.id[row]) for row in rows.tolist())
+    begin = table.facts["begin"].values[rows]
+    return {
+        "noun": table.noun,
+        "n": len(rows),
+        "of": len(table),
+        "label": numbers(table.label[rows]),
+        "labels": list(table.labels),
+        "recording": numbers(table.recording[rows]),
+        "parent": numbers(place[table.parent[rows]] + 1),
+        "begin": numbers(np.diff(begin, prepend=0.0)),
+        "ids": [table.id[row] for row in rows.tolist()] if letters <= MOST_IDS else None,
+        "facts": [
+            _fact_data(fact, rows, place)
+            for name, fact in table.facts.items()
+            if name not in {"begin", "execution", "tid"} and (fact.asked or name in AXES)
+        ],
+        "axes": {name: words for name, words in AXES.items() if name in table.facts},
+        "words": WORDS,
+        "doings": list(DOINGS),
+        "doing": DOING_WORDS,
+        "start": {
+            "g": [
+                {"c": _tree(step), "s": source, "l": describe_condition(step, source, table.facts)}
+                for step, (source, _) in zip(question.steps, question.given, strict=True)
+            ],
+            "w": {
+                "c": _tree(question.asked),
+                "s": question.what,
+                "l": what_text(table, question),
+            },
+        },
+        "sketches": {
+            str(int(place[row])): [one.lanes, one.stretches, one.left_out]
+            for row, one in sketches.items()
+        },
+    }
+
+
+def _tree(condition: Condition | None) -> Any:
+    if isinstance(condition, Junction):
+        return {"k": condition.kind, "l": [_tree(part) for part in condition.parts]}
+    assert condition is not None  # noqa: S101 - every question has one
+    return {"f": condition.field, "o": condition.operator, "v": _value(condition.value)}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if value and value[0] == "p":
+        return {"p": value[1]}
+    if value and isinstance(value[0], float):
+        return value[0]
+    return [_value(one) for one in value]
+
+
+def numbers(values: Any) -> list[str]:
+    """Return a column: its type and its bytes."""
+    array = np.asarray(values, np.float64)
+    kind = "f8"
+    if len(array) and (array == np.floor(array)).all() and array.min() >= 0:
+        most = array.max()
+        kind = next((k for k, size in (("u1", 8), ("u2", 16), ("u4", 32)) if most < 2**size), "f8")
+    data = array.astype(f"<{kind}").tobytes()
+    return [kind, base64.b64encode(data).decode("ascii")]
+
+
+def _fact_data(fact: Fact, rows: I64, place: I64) -> dict[str, Any]:
+    listed, headline = phrases_of(fact)
+    data: dict[str, Any] = {
+        "name": fact.name,
+        "kind": fact.kind,
+        "each": bool(fact.each),
+        "known": bool(fact.known),
+        "asked": bool(fact.asked),
+        "family": fact.family,
+        "subject": fact.subject,
+        "list": listed,
+        "head": headline,
+    }
+    if fact.rows is not None:
+        whose = place[fact.rows]
+        values = fact.values[whose >= 0]
+        data["rows"] = numbers(whose[whose >= 0])
+    else:
+        values = fact.values[rows]
+        if fact.valid is not None and not fact.valid[rows].all():
+            data["valid"] = numbers(fact.valid[rows])
+            values = np.where(fact.valid[rows], values, 0)
+    if fact.kind == "text":
+        used = np.unique(values)
+        data["words"] = [fact.words[code] for code in used.tolist()]
+        values = np.searchsorted(used, values)
+    data["values"] = numbers(values)
+    return data

@@ -1,0 +1,493 @@
+"""The views of an exploration as they stand in the page without its script.
+
+The script draws the same again after every step (`explore.js`): what changes here changes there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model import I64, Bool
+from critpath.model.exploration import LEVEL, Fact, FactTable, Question, Ranked
+from critpath.report.explore.sketches import DOINGS, Sketch
+from critpath.report.html.elements import prose, text
+from critpath.text.exploring import (
+    WORDS,
+    also_text,
+    chance,
+    command_of,
+    condition_text,
+    number_text,
+    percent,
+    say,
+    times_text,
+)
+from critpath.units import format_ns
+
+MOST_DOTS: Final = 2_000  # of the static page
+MOST_COLUMNS: Final = 12
+LISTED: Final = 4
+SLOWEST: Final = 10
+LANE: Final = 44
+# What may stand on the vertical axis, as far as executions have it.
+AXES: Final = {
+    "latency": "latency",
+    "true": "true latency",
+    "queued": "queued",
+    "time.WAIT_CPU": "waiting for a CPU",
+    "idle.mean": "mean wait",
+}
+
+
+def two(value: float) -> str:
+    """Return a place in per cent."""
+    return f"{value:.2f}"
+
+
+class Scale:
+    """A logarithmic axis from below the least value to above the largest."""
+
+    def __init__(self, values: Any) -> None:
+        positive = values[values > 0]
+        self.least = float(positive.min()) if len(positive) else 1.0
+        self.low = self.least / 1.25
+        self.high = (float(positive.max()) if len(positive) else 1.0) * 1.35
+
+    def place(self, value: float) -> float:
+        """Return where a value stands, in per cent from above."""
+        value = max(self.least, value)
+        return 100 - 100 * math.log(value / self.low) / math.log(self.high / self.low)
+
+    def ticks(self) -> Iterator[tuple[float, bool]]:
+        """Yield values for lines, and whether one is a power of ten."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for exponent in range(first, last + 1):
+            for digit in (1, 2, 5):
+                value = digit * 10.0**exponent
+                if self.low * 0.999 <= value <= self.high * 1.001:
+                    yield value, digit == 1
+
+
+def grid(scale: Scale) -> tuple[str, str]:
+    """Return the lines of a scale and their labels; those of tens, or all where they are few."""
+    lines, labels = [], []
+    for value, ten in scale.ticks():
+        y = scale.place(value)
+        lines.append(
+            f'<line class="{"g1" if ten else "g0"}" x1="0" x2="100%" y1="{two(y)}%" '
+            f'y2="{two(y)}%"/>'
+        )
+        if (ten or scale.high / scale.low < 30) and y > 4:
+            labels.append(f'<text class="yl" x="4" y="{two(y)}%" dy="-3">{brief(value)}</text>')
+    return "".join(lines), "".join(labels)
+
+
+def brief(ns: float) -> str:
+    """Return a round time of an axis."""
+    for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if ns >= scale * 0.9995:
+            return f"{ns / scale:g} {unit}"
+    return f"{ns:g} ns"
+
+
+def thinned(rows: I64, most: int) -> I64:
+    """Return at most so many of some rows, evenly."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+
+
+def draw_time(table: FactTable, question: Question) -> tuple[str, str]:
+    """Return the plot of latency over begin, and its axis."""
+    within = np.flatnonzero(question.within)
+    latency = table.facts["latency"].values
+    begin = table.facts["begin"].values
+    scale, most = Scale(latency[within]), max(float(begin.max()), 1.0) * 1.01
+    lines, labels = grid(scale)
+    box = ""
+    if not math.isnan(question.bound):
+        height = min(100.0, max(0.0, scale.place(question.bound)))
+        box = f'<rect class="selbox" x="0" y="0" width="100%" height="{two(height)}%"/>'
+    share = MOST_DOTS // 2
+    others = thinned(within[~question.chosen[within]], MOST_DOTS - share)
+    chosen = thinned(within[question.chosen[within]], share)
+    dots = [
+        f'<use href="#m{table.label[row] % 3}" class="{kind} w{table.label[row] % 7}" '
+        f'x="{two(100 * begin[row] / most)}%" y="{two(scale.place(latency[row]))}%"/>'
+        for kind, rows in (("p", others), ("p on", chosen))
+        for row in rows.tolist()
+    ]
+    return lines + box + "".join(dots) + labels, time_axis(most)
+
+
+def time_axis(most: float) -> str:
+    """Return the labels of a linear axis from 0."""
+    step = next(
+        (n * 10.0**e for e in range(13) for n in (1, 2, 5) if most / (n * 10.0**e) <= 6), most
+    )
+    shown, value = [], 0.0
+    while value < 0.97 * most:
+        anchor = "middle" if value else "start"
+        label = brief(value) if value else "0"
+        shown.append(
+            f'<text x="{two(100 * value / most)}%" y="13" text-anchor="{anchor}">{label}</text>'
+        )
+        value += step
+    return "".join(shown)
+
+
+def thread_columns(table: FactTable, rows: Any) -> list[tuple[int, str, Any]]:
+    """Return a column per thread (label, name, its rows); per label where they are too many."""
+    threads = table.facts["thread"]
+    columns = [
+        (
+            label,
+            threads.words[code],
+            rows[(table.label[rows] == label) & (threads.values[rows] == code)],
+        )
+        for label in np.unique(table.label[rows]).tolist()
+        for code in np.unique(threads.values[rows][table.label[rows] == label]).tolist()
+    ]
+    if len(columns) <= MOST_COLUMNS:
+        return columns
+    return [
+        (label, "", rows[table.label[rows] == label])
+        for label in np.unique(table.label[rows]).tolist()
+    ][:MOST_COLUMNS]
+
+
+def family(table: FactTable, within: Bool, chosen: Bool) -> tuple[I64, Bool]:
+    """Return some executions with all sub-requests of theirs, and which are of chosen ones."""
+    seen, marked = within.copy(), chosen.copy()
+    for _ in range(64):
+        above = table.parent >= 0
+        more = np.zeros(len(table), np.bool_)
+        more[above] = seen[table.parent[above]]
+        mark = np.zeros(len(table), np.bool_)
+        mark[above] = marked[table.parent[above]]
+        if not (more & ~seen).any() and not (mark & ~marked).any():
+            break
+        seen |= more
+        marked |= mark
+    return np.flatnonzero(seen), marked
+
+
+def draw_threads(table: FactTable, question: Question) -> tuple[str, str, str]:
+    """Return the plot by thread, its axis, and the rows of its table."""
+    rows, marked = family(table, question.within, question.chosen)
+    latency = table.facts["latency"].values
+    scale = Scale(latency[rows])
+    columns = thread_columns(table, rows)
+    lines, labels = grid(scale)
+    width = 100 / max(len(columns), 1)
+    dots, medians, names, listed = [], [], [], []
+    most = MOST_DOTS // max(len(columns), 1)
+    for at, (label, name, members) in enumerate(columns):
+        shown = thinned(members, most)
+        for row in sorted(shown.tolist(), key=lambda one: bool(marked[one])):
+            x = (at + 0.2 + 0.6 * ((row * 0.618034) % 1)) * width
+            dots.append(
+                f'<use href="#m{label % 3}" class="{"p on" if marked[row] else "p"} w{label % 7}" '
+                f'x="{two(x)}%" y="{two(scale.place(latency[row]))}%"/>'
+            )
+        ordered = np.sort(latency[members])
+        middle = float(ordered[len(ordered) // 2])
+        y = two(scale.place(middle))
+        medians.append(
+            f'<line class="medl" x1="{two((at + 0.14) * width)}%" x2="{two((at + 0.86) * width)}%" '
+            f'y1="{y}%" y2="{y}%"/>'
+        )
+        short = cut(name.rpartition(" ")[2] if name else "", 12)
+        names.append(
+            f'<text x="{two((at + 0.5) * width)}%" y="12" text-anchor="middle">{text(short)}</text>'
+        )
+        high = float(ordered[min(len(ordered) - 1, math.floor(0.9 * len(ordered)))])
+        count = int(marked[members].sum())
+        listed.append(
+            f"<tr><th scope=row><code>{text(name or table.labels[label])}</code></th>"
+            f"<td class=n>{len(members):,}</td><td class=n>{format_ns(middle)}</td>"
+            f"<td class=n>{format_ns(high)}</td>"
+            f"<td class=n>{percent(count / len(members))} "
+            f"<span>of {len(members):,}</span></td></tr>"
+        )
+    groups = []
+    for label in dict.fromkeys(label for label, _, _ in columns):
+        places = [at for at, one in enumerate(columns) if one[0] == label]
+        left, right = places[0] * width, (places[-1] + 1) * width
+        groups.append(
+            f'<rect class="grp w{label % 7}" x="{two(left + 0.6)}%" '
+            f'width="{two(max(0.4, right - left - 1.2))}%" y="18" height="3"/>'
+            f'<text x="{two((left + right) / 2)}%" y="34" text-anchor="middle">'
+            f"{text(cut(table.labels[label] or 'all', 24))}</text>"
+        )
+    plot = lines + "".join(dots) + "".join(medians) + labels
+    return plot, "".join(names + groups), "".join(listed)
+
+
+def cut(name: str, most: int) -> str:
+    """Cut a long name in its middle."""
+    if len(name) <= most:
+        return name
+    return f"{name[: most // 2]}…{name[len(name) - most + most // 2 + 1 :]}"
+
+
+# The table of clusters.
+
+
+def cluster_rows(table: FactTable, question: Question) -> str:
+    """Return a row per cluster: the highest share selected first, what is in none last."""
+    rows = np.flatnonzero(question.within)
+    fact = table.facts.get("cluster")
+    numbers = fact.values[rows] if fact is not None else np.zeros(len(rows))
+    latency = table.facts["latency"].values
+    true = table.facts.get("true")
+    waits = table.facts.get("time.WAIT_CPU")
+    listed = []
+    for number in np.unique(numbers).tolist():
+        members = rows[numbers == number]
+        count = int(question.chosen[members].sum())
+        listed.append((number == 0, -count / len(members), number, members, count))
+    shown = []
+    for none, _, number, members, count in sorted(listed, key=lambda one: one[:3]):
+        ordered = np.sort(latency[members])
+        wait = waits.values[members] if waits is not None else np.zeros(len(members))
+        share = count / len(members)
+        name = (
+            text(say("cluster.rest"))
+            if none
+            else f'<button class="lk" type="button" data-cluster="{number:.0f}">'
+            f"{number:.0f}</button>"
+        )
+        own = np.sort((true.values if true is not None else latency)[members])
+        shown.append(
+            f"<tr{' class=chg' if len(members) >= 10 and share > 0.2 else ''}>"
+            f"<th scope=row>{name} <span>{text(typical_of(table, members))}</span></th>"
+            f"<td class=n>{len(members):,}</td>"
+            f"<td class=n>{format_ns(float(ordered[len(ordered) // 2]))}</td>"
+            f'<td class="n opt">{format_ns(float(own[len(own) // 2]))}</td>'
+            f"<td class=n>{format_ns(float(wait.mean()))} "
+            f"<span>± {format_ns(float(wait.std()))}</span></td>"
+            f'<td class="mini"><svg class="mb" aria-hidden="true"><rect class="b0" width="100%" '
+            f'height="9" y="5"/><rect class="b1" width="{two(100 * share)}%" height="9" y="5"/>'
+            f"</svg></td><td class=n>{percent(share)}</td></tr>"
+        )
+    return "".join(shown)
+
+
+def typical_of(table: FactTable, members: Any) -> str:
+    """Say what is typical of a cluster."""
+    parts = []
+    cpus = table.facts.get("cpus")
+    if cpus is not None:
+        ordered = np.sort(cpus.values[members])
+        usual = int(ordered[len(ordered) // 2])
+        parts.append(say("cluster.cpu") if usual == 1 else say("cluster.cpus", k=usual))
+    waits = table.facts.get("count.WAIT_CPU")
+    if waits is not None:
+        low, high = float(waits.values[members].min()), float(waits.values[members].max())
+        name = "cluster.wait" if low == high else "cluster.waits"
+        parts.append(say(name, lo=number_text(low), hi=number_text(high)))
+    return ", ".join(parts)
+
+
+# The list of conditions.
+
+
+def condition_rows(question: Question, table: FactTable) -> tuple[str, int]:
+    """Return the findings in their two groups, and how many are listed."""
+    facts = table.facts
+    listed = [one for one in question.ranked if one.p < LEVEL]
+    if question.outcome == "few":
+        listed = list(question.ranked[: 2 * LISTED])
+    if not listed:
+        listed = list(question.ranked[:3])
+    begin = [one for one in listed if one.known][:LISTED]
+    way = [one for one in listed if not one.known][:LISTED]
+    most = max([0.05, *(max(o.having.high, o.without.high) for o in begin + way)])
+    shown = ""
+    for name, some in (("begin", begin), ("way", way)):
+        if some:
+            more = say(f"{name}.more", one=table.noun)
+            shown += (
+                f'<tr class="gh"><th colspan="5" scope="colgroup"><b>{text(say(name))}</b> '
+                f"{text(more)}</th></tr>"
+            ) + "".join(_condition_row(one, facts, most, question) for one in some)
+    return shown, len(begin) + len(way)
+
+
+def _condition_row(one: Ranked, facts: Mapping[str, Fact], most: float, question: Question) -> str:
+    words = condition_text(one.tests, facts)
+    command = " and ".join(command_of(test, facts) for test in one.tests)
+    also = also_text(one, facts)
+    times, interval = times_text(one.ratio, more=one.z > 0, never=not one.without.count)
+    judged = question.outcome != "few"
+    dull = ' class="few"' if judged and not one.p < LEVEL else ""
+    return (
+        f'<tr{dull}><th scope="row"><button class="lk cond" type="button" '
+        f'data-c="{text(command)}">{prose(words)}</button>'
+        f'<button class="notb needjs" type="button" data-not="{text(command)}" '
+        f'aria-label="all but these">not</button>'
+        f"{f'<small>{prose(also)}</small>' if also else ''}</th>"
+        f'<td class="dbc">{_bars(one, most)}</td>'
+        f'<td class="n"><b>{percent(one.having.share)}</b><span> of {one.having.of:,}</span><br>'
+        f"<i>{percent(one.without.share)}</i><span> of {one.without.of:,}</span></td>"
+        f'<td class="n"><b>{text(times)}</b><br><span>{text(interval)}</span></td>'
+        f'<td class="n">{text(chance(one.p) if judged else "–")}</td></tr>'
+    )
+
+
+def _bars(one: Ranked, most: float) -> str:
+    scale = 97 / most
+    label = f"{percent(one.having.share)} with, {percent(one.without.share)} without"
+    return (
+        f'<svg class="db" role="img" aria-label="{label}">'
+        f"{_bar(3, one.having.share, (one.having.low, one.having.high), scale, 'b1')}"
+        f"{_bar(15, one.without.share, (one.without.low, one.without.high), scale, 'bg')}</svg>"
+    )
+
+
+def _bar(y: int, share: float, around: tuple[float, float], scale: float, kind: str) -> str:
+    low, high = two(around[0] * scale), two(around[1] * scale)
+    return (
+        f'<rect class="{kind}" x="0" y="{y}" width="{two(max(0.4, share * scale))}%" height="8" '
+        f'rx="1"/><line class="ci" x1="{low}%" x2="{high}%" y1="{y + 4}" y2="{y + 4}"/>'
+        f'<line class="ci" x1="{low}%" x2="{low}%" y1="{y + 2}" y2="{y + 6}"/>'
+        f'<line class="ci" x1="{high}%" x2="{high}%" y1="{y + 2}" y2="{y + 6}"/>'
+    )
+
+
+def part_text(question: Question, facts: Mapping[str, Fact]) -> str:
+    """Return conditions that are parts of what was selected by, the largest first."""
+    shown = [
+        f"{condition_text(one.tests, facts)} ({percent(one.having.share)} of {one.having.of:,})"
+        for one in question.part[:6]
+    ]
+    return "; ".join(shown) or WORDS["none.part"]
+
+
+def slowest_rows(table: FactTable, question: Question) -> str:
+    """Return the ten slowest selected executions."""
+    rows = np.flatnonzero(question.chosen)
+    latency = table.end - table.begin
+    begin = table.facts["begin"].values
+    chosen = rows[np.argsort(-latency[rows], kind="stable")][:SLOWEST]
+    return "".join(
+        f'<tr><th scope=row><button class="lk" type="button" data-row="{row}">'
+        f"{text(table.id[row])}</button></th><td class=n>{format_ns(float(begin[row]))}</td>"
+        f"<td class=n>{format_ns(float(latency[row]))}</td></tr>"
+        for row in chosen.tolist()
+    )
+
+
+# Sketches.
+
+
+def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest: float) -> str:
+    """Return one execution: its threads below each other, on a scale that several share."""
+    latency = float(table.end[row] - table.begin[row])
+    lanes = sketch.lanes
+    height = LANE * len(lanes)
+
+    def x(value: float) -> str:
+        return two(100 * value / longest)
+
+    names = "".join(
+        f'<div class="sn"><b>{text(cut(str(name), 24))}</b> <span>{tid}</span></div>'
+        for name, tid, _ in lanes
+    )
+    boxes = []
+    for lane, doing, begin, length in sketch.stretches:
+        colour, kind = lanes[lane][2], DOINGS[doing]
+        fill = f"var(--w{colour})" if kind == "running" else f"url(#{kind}{colour})"
+        boxes.append(
+            f'<rect class="sg" fill="{fill}" stroke="var(--w{colour})" x="{x(begin)}%" '
+            f'y="{lane * LANE + 8}" width="{two(max(0.06, 100 * length / longest))}%" height="18">'
+            f"<title>{text(str(lanes[lane][0]))} {DOING_WORDS[kind]} {format_ns(length)}</title>"
+            "</rect>"
+        )
+    true = table.facts.get("true")
+    own = float(true.values[row]) if true is not None else latency
+    label = format_ns(latency)
+    if true is not None and own < latency:
+        label = say("true of", true=format_ns(own), latency=label)
+    step = next(
+        (n * 10.0**e for e in range(13) for n in (1, 2, 5) if longest / (n * 10.0**e) <= 7), longest
+    )
+    ticks, lines, value = [], [], 0.0
+    while value < longest:
+        anchor = "middle" if value else "start"
+        ticks.append(
+            f'<text x="{x(value)}%" y="13" text-anchor="{anchor}">'
+            f"{brief(value) if value else '0'}</text>"
+        )
+        if value:
+            lines.append(f'<line class="g1" x1="{x(value)}%" x2="{x(value)}%" y1="0" y2="100%"/>')
+        value += step
+    said = say(
+        "sketch",
+        one=table.noun,
+        id=f"`{table.id[row]}`",
+        latency=format_ns(latency),
+        begin=format_ns(float(table.facts["begin"].values[row])),
+    )
+    more = f" ({say('lanes.more', k=sketch.left_out)})" if sketch.left_out else ""
+    return (
+        f'<div class="sk"><p class="lh"><b>{text(title)}</b> {prose(said + more)}</p>'
+        f'<div class="skg"><div class="sns">{names}</div>'
+        f'<svg class="sks" height="{height}" role="img" aria-label="{text(title)} '
+        f'{len(lanes)} threads, {format_ns(latency)}">{"".join(lines)}{"".join(boxes)}'
+        f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
+        f'<text class="tl" x="{x(latency)}%" y="21" dx="8">{text(label)}</text></svg>'
+        f'<span></span><svg class="axs" height="18" aria-hidden="true">{"".join(ticks)}</svg>'
+        "</div></div>"
+    )
+
+
+DOING_WORDS: Final = {
+    "running": "running",
+    "cpu": "waiting for a CPU",
+    "waiting": "waiting for another thread",
+    "network": "waiting for the network",
+    "timer": "waiting for a timer",
+    "disk": "waiting for the disk",
+    "throttled": "throttled by a quota",
+    "interrupts": "interrupts",
+    "unknown": "not known",
+}
+
+
+def patterns(colours: Sequence[int]) -> str:
+    """Return the marks of services and the textures of states, a set for each colour."""
+    shapes = (
+        '<circle id="m0" r="3.4"/><rect id="m1" x="-3" y="-3" width="6" height="6"/>'
+        '<path id="m2" d="M0-4 4 3H-4z"/>'
+    )
+    turned = 'patternTransform="rotate(45)"'
+    inner: dict[str, tuple[str, str, str]] = {
+        "cpu": ('width="6" height="6"', turned, '<rect width="2.2" height="6" {c}/>'),
+        "waiting": ('width="6" height="6"', "", ""),
+        "network": ('width="6" height="6"', "", '<rect width="1.6" height="6" {c}/>'),
+        "timer": ('width="6" height="18"', "", '<rect y="8" width="6" height="2" {c}/>'),
+        "disk": ('width="6" height="6"', "", '<circle cx="3" cy="3" r="1.4" {c}/>'),
+        "throttled": (
+            'width="6" height="6"',
+            turned,
+            '<rect width="2" height="6" {c}/><rect width="6" height="2" {c}/>',
+        ),
+        "interrupts": ('width="4" height="6"', "", '<rect width="3" height="6" {c}/>'),
+        "unknown": ('width="6" height="6"', "", '<rect width="6" height="6" fill="var(--page)"/>'),
+    }
+    found = [shapes]
+    for colour in colours:
+        ink = f'fill="var(--w{colour})"'
+        for name, (size, turn, drawn) in inner.items():
+            found.append(
+                f'<pattern id="{name}{colour}" {size} {turn} patternUnits="userSpaceOnUse">'
+                f'<rect width="6" height="18" fill="var(--page)"/>'
+                f'<rect width="6" height="18" {ink} opacity=".2"/>{drawn.format(c=ink)}</pattern>'
+            )
+    return f'<svg class="svgdefs" aria-hidden="true"><defs>{"".join(found)}</defs></svg>'

@@ -1,0 +1,356 @@
+"""What an exploration says: conditions as people say them, and the answer to a question.
+
+The page counts anew after every selection, with these same sentences: each is a template whose
+gaps are names between braces, filled by `fill` here and by its twin in the page's script.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from critpath.model.exploration import (
+    FEWEST,
+    FEWEST_SELECTED,
+    Fact,
+    FactTable,
+    Question,
+    Ranked,
+    Test,
+)
+from critpath.model.kinds import STATES, State
+from critpath.text.phrases import state_words
+from critpath.units import format_ns
+
+# How a condition on a column is said: in a list, and after "requests" in a headline; a "^" at its
+# begin: after "In ... requests,".  {v} is the value, {s} what the column is about.
+_PHRASES: Final[dict[str, tuple[str, str]]] = {
+    "thread": ("thread `{v}`", "went to thread `{v}`"),
+    "process": ("process `{v}`", "went to process `{v}`"),
+    "cpu@": ("`{s}` began on CPU {v}", "^`{s}` began on CPU {v}"),
+    "cpu": ("ran on CPU {v}", "ran on CPU {v}"),
+    "cpus": ("used {v} CPUs or more", "used {v} CPUs or more"),
+    "concurrent": ("{v} or more others under way", "began with {v} or more others under way"),
+    "idle_before": (
+        "thread idle for {v} or more before",
+        "came to a thread that was idle for {v} or more",
+    ),
+    "waited_for_cpu_of": ("waited behind `{v}`", "waited behind `{v}` for a CPU"),
+    "preemptions": ("{v} or more preemptions", "were preempted {v} times or more"),
+    "connection": ("connection {v}", "came over connection {v}"),
+    "peer": ("from `{v}`", "came from `{v}`"),
+    "bytes_in": ("{v} bytes or more received", "brought {v} bytes or more"),
+    "bytes_out": ("{v} bytes or more answered", "were answered with {v} bytes or more"),
+    "threads": ("{v} threads or more", "were worked on by {v} threads or more"),
+    "cluster": ("cluster {v}", "are in cluster {v}"),
+    "service": ("service `{v}`", "are of `{v}`"),
+    "label": ("label `{v}`", "are `{v}`"),
+    "recording": ("recording `{v}`", "are of recording `{v}`"),
+    "set": ("{v} set", "are of the {v} set"),
+    "hour": ("begun in hour {v} (UTC)", "began in hour {v} (UTC)"),
+    "asks.": ("asks `{s}` {v} times or more", "ask `{s}` {v} times or more"),
+    "latency": ("latency {v} or more", "take {v} or more"),
+    "true": ("true latency {v} or more", "take {v} or more themselves"),
+    "asked": ("{v} or more in sub-requests", "spend {v} or more in sub-requests"),
+    "queued": ("queued {v} or more", "were queued for {v} or more"),
+    "parent.latency": ("of a request of {v} or more", "are of a request of {v} or more"),
+    "idle.mean": ("waits of {v} or more on average", "have waits of {v} or more on average"),
+    "idle.variance": (
+        "waits that vary by {v} ns² or more",
+        "have waits that vary by {v} ns² or more",
+    ),
+}
+WORDS: Final[dict[str, str]] = {
+    "chip.found": "● IN COMMON",
+    "chip.nothing": "= NOTHING IN COMMON",
+    "chip.few": "? TOO FEW",
+    "chip.counting": "… COUNTING",
+    "some": "{a} of the {m}",
+    "every": "all {m}",
+    "none": "none of the {m}",
+    "slow": "slow",
+    "selected": "selected",
+    "found": "{amount} {which} {who}{noun} {verb}",
+    "found.subject": "In {amount} {which} {who}{noun}, {verb}",
+    "few": "{m} of {n} {who}{noun} selected: too few to judge",
+    "nothing": "The {m} {which} {who}{noun} have nothing in common that chance would not show",
+    "counting": "{m} of {n} {who}{noun}: {what}",
+    "why": "Of the {n1} with it {p1} {take}, of the {n0} without it {p0}: {r} times as often "
+    "(95 % interval {lo} to {hi}).",
+    "why.less": "Of the {n1} with it {p1} {take}, of the {n0} without it {p0}: {r} times less "
+    "often (95 % interval {lo} to {hi}).",
+    "why.never": "Of the {n1} with it {p1} {take}, of the {n0} without it none: at least {lo} "
+    "times as often.",
+    "why.few": "Shares are shown; chance is judged from {fewest} {noun} with {least} selected.",
+    "why.counting": "Shares are below; chance is being judged.",
+    "why.nothing": "{k} conditions were looked at. The largest difference, {condition}, is as "
+    "common by chance (p = {p}).",
+    "why.nothing.none": "No condition that {least} or more have, and as many have not, was there "
+    "to look at.",
+    "take": "take {x} or more",
+    "are selected": "are selected",
+    "times": "{r}\N{MULTIPLICATION SIGN}",
+    "times.least": "≥ {r}\N{MULTIPLICATION SIGN}",
+    "times.less": "1/{r}",
+    "never else": "never else",
+    "less often": "less often",
+    "as often": "as often",
+    "begin": "Known at its begin",
+    "begin.more": "or at that of a sub-request",
+    "way": "Happened on the way",
+    "way.more": "a longer {one} meets more of it",
+    "also": "= also {condition}",
+    "also.more": "= also {condition}, {k} more",
+    "not": "not {condition}",
+    "and": "{one} and {other}",
+    "more": "{k} more",
+    "no difference": "{k} no difference shown",
+    "rare": "{k} too rare (fewer than {least})",
+    "left out": "{k} not looked at",
+    "note.exact": "p: over all {k} conditions together, all {shifts} circular shifts of the "
+    "selection along time.",
+    "note": "p: over all {k} conditions together, {shifts} circular shifts of the selection along "
+    "time.",
+    "note.few": "Fewer than {fewest} {noun}, or fewer than {least} selected: shares only, chance "
+    "is not judged.",
+    "note.often": "This is step {k}: who asks often finds something by chance.",
+    "part": "Part of the latency: not ranked",
+    "part.other": "Part of the selection: not ranked",
+    "none.part": "none",
+    "foot": "A condition is a difference, not a culprit: it tells where to look next.",
+    "all": "all {noun}",
+    "announce": "{m} of {n} {noun} selected",
+    "typical": "Typical of the selection:",
+    "typical.others": "Typical of the others:",
+    "chosen": "Chosen, selected:",
+    "chosen.others": "Chosen, not selected:",
+    "added": "Added:",
+    "sketch": "{one} {id}, {latency}, begun at {begin}",
+    "sketch.none": "The page has no sketch of this {one}: it has those of {k}.",
+    "lanes.more": "and {k} more threads",
+    "true of": "true {true} of {latency}",
+    "box": "{y} {lo} to {hi}, begun {from} to {to}",
+    "bound": "{y} {lo} or more",
+    "threads": "{lo} to {hi} in {k} threads",
+    "thread": "{lo} to {hi} in thread {k}",
+    "or": "{one} or {other}",
+    "without": "{one} without {other}",
+    "cluster.cpus": "{k} CPUs",
+    "cluster.cpu": "1 CPU",
+    "cluster.waits": "{lo} to {hi} waits for a CPU",
+    "cluster.wait": "{lo} waits for a CPU",
+    "cluster.rest": "no kind of its own",
+}
+_GAP: Final = re.compile(r"\{([a-z0-9]+)\}")
+
+
+def fill(template: str, facts: Mapping[str, object]) -> str:
+    """Fill the gaps of a template; what fills one is not looked at again."""
+    return _GAP.sub(lambda gap: str(facts.get(gap[1], "")), template)
+
+
+def say(name: str, **facts: object) -> str:
+    """Return a sentence by its name, its gaps filled."""
+    return fill(WORDS[name], facts)
+
+
+def phrases_of(fact: Fact) -> tuple[str, str]:
+    """Return how conditions on a column are said: in a list, and in a headline."""
+    for name in (fact.name, fact.name.partition("@")[0] + "@", fact.name.partition(".")[0] + "."):
+        if name in _PHRASES:
+            return _PHRASES[name]
+    kind, _, symbol = fact.name.partition(".")
+    state, _, role = symbol.partition("@")
+    if kind in {"count", "time"} and state in STATES:
+        doing = state_words(State[state]) + (f" in `{role}`" if role else "")
+        if kind == "time":
+            return f"{doing} {{v}} or more", f"spend {{v}} or more {doing}"
+        return f"{{v}} times or more {doing}", f"are {{v}} times or more {doing}"
+    value = "`{v}`" if fact.kind == "text" else "{v}"
+    if fact.each or fact.kind == "text":
+        return f"{fact.name} {value}", f"have {fact.name} {value}"
+    return f"{fact.name} {value} or more", f"have {fact.name} {value} or more"
+
+
+def value_text(fact: Fact, test: Test) -> str:
+    """Return the value of a condition as people read it."""
+    if isinstance(test.value, str):
+        return test.value or "(none)"
+    number = float(test.value[0])
+    return format_ns(number) if fact.kind == "time" else number_text(number)
+
+
+def number_text(value: float) -> str:
+    """Return a number of things: whole ones as they are, others with three digits."""
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.3g}"
+
+
+def condition_text(tests: Sequence[Test], facts: Mapping[str, Fact]) -> str:
+    """Return a condition as a list has it."""
+    shown = [
+        fill(
+            phrases_of(facts[test.field])[0],
+            {"v": value_text(facts[test.field], test), "s": facts[test.field].subject},
+        )
+        for test in tests
+    ]
+    return shown[0] if len(shown) == 1 else say("and", one=shown[0], other=shown[1])
+
+
+def command_of(test: Test, facts: Mapping[str, Fact]) -> str:
+    """Return a condition as ``--given`` takes it."""
+    fact = facts[test.field]
+    field = test.field if re.fullmatch(r"[^\W\d][\w.@#:/*+-]*", test.field) else f"`{test.field}`"
+    if isinstance(test.value, str):
+        return f"{field} {test.operator} {quoted_text(test.value)}"
+    return f"{field} {test.operator} {exact_number(float(test.value[0]), time=fact.kind == 'time')}"
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as conditions quote it."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+def exact_number(value: float, *, time: bool) -> str:
+    """Return a number that is read back as it was; times in the largest unit that is exact."""
+    if not time:
+        return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+    if value != int(value):
+        return f"{value!r}ns"
+    whole = int(value)
+    for scale, unit in ((1_000_000, "ms"), (1_000, "us")):
+        if whole % scale == 0:
+            return f"{whole // scale}{unit}"
+    return f"{whole}ns"
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage; none and all are said only where they are."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    if 0.995 < share < 1:
+        return ">99 %"
+    return f"{math.floor(share * 100 + 0.5)} %"
+
+
+def figure(value: float) -> str:
+    """Return a ratio with two digits."""
+    if not math.isfinite(value):
+        return "–"
+    if value < 1:
+        return f"{value:.2g}"
+    return f"{value:.1f}" if value < 9.95 else f"{math.floor(value + 0.5):,}"
+
+
+def chance(p: float) -> str:
+    """Return a p-value with three digits and no 0 before the point."""
+    if math.isnan(p):
+        return "–"
+    if p < 0.001:
+        return "<.001"
+    return f"{p:.3f}"[1:] if p < 0.9995 else "1.00"
+
+
+def describe_question(question: Question, table: FactTable) -> tuple[str, str, str]:
+    """Return a question's answer: the chip, the headline, the line below it."""
+    who = f"`{question.label}` " if question.label else ""
+    slow = not math.isnan(question.bound)
+    facts = {
+        "m": f"{question.selected:,}",
+        "n": f"{question.executions:,}",
+        "who": who,
+        "noun": f"{table.noun}s",
+        "which": WORDS["slow" if slow else "selected"],
+        "fewest": FEWEST,
+        "least": FEWEST_SELECTED,
+    }
+    best = question.best
+    if question.outcome == "few":
+        return say("chip.few"), say("few", **facts), say("why.few", **facts)
+    if best is None:
+        return say("chip.nothing"), say("nothing", **facts), _nothing(question, table)
+    count = best.having.count
+    amount = "every" if count == question.selected else "some" if count else "none"
+    fact = table.facts[best.tests[0].field]
+    verb = fill(phrases_of(fact)[1], {"v": value_text(fact, best.tests[0]), "s": fact.subject})
+    if len(best.tests) > 1:
+        verb = f"^{condition_text(best.tests, table.facts)}"
+    subject = verb.startswith("^")
+    sentence = say(
+        "found.subject" if subject else "found",
+        **{**facts, "amount": say(amount, a=f"{count:,}", **facts), "verb": verb.removeprefix("^")},
+    )
+    take = say("take", x=format_ns(question.bound)) if slow else say("are selected")
+    return say("chip.found"), sentence[0].upper() + sentence[1:], _why(best, take)
+
+
+def _nothing(question: Question, table: FactTable) -> str:
+    if not question.ranked:
+        return say("why.nothing.none", least=FEWEST_SELECTED)
+    largest = question.ranked[0]
+    return say(
+        "why.nothing",
+        k=f"{question.looked:,}",
+        condition=condition_text(largest.tests, table.facts),
+        p=f"{largest.p:.2f}",
+    )
+
+
+def _why(best: Ranked, take: str) -> str:
+    ratio, low, high = best.ratio
+    facts: dict[str, object] = {
+        "n1": f"{best.having.of:,}",
+        "n0": f"{best.without.of:,}",
+        "p1": percent(best.having.share),
+        "p0": percent(best.without.share),
+        "take": take,
+    }
+    if best.z < 0:
+        less = {"r": figure(1 / ratio), "lo": figure(1 / high), "hi": figure(1 / low)}
+        return say("why.less", **facts, **less)
+    if not best.without.count:
+        return say("why.never", **facts, lo=figure(max(1.0, low)))
+    return say("why", **facts, r=figure(ratio), lo=figure(low), hi=figure(high))
+
+
+def times_text(ratio: Sequence[float], *, more: bool, never: bool) -> tuple[str, str]:
+    """Return how many times as often, and its interval; ``never``: none without the condition."""
+    middle, low, high = ratio
+    if min(ratio) <= 0:  # of a file that others wrote
+        return "–", "–"
+    if more and never:
+        return (say("times.least", r=figure(low)) if low > 1 else "–"), say("never else")
+    if middle >= 1:
+        return say("times", r=figure(middle)), f"{figure(low)}–{figure(high)}"
+    return say("times.less", r=figure(1 / middle)), say("less often")
+
+
+def also_text(one: Ranked, facts: Mapping[str, Fact]) -> str:
+    """Return what else holds for the same executions, "" for nothing."""
+    if not one.also:
+        return ""
+    tests, other = min(one.also, key=lambda also: also[1])
+    shown = condition_text(tests, facts)
+    shown = say("not", condition=shown) if other else shown
+    if len(one.also) == 1:
+        return say("also", condition=shown)
+    return say("also.more", condition=shown, k=len(one.also) - 1)
+
+
+def small_print(question: Question) -> tuple[str, str]:
+    """Return what the list leaves out, and how chance was judged."""
+    if question.outcome == "few":
+        note = say("note.few", fewest=FEWEST, least=FEWEST_SELECTED, noun="of them")
+        return "", note
+    none = sum(not one.p < 0.05 for one in question.ranked)
+    parts = [
+        say("no difference", k=f"{none:,}"),
+        say("rare", k=f"{question.rare:,}", least=FEWEST_SELECTED),
+        *([say("left out", k=f"{question.left_out:,}")] if question.left_out else []),
+    ]
+    name = "note.exact" if question.exact else "note"
+    note = say(name, k=f"{question.looked:,}", shifts=f"{question.shifts:,}")
+    return " · ".join(parts), note
