@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -60,8 +61,8 @@ def find_facts(
     recording = paths.session.astype(np.int32)
     labels, label = _codes(executions.label)
     parent = np.full(len(paths), -1, np.int64)
-    noun = "execution"
-    of_requests: list[Fact] = []
+    noun = "request" if paths.specification.partition(":")[0] == "requests" else "execution"
+    of_requests = _connections(executions.id) if noun == "request" else []
     if requests is not None and request_of is not None and len(paths):
         noun = "request"
         labels, label = _codes([_service(requests, row) for row in request_of.tolist()])
@@ -217,7 +218,11 @@ def _path_facts(paths: PathSet) -> list[Fact]:
     names = [name for _, found in rivals for name in found]
     rows_of = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in rivals)])
     heard = np.array([name not in _NOBODY for name in names], np.bool_)
-    common = sorted(begins, key=lambda name: -int((begins[name] >= 0).sum()))[:MOST_ROLES]
+    own_roles = {role_name(comm) for comm in set(paths.executions.comm)}
+    # Of two that say the same, a condition on the executions' own threads is shown.
+    common = sorted(
+        begins, key=lambda name: (-int((begins[name] >= 0).sum()), name not in own_roles, name)
+    )[:MOST_ROLES]
     return [
         *(
             Fact(
@@ -292,6 +297,20 @@ def _symbol_facts(vectors: VectorTable) -> list[Fact]:
 
 
 # What requests have besides.
+
+_CALLED: Final = re.compile(r"(.*):(\d+)>\d+#\d+")  # ADDRESS:PORT>PORT#N
+
+
+def _connections(ids: Sequence[str]) -> list[Fact]:
+    """Return what the names of requests say: over which connection each came, and from where."""
+    found = [_CALLED.fullmatch(name) for name in ids]
+    if not any(found):
+        return []
+    ports = np.array([int(one[2]) if one else 0 for one in found])
+    return [
+        Fact("connection", "number", ports, valid=ports > 0, each=True),
+        _text("peer", [one[1] if one else "" for one in found]),
+    ]
 
 
 def _service(requests: Requests, row: int) -> str:

@@ -853,7 +853,7 @@ const answer = () => {
   const gaps = {
     m: thousands(found.count), n: thousands(found.total), who: single ? `\`${single}\` ` : "",
     noun: `${data.noun}s`, which: say(slow ? "slow" : "selected"), fewest: FEWEST, least: LEAST,
-    what: wordsOf(state.what),
+    what: whatWords(),
   };
   if (!found.enough) return ["few", say("few", gaps), say("why.few", gaps), "", "inconclusive"];
   if (!found.shifts) return ["counting", say("counting", gaps), say("why.counting"), "", "counting"];
@@ -961,11 +961,17 @@ const command = () => [
   data.call, ...state.given.map((step) => `  --given ${shell(commandOf(step))}`),
   `  --what ${shell(commandOf(state.what))}`,
 ].join(" \\\n");
+const whatWords = () => {
+  const {f, o, v} = state.what;
+  if (!f || o !== ">=" || v.p === undefined) return wordsOf(state.what);
+  const fact = facts.get(f);
+  return phrase(fact, boundOf(state.what, fact, found.within));
+};
 const drawTrail = () => {
   const names = [say("all", {noun: `${data.noun}s`}), ...state.given.map(wordsOf)];
   const items = names.map((name, k) => make("li", {}, make("button", {class: "tr", type: "button", "data-k": k},
     ...rich(name), " ", make("b", {}, thousands(found.steps[k])))));
-  items.push(make("li", {}, make("span", {class: "tr sel"}, ...rich(wordsOf(state.what)), " ", make("b", {}, thousands(found.count)))));
+  items.push(make("li", {}, make("span", {class: "tr sel"}, ...rich(whatWords()), " ", make("b", {}, thousands(found.count)))));
   one("#trail").replaceChildren(...items);
 };
 const stopped = () => { one(".prog").hidden = true; };
@@ -1014,7 +1020,7 @@ const drawAll = () => {
 const plain = (tree) => (tree.f ? {f: tree.f, o: tree.o, v: tree.v} : {k: tree.k, l: tree.l.map(plain)});
 const link = () => {
   const text = JSON.stringify({g: state.given.map(plain), w: plain(state.what), y: state.y});
-  history.replaceState(null, "", state === start ? location.pathname : `#${encodeURIComponent(text)}`);
+  history.replaceState(null, "", state === start ? "#" : `#${encodeURIComponent(text)}`);
 };
 const go = (changes) => {
   history_.push(state);

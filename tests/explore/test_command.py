@@ -1,0 +1,98 @@
+"""The command critpath explore, from outside: text, JSON, page; names that attack each of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from critpath.store import save_paths
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\x1b[31m`</script>'\"><img src=x onerror=alert(1)>",
+    "__proto__",
+)
+
+
+@pytest.fixture(scope="module")
+def made(load):
+    return load("explore/made.py")
+
+
+@pytest.fixture(scope="module")
+def extract(made, tmp_path_factory):
+    place = tmp_path_factory.mktemp("explore") / "made.paths"
+    save_paths(made.paths(400, labels=("get",)), place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def hostile(made, tmp_path_factory):
+    place = tmp_path_factory.mktemp("hostile") / "hostile.paths"
+    save_paths(made.paths(200, labels=HOSTILE, names=HOSTILE), place)
+    return place
+
+
+def test_the_answer_stands_first(critpath, extract):
+    run = critpath("explore", extract)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == "● IN COMMON: In all 40 slow get executions, server began on CPU 0"
+    assert "P(latency >= p90) = 0.100   (40 of 400)" in lines
+    assert "Known at its begin:" in run.stdout
+    assert "A condition is a difference, not a culprit" in lines[-1]
+
+
+def test_document_and_text_say_the_same(critpath, extract, tmp_path):
+    place = tmp_path / "answers.json"
+    first = critpath("explore", extract, "--json", place)
+    document = json.loads(place.read_text(encoding="utf-8"))
+    [question] = document["questions"]
+    assert question["answer"] == "found"
+    assert question["sentences"][0].replace("`", "") in first.stdout
+    assert critpath("report", place).stdout == first.stdout
+    best = question["conditions"][0]
+    again = critpath("explore", extract, "--json", "-", "--given", best["condition"])
+    assert json.loads(again.stdout)["questions"][0]["executions"] == best["having"]["of"]
+
+
+def test_nothing_is_written_where_a_condition_is_wrong(critpath, extract, tmp_path):
+    run = critpath("explore", extract, "--what", "latncy >= 5ms", "-o", tmp_path / "page.html")
+    assert run.returncode == 2
+    assert "did you mean latency" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+    nobody = critpath("explore", extract, "--given", "latency >= 10s")
+    assert nobody.returncode == 2
+    assert "no execution fits" in nobody.stderr
+
+
+def test_names_of_a_trace_act_nowhere(critpath, hostile, tmp_path):
+    page = tmp_path / "page.html"
+    run = critpath("explore", hostile, "-a", "-o", page, "--json", tmp_path / "j")
+    assert run.returncode == 0, run.stderr
+    assert "\x1b" not in run.stdout + run.stderr
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<script") == 2
+    assert text.count("</script>") == 2
+    assert "<img" not in text
+    assert "\x1b" not in text
+    found = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda _, attributes: found.extend(
+        name for name, _ in attributes if name == "style" or name.startswith("on")
+    )
+    parser.feed(text)
+    assert found == []
+    assert (tmp_path / "j").read_text(encoding="ascii")
+
+
+def test_a_page_is_the_same_each_time_and_needs_no_network(critpath, extract, tmp_path):
+    for name in ("one.html", "two.html"):
+        assert critpath("explore", extract, "-o", tmp_path / name).returncode == 0
+    text = (tmp_path / "one.html").read_bytes()
+    assert text == (tmp_path / "two.html").read_bytes()
+    assert b"default-src 'none'" in text
+    assert not re.search(rb"(?:src|href)=\"?(?:https?:)?//", text)
