@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -34,10 +34,11 @@ from critpath.commands.output import (
 from critpath.commands.parser import checked
 from critpath.commands.settings import READING, Settings, whole
 from critpath.errors import UsageError
-from critpath.units import plural, safe_text
+from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
+    from critpath.pipeline.requesting import ServiceRow
 
 SETTINGS = READING
 _SOME_IDS = 5
@@ -102,7 +103,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if name in FORMATS and FORMATS[name].of == WINDOW:
         write_pieces(arguments.output, _window(arguments, settings, name))
         return 0
-    paths = _paths(arguments, settings)
+    try:
+        paths = _paths(arguments, settings)
+    except UsageError as asked:
+        rows: Sequence[ServiceRow] | None = getattr(asked, "rows", None)
+        if rows is None:
+            raise
+        print_services(rows)
+        return 0
     warn(messages_of(paths), quiet=settings["quiet"])
     if name in FORMATS:
         sets = [exported(paths, str(arguments.trace))]
@@ -119,6 +127,27 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         write_output(arguments.output, text.getvalue())
         hint_written(arguments, paths, quiet=settings["quiet"])
     return 0
+
+
+def print_services(rows: Sequence[ServiceRow]) -> None:
+    """Show the services of a recording: what ``requests:?`` asks for."""
+    head = ("service", "requests", "incomplete", "median", "99 %", "threads", "confidence")
+    table = [head] + [
+        (
+            safe_text(row.service),
+            *(f"{row.requests:,}", f"{row.incomplete:,}"),
+            *(format_ns(row.median_ns), format_ns(row.slow_ns)),
+            *(f"{row.threads:,}", row.certainty),
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[at]) for line in table) for at in range(len(head))]
+    for line in table:
+        first, *figures, last = (
+            text.ljust(width) if at in {0, len(head) - 1} else text.rjust(width)
+            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        sys.stdout.write("  ".join([first, *figures, last]).rstrip() + "\n")
 
 
 def hint_written(arguments: argparse.Namespace, paths: PathSet, *, quiet: bool) -> None:

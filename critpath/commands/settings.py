@@ -264,7 +264,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             as_text,
             None,
             "what an execution is: process | thread | marker | "
-            "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv "
+            "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | "
+            "requests[:port=N,comm=NAME,...] of servers, which requests:? lists "
             "(default: what the recording says)",
             "SPEC",
         ),

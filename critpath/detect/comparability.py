@@ -97,6 +97,10 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
     return [notes.machine_differed(found)] if found else []
 
 
+# Of the requests of a set: with more in doubt there is no verdict.
+DOUBTFUL_SHARE: Final = 0.05
+
+
 def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line for each set whose traces lack too many of the runs that were recorded.
 
@@ -110,6 +114,19 @@ def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
         )
         if missing > LOSSY_SHARE * total:
             result.append(notes.missing_runs(name, missing, total))
+    return result
+
+
+def doubtful_requests(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line for each set with too many requests whose begin or end is in doubt."""
+    result = []
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        total, doubtful = (
+            sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
+            for key in ("requests", "requests_doubtful")
+        )
+        if doubtful > DOUBTFUL_SHARE * total:
+            result.append(notes.requests_doubtful(name, doubtful, total))
     return result
 
 

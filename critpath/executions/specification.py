@@ -32,8 +32,7 @@ KINDS: Final[dict[str, str]] = {
     "marker": "marker",
     "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
     "windows": "windows:FILE.csv",
-    "requests": "requests[:port=N|N...][,comm=NAME][,pid=N][,path=PATH][,ns=INUM][,cgroup=PATH]"
-    "[,peer=external|local][,top][,skip=N][,min=DURATION], or requests:? for what there is",
+    "requests": "requests[:port=N,comm=NAME,...]",
 }
 
 
@@ -194,6 +193,12 @@ _REQUEST_OPTIONS: Final = (
 )
 
 
+_REQUEST_FORMS: Final = (
+    "port=N|N comm=NAME pid=N path=PATH ns=INUM cgroup=PATH peer=external|local top skip=N "
+    "min=DURATION role=first, with commas between; or requests:? for what there is"
+)
+
+
 def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     if rest.strip() == "?":
         return Specification("requests", requests=RequestFilter(listing=True), text=text)
@@ -207,7 +212,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
                 f"not an option of requests: {shorten(option) or '(nothing)'}",
                 f"did you mean {near[0]}{'' if near[0] == 'top' else '='}?"
                 if near and near[0] != name
-                else f"write {KINDS['requests']}",
+                else f"write requests, or requests: and some of {_REQUEST_FORMS}",
             )
         if name in values:
             raise UsageError(

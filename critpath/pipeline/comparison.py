@@ -64,6 +64,7 @@ def compare(
     changed mix of types is no slow-down; the verdict comes from a permutation test.
     """
     from critpath.detect.comparability import (
+        doubtful_requests,
         environment_differences,
         missing_runs,
         partial_comparison_note,
@@ -108,6 +109,7 @@ def compare(
         minimum=settings.minimum_executions,
         differences=(
             *missing_runs(normal, sample),
+            *doubtful_requests(normal, sample),
             *(environment_differences(normal, sample) if settings.strict_environment else ()),
         ),
         note=partial,

@@ -130,7 +130,7 @@ def extract_recording(
         wanted = (*wanted, *SOCKET_EVENTS)
     with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
         with _name_recording(recording):
-            executions, events = find_requests(found, chosen, manifest) or (
+            executions, events = find_requests(found, chosen, manifest, recording) or (
                 find_executions(
                     found.events,
                     chosen,
@@ -211,7 +211,8 @@ def _name_recording(recording: Path) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise UsageError(f"{recording}: {error.what}", error.do) from None
+        error.what = f"{recording}: {error.what}"
+        raise
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def require_sockets(recording: Path, names: Collection[str], manifest: Manifest)
 
 
 def find_requests(
-    replayed: ReplayedRecording, specification: Specification, manifest: Manifest
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
 ) -> tuple[Executions, Events] | None:
     """Find the requests that a specification asks for.
 
@@ -63,12 +63,13 @@ def find_requests(
     if specification.kind != "requests":
         return None
     events = replayed.events
-    found = _find_turns(replayed, specification)
+    found = _find_turns(replayed, specification, recording)
     services = [found.requests.strings[code] for code in found.requests.service.tolist()]
     if specification.requests.listing:
-        raise UsageError(
+        raise ServicesAskedError(
             f"the services of this recording: {_name_services(services)}",
-            "choose some with requests:port=N, or see figures with critpath path",
+            "choose with requests:port=N; critpath path TRACE --execution 'requests:?' has figures",
+            list_services(found),
         )
     chosen = np.flatnonzero(_choose(found, events, specification))
     if not len(chosen) and services:
@@ -95,13 +96,16 @@ class FoundRequests(FoundTurns):
     links: Links
 
 
-def _find_turns(replayed: ReplayedRecording, specification: Specification) -> FoundRequests:
+def _find_turns(
+    replayed: ReplayedRecording, specification: Specification, recording: Path
+) -> FoundRequests:
     events = replayed.events
     if replayed.sockets is None:
         raise TypeError("replayed without the events of sockets")
     if replayed.sockets.hidden and not len(replayed.sockets.endpoints):
         raise UnreadableError(
-            "the kernel hid which socket is which", "record again as root (kernel.kptr_restrict)"
+            f"{recording}: the kernel hid which socket is which",
+            "record again as root (kernel.kptr_restrict)",
         )
     found = find_turns(
         replayed.sockets,
@@ -115,7 +119,7 @@ def _find_turns(replayed: ReplayedRecording, specification: Specification) -> Fo
     guessed = found.guessed
     if len(found.requests) and guessed.all() and not specification.requests.first:
         raise UnreadableError(
-            f"{len(found.requests):,} turns, but nobody listens or accepts",
+            f"{recording}: {len(found.requests):,} turns, but nobody listens or accepts",
             "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
         )
     made = attribute(found.activity, replayed.workers, found.endpoints, found.requests)
@@ -211,6 +215,18 @@ def _name_connections(found: FoundTurns) -> dict[int, str]:
         seen[name] += 1
         names[at] = name if seen[name] == 1 else f"{name}~{seen[name]}"
     return names
+
+
+class ServicesAskedError(UsageError):
+    """What ``requests:?`` asks for; ``critpath path`` shows it, elsewhere it is no execution."""
+
+    def __init__(self, what: str, do: str, rows: Sequence[ServiceRow]) -> None:
+        super().__init__(what, do)
+        self.rows = rows
+
+    def __reduce__(self) -> tuple[type[ServicesAskedError], tuple[object, ...]]:
+        """Go from one process to another."""
+        return ServicesAskedError, (self.what, self.do, self.rows)
 
 
 @dataclass(frozen=True)

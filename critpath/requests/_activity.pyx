@@ -85,6 +85,11 @@ ctypedef struct Hand:
     int8_t used
 
 
+cdef inline int64_t valid(int64_t tid) noexcept nogil:
+    """Return a thread's id; 0, as of who idles, for what is none."""
+    return tid if 0 < tid <= 0x7FFFFFFF else 0
+
+
 cdef inline size_t mix(int64_t key, int64_t host) noexcept nogil:
     cdef size_t golden = (<size_t>0x9E3779B9 << 32) | <size_t>0x7F4A7C15
     cdef size_t h = (<size_t>key + (<size_t>host << 48)) * golden
@@ -315,24 +320,24 @@ cdef class Activities:
         cdef int act
         if kind == KIND_SWITCH:
             if c.tid == -1 and c.first == -1:
-                c.first = v[1]
-            c.tid, c.hard, c.soft, c.by_thread = v[4], 0, -1, 0
-            if v[1] > 0:
+                c.first = valid(v[1])
+            c.tid, c.hard, c.soft, c.by_thread = valid(v[4]), 0, -1, 0
+            if valid(v[1]):
                 act = ACT_SLEEP
                 for i in range(self.runnable.shape[1]):
                     if v[2] == self.runnable[host, i]:
                         act = ACT_PREEMPT
                 self.put(time, act, v[1], host, -1, 0)
-            if v[4] > 0:
+            if valid(v[4]):
                 self.put(time, ACT_RUN, v[4], host, -1, cpu)
         elif kind == KIND_WAKING or kind == KIND_WAKEUP:
             self.put(time, ACT_WAKE, self.waker_at(c, cpu), host, -1, v[0])
         elif kind == KIND_FORK:
-            self.put(time, ACT_CREATE, v[0], host, -1, v[2])
+            self.put(time, ACT_CREATE, valid(v[0]), host, -1, v[2])
         elif kind == KIND_EXIT:
-            self.put(time, ACT_EXIT, v[0], host, -1, 0)
+            self.put(time, ACT_EXIT, valid(v[0]), host, -1, 0)
         elif kind == KIND_CURRENT:
-            c.tid = v[0]
+            c.tid = valid(v[0])
         elif kind == KIND_SOFTIRQ_RAISE:
             if v[0] == NET_TX or v[0] == NET_RX:
                 c.by_thread = not c.hard

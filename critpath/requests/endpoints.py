@@ -136,8 +136,8 @@ class Resolver:
             ]
             if others:
                 # The same numbers in two network namespaces: to whom it sends tells.
-                chosen = partner[at] if partner[at] in others else others[0]
-                free = [o for o in (chosen, *others) if self._peer[o] == NONE]
+                told = [o for o in others if partner[at] == o or partner[o] == at]
+                free = [o for o in (*told, *others) if self._peer[o] == NONE]
                 if free:
                     self._peer[at], self._peer[free[0]] = free[0], at
         for at in np.flatnonzero(self._peer == NONE).tolist():
