@@ -34,11 +34,12 @@ LEADS: Final = (0, 1, 2)  # rounds by which results are acted on sooner than req
 SELDOM: Final = 0.2  # of what was seen after a history: less than this a request does not ask
 DEPTH: Final = 8  # of histories
 LEARNED_FROM: Final = 50_000  # requests at most
-FEW: Final = 20  # requests of a size, below which they are like all others of their service
+FEW: Final = 20  # requests, of a size or on a loop, that are too few to say what is usual
 SIZES: Final = 1.25  # ratio of two classes of sizes
 DIRECT: Final = 0.9  # of a loop's receives, to be followed at once by a send for the same request
 # Of a loop's requests, to be exchanged by an answer, before its order is believed nowhere.
 EXCHANGED: Final = 0.02
+ODD: Final = 0.02  # so may be those that ask another number of times than is usual
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +178,11 @@ class _Attribution:
         late = (activity.act == Act.RECEIVE) & (activity.time_ns >= end - longest)
         rows = np.flatnonzero(late & (self.thread >= 0) & (activity.endpoint >= 0))
         of = activity.endpoint[rows]
-        rows = rows[(self.endpoints.serves[of] == 1) & (activity.time_ns[rows] > after[of])]
+        closed = np.full(len(self.endpoints), np.iinfo(np.int64).min)
+        ends = np.isin(activity.act, (Act.CLOSE, Act.FINISH)) & (activity.endpoint >= 0)
+        np.maximum.at(closed, activity.endpoint[ends], activity.time_ns[ends])
+        time = activity.time_ns[rows]
+        rows = rows[(self.endpoints.serves[of] == 1) & (time > after[of]) & (time > closed[of])]
         _, first = np.unique(activity.endpoint[rows], return_index=True)
         rows = rows[np.sort(first)]
         time = activity.time_ns[rows]
@@ -227,6 +232,8 @@ class _Attribution:
         process[at[there]] = thread_keys(
             self.workers.host[there].astype(np.int32), self.workers.pid[there]
         )
+        self.process, self.serving = process, answers > 0
+        self.serving[self.reader] = True
         row = np.where(loops, np.cumsum(loops) - 1, -1)
         endpoint = np.concatenate([self.at, subrequests.endpoint]).astype(np.int64)
         begin = np.concatenate([self.times[:, 0], subrequests.begin_ns])
@@ -295,7 +302,10 @@ class _Attribution:
         many = len(self.requests)
         heals = self.native.take_heals()
         request, how, sure = owners[:, 0], owners[:, 1], owners[:, 2]
-        doubt = Doubts(heals, self.times[:, 0], self.reader)
+        contended = self._find_contended(how)
+        contended = contended[np.isin(contended[:, 1], heals[:, 1])]
+        odd = self._find_odd(request)
+        doubt = Doubts(np.vstack([heals, contended]), odd, self.times[:, 0], self.reader)
         asker = thread_keys(self.endpoints.host[self.subrequests.endpoint], self.subrequests.tid)
         # A connection's first sub-request is as sure as its opening.
         chosen = (how == Rule.ORDER) | (how == Rule.RESUME)
@@ -309,6 +319,57 @@ class _Attribution:
             attribution=np.where(nobody, Certainty.DOUBTFUL, sure).astype(np.uint8),
         )
         return Owned(subrequests, self._make_slices(doubt), len(heals))
+
+    def _find_contended(self, how: I64) -> I64:
+        """Find departures of loops that took the last free connection to a service.
+
+        Who waits for a connection is overtaken by who asks as one is given back: the order of
+        the queue says nothing then.  Rows are as those of heals, of the request that was chosen.
+        """
+        subs = self.subrequests
+        rows = np.flatnonzero(subs.connects == 0)
+        rows = rows[np.argsort(subs.begin_ns[rows], kind="stable")]
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint[rows]], subs.tid[rows]))
+        request = self.native.take_owners()[:, 0]
+        found = []
+        groups = asker * self.kinds + self.asked[rows]
+        for group in np.unique(groups[how[rows] == Rule.ORDER]).tolist():
+            mine = rows[groups == group]
+            begin, end = subs.begin_ns[mine], np.sort(subs.end_ns[mine])
+            under_way = np.arange(1, len(mine) + 1) - np.searchsorted(end, begin, side="left")
+            full = (under_way >= len(np.unique(subs.endpoint[mine]))) & (how[mine] == Rule.ORDER)
+            of = request[mine[full]]
+            thread = np.full(len(of), group // self.kinds)
+            found.append(np.column_stack([begin[full], thread, of, of]))
+        none = np.zeros((0, 4), np.int64)
+        moments = np.vstack([none, *found])
+        # In doubt until all that were there then are answered: until that one is, at least.
+        moments[:, 0] = np.maximum(moments[:, 0], self.times[moments[:, 2], 2])
+        return moments
+
+    def _find_odd(self, request: I64) -> Bool:
+        """Find loops of which too many requests ask another number of times, or are handed over."""
+        rows = (request >= 0) & (self.subrequests.connects == 0)
+        asked = np.bincount(request[rows], minlength=len(self.at))[: len(self.requests)]
+        root, reader = self.root[: len(asked)], self.reader[: len(asked)]
+        usual = np.zeros(int(root.max(initial=-1)) + 1, np.int64)
+        for each in np.unique(root).tolist():
+            usual[each] = np.bincount(asked[root == each]).argmax()
+        odd = np.bincount(reader, asked != usual[root], minlength=len(self.keys))
+        all_of = np.bincount(reader, minlength=len(self.keys))
+        # Nor is the order of a loop known that hands requests over to helpers.
+        activity = self.activity
+        wakes = np.flatnonzero((activity.act == Act.WAKE) & (self.thread >= 0) & (self.woken >= 0))
+        by, woken = self.thread[wakes], self.woken[wakes]
+        helps = self.process[by] == self.process[woken]
+        helps &= ~self.serving[woken] & self.loops[by]
+        handed = np.bincount(by[helps], minlength=len(self.keys))
+        # (What runs at once, as Node does, has helpers too, and is never contradicted.)
+        confused = np.zeros(len(self.keys), np.bool_)
+        confused[self.native.take_heals()[:, 1]] = True
+        odd_one = (odd > ODD * all_of) | (confused & (handed > ODD * all_of))
+        result: Bool = self.loops & (all_of >= FEW) & odd_one
+        return result
 
     def _make_slices(self, doubt: Doubts) -> Slices:
         """Make the table; steps of loops that are not direct, or in doubt, are shared."""
@@ -374,24 +435,31 @@ class Doubts:
 
     Parameters
     ----------
-    heals : int64 [n, 4]
-        Time, thread, the request that was answered, and the one it was exchanged with.
+    moments : int64 [n, 4]
+        Time, thread, the request that was answered, and the one it was exchanged with; or a
+        request that was chosen where the queue says nothing, until its end.
+    odd : bool [threads]
+        Loops whose requests ask now one number of times and now another.
     begin : int64 [requests]
     reader : int32 [requests]
     """
 
-    def __init__(self, heals: I64, begin: I64, reader: I32) -> None:
+    def __init__(self, moments: I64, odd: Bool, begin: I64, reader: I32) -> None:
         self._begin: dict[int, I64] = {}
         self._end: dict[int, I64] = {}
-        for number in np.unique(heals[:, 1]).tolist():
-            mine = heals[heals[:, 1] == number]
+        for number in np.flatnonzero(odd).tolist():
+            self._begin[number] = np.array([np.iinfo(np.int64).min])
+            self._end[number] = np.array([np.iinfo(np.int64).max])
+        for number in np.setdiff1d(moments[:, 1], np.flatnonzero(odd)).tolist():
+            mine = moments[moments[:, 1] == number]
             since = np.minimum(begin[mine[:, 2]], begin[mine[:, 3]])
             if len(mine) > EXCHANGED * np.count_nonzero(reader == number):
                 since[:] = np.iinfo(np.int64).min
                 mine[:, 0] = np.iinfo(np.int64).max
-            # Heals come in order of time; a later one may reach back further.
-            self._end[number] = mine[:, 0]
-            self._begin[number] = np.minimum.accumulate(since[::-1])[::-1]
+            # In order of time; a later one may reach back further.
+            order = np.argsort(mine[:, 0], kind="stable")
+            self._end[number] = mine[order, 0]
+            self._begin[number] = np.minimum.accumulate(since[order][::-1])[::-1]
 
     def cover(self, thread: I64, time: I64) -> Bool:
         """Return which moments of threads are in doubt."""
