@@ -262,7 +262,7 @@ def test_a_baseline_of_a_baseline_counts_all_that_is_left_out(run, tmp_path):
     assert not any("left_out" in each for each in session["environment"])
     done = run("compare", "two.json", "sample-lock", "--json", "c.json")
     told = [w for w in json.loads((tmp_path / "c.json").read_text())["warnings"] if "not in" in w]
-    assert told == ["normal: normal: 80 of 105 executions are not in the baseline (--executions)"]
+    assert told == ["before: normal: 80 of 105 requests are not in the baseline (--executions)"]
     assert done.code in {0, 1}
 
 

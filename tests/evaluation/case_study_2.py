@@ -322,8 +322,8 @@ def run(
 
 def quota_note(document: dict) -> str:
     """Return what the report says of a quota that held the sample back, "" for nothing."""
-    told = (w for w in document["warnings"] if w.startswith("sample:") and PREFIX in w)
-    return next((w.removeprefix("sample: ") for w in told if "quota" in w), "")
+    told = (w for w in document["warnings"] if w.startswith("after:") and PREFIX in w)
+    return next((w.removeprefix("after: ") for w in told if "quota" in w), "")
 
 
 def mean_total(document: dict) -> tuple[float, float]:
