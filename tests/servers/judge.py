@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Final
 
@@ -61,16 +62,18 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     handled = read_handlers(recorded / "handlers", asked)
     arrivals = Arrivals(recorded / "recording")
     known = threads_of(recorded)
+    ports = PORTS["served"], PORTS.get(case.asks, 0)
     if not case.behind:
-        yield name, count(found, PORTS["served"], asked, handled, arrivals, known)
+        yield name, count(found, ports, asked, handled, arrivals, known)
         return
     # Who passes on asks over the port that the one behind saw.
     passed = {
         number: Handled(0, (one.as_request,), one.as_request) for number, one in handled.items()
     }
-    yield name, count(found, PORTS["served"], asked, passed, arrivals, known)
+    yield name, count(found, ports, asked, passed, arrivals, known)
     of_behind = [one.as_request for one in handled.values()]
-    yield f"{name}: behind", count(found, PORTS["behind"], of_behind, handled, None, set())
+    ports = PORTS["behind"], PORTS[CASES[case.behind].asks]
+    yield f"{name}: behind", count(found, ports, of_behind, handled, None, set())
 
 
 def find_requests(recording: Path) -> Requests:
@@ -89,19 +92,26 @@ def find_requests(recording: Path) -> Requests:
     opener = extraction.RecordingOpener(recording, traces, wanted, "auto")
     of = extraction._Recording(recording, traces, manifest, ())
     with extraction._replay_recording(opener, of, [chosen], Budget.within(None)) as replayed:
-        return requesting._find_turns(replayed, chosen)
+        # Not `find_requests`, which chooses executions: all that was found.
+        find = requesting._find_turns
+        wanted = (replayed, chosen, recording)[: len(signature(find).parameters)]
+        return find(*wanted)
 
 
 def count(
     found: Requests,
-    port: int,
+    ports: tuple[int, int],
     asked: list[Asked],
     handled: Mapping[int, Handled],
     arrivals: Arrivals | None,
     known: set[int],
 ) -> Counter[str]:
-    """Count what is right; `arrivals` is None where the client's times are not known."""
+    """Count what is right at a port, of what it asks of another.
+
+    `arrivals` is None where the client's times are not known.
+    """
     table, ends = found.requests, found.endpoints
+    port, asks = ports
     rows = np.flatnonzero(ends.local_port[table.endpoint] == port)
     inside = min((a.begin for a in asked), default=0), max((a.end for a in asked), default=0)
     rows = rows[(table.end_ns[rows] > inside[0]) & (table.begin_ns[rows] < inside[1])]
@@ -128,7 +138,7 @@ def count(
             result["threads"] += 1
             right = table.tid[row] == thread if thread else int(table.tid[row]) in known
             result["thread"] += bool(right)
-    _count_subrequests(result, found, handled, number_of)
+    _count_subrequests(result, found, handled, number_of, asks)
     return result
 
 
@@ -137,12 +147,13 @@ def _count_subrequests(
     found: Requests,
     handled: Mapping[int, Handled],
     number_of: Mapping[int, int],
+    asks: int,
 ) -> None:
     """Count for which sub-requests the right request is named."""
-    table, ends = getattr(found, "subrequests", None), found.endpoints
-    if table is None:
-        return
-    rows = np.flatnonzero(table.connects == 0)
+    table, ends = found.subrequests, found.endpoints
+    # Two sockets may have the same port, with different peers.
+    asked_of = ends.remote_port[table.endpoint] == asks
+    rows = np.flatnonzero((table.connects == 0) & asked_of)
     local = ends.local_port[table.endpoint[rows]]
     at = _Rows(rows, local, table.begin_ns, table.end_ns)
     for number, one in handled.items():
