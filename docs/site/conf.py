@@ -52,6 +52,7 @@ PAGES: Final = {
         "docs/reading-the-report",
         "docs/what-next",
         "docs/recording",
+        "docs/finding-requests",
         "docs/costs",
         "docs/kernels",
         "docs/ci",
