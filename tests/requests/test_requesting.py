@@ -1,0 +1,106 @@
+"""Requests as executions: which are asked for, and what is said where there are none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_endpoints import collect, ends, no_workers
+
+from critpath.errors import UnreadableError, UsageError
+from critpath.executions.specification import parse_specification
+from critpath.model import BlockList, Events, Kind, Manifest, ReplayedRecording
+from critpath.pipeline.requesting import find_requests, require_sockets
+
+MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
+SERVER, CLIENT = 1 << 40, 1 << 41
+
+
+def talk(*, accepted=True, times=3, port=80):
+    """Return events of a connection on which so many requests are answered."""
+    events = [(1, 0, Kind.SWITCH, [0, 0, 0, 0, 7])]
+    if accepted:
+        fields = [SERVER, *ends("4", f"10.0.0.1:{port}", "10.0.0.2:4000"), 6, 3, 1]
+        events.append((2, 0, Kind.SOCKET_STATE, fields))
+    for turn in range(times):
+        at = 100 * (turn + 1)
+        events += [
+            (at, 0, Kind.SOCKET_ARRIVAL, [SERVER, 2, 6]),
+            (at + 10, 0, Kind.SOCKET_RECEIVE, [SERVER, 2, 6, 100, 0]),
+            (at + 50, 0, Kind.SOCKET_SEND, [SERVER, 2, 6, 100, 0]),
+        ]
+    return events
+
+
+def replayed(events):
+    empty = np.zeros(0, np.int64)
+    few = Events(
+        *(empty, empty.astype(np.int32), empty.astype(np.int32), empty, empty),
+        classes=(),
+        strings=("",),
+        begin=0,
+        end=10_000,
+    )
+    made = (no_workers(), (), 0, (), (), ())
+    return ReplayedRecording(few, BlockList(()), *made, sockets=collect(events))
+
+
+def find(events, text):
+    return find_requests(replayed(events), parse_specification(text), MANIFEST, Path("normal"))
+
+
+def test_each_request_is_an_execution():
+    executions, events = find(talk(), "requests")
+    assert executions.id == tuple(f"10.0.0.2:4000>80#{n}" for n in (1, 2, 3))
+    assert (executions.end - executions.begin).tolist() == [50, 50, 50]
+    assert set(executions.label) == {":80"}
+    assert events.environment[-1] == {"requests": 3, "requests_doubtful": 0}
+    assert "3 of 1 service" in executions.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("requests:port=80", 3), ("requests:peer=external", 3), ("requests:skip=1", 2)],
+)
+def test_some_of_them(text, count):
+    executions, _ = find(talk(), text)
+    assert len(executions) == count
+
+
+@pytest.mark.parametrize("text", ["requests:port=8081", "requests:peer=local", "requests:min=1s"])
+def test_what_fits_nothing_names_what_there_is(text):
+    with pytest.raises(UsageError) as caught:
+        find(talk(), text)
+    assert caught.value.exit_code == 2
+    assert caught.value.what == f"{text}: no such service among :80"
+
+
+def test_nobody_who_serves():
+    with pytest.raises(UnreadableError) as caught:
+        find(talk(accepted=False), "requests")
+    assert caught.value.exit_code == 4
+    assert "but nobody listens or accepts" in caught.value.what
+    assert "role=first" in caught.value.do
+    # The first has no arrival before it that the recording would not have seen.
+    executions, _ = find(talk(accepted=False), "requests:role=first")
+    assert len(executions) == 3
+
+
+def test_no_sockets():
+    with pytest.raises(UnreadableError) as caught:
+        require_sockets(Path("normal"), ["sched_switch"], MANIFEST)
+    assert caught.value.exit_code == 4
+    assert caught.value.what == "normal: recorded with minimal, which has no sockets"
+    assert caught.value.do == "record again with --profile requests"
+
+
+def test_the_services_are_listed():
+    with pytest.raises(UsageError) as caught:
+        find(talk(), "requests:?")
+    [row] = caught.value.rows
+    assert (row.service, row.requests, row.incomplete, row.median_ns) == (":80", 3, 0, 50)
+    assert caught.value.what == "the services of this recording: :80"
