@@ -71,7 +71,8 @@ class Pair:
 class Corpus:
     """Recordings, each read once."""
 
-    def __init__(self, place: Path, sets: Path, every: int) -> None:
+    def __init__(self, place: Path, sets: Path, every: int, permutations: int) -> None:
+        self.permutations = permutations
         faults = [
             Pair(kind, file.parent / "normal", file.parent / "sample", truth)
             for file in sorted(place.glob("[!.]*/truth.json"))
@@ -109,7 +110,7 @@ def judge(corpus: Corpus, pair: Pair, change: Change | None = None, **settings: 
     sets = corpus.read(pair.normal), corpus.read(pair.sample)
     if change is not None:
         sets = change(*sets, zlib.crc32(pair.name.encode()))
-    comparison = cp.compare(*sets, **settings)
+    comparison = cp.compare(*sets, permutations=corpus.permutations, **settings)
     document = comparison.to_dict()
     facts, sentence = first_facts(document)
     right, why = weigh(facts, pair.truth) if pair.truth else ("none", "")
@@ -288,9 +289,10 @@ def main() -> None:
         choices=("rare", "sides", "plain", "half", "swap", "thresholds"),
     )
     parser.add_argument("--every", type=int, default=1, help="one pair of so many")
+    parser.add_argument("--permutations", type=int, default=9_999)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as sets:
-        corpus = Corpus(given.corpus, Path(sets), given.every)
+        corpus = Corpus(given.corpus, Path(sets), given.every, given.permutations)
         if not given.trial or "rare" in given.trial:
             show(rare(corpus))
         if not given.trial or "sides" in given.trial:
