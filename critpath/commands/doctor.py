@@ -27,10 +27,10 @@ EXIT_FOUND: Final = 1
 # What a recording with `--profile requests` has of them, by `Preflight.ways`.
 _WAYS: Final = {
     "sockets": "found by events of sockets (--profile requests)",
-    "calls+packets": "this tracer has no events of sockets (Linux 6.3, ftrace), so that they are "
-    "recorded as system calls and packets",
-    "calls": "this tracer has no events of sockets (Linux 6.3, ftrace), so that they are recorded "
-    "as system calls: when one arrived is not known, only when it was read",
+    "calls+packets": "not to be found yet: this tracer has no events of sockets (ftrace has them "
+    "from Linux 6.3 on), only system calls and packets",
+    "calls": "not to be found yet: this tracer has no events of sockets (ftrace has them from "
+    "Linux 6.3 on), only system calls",
     "": "not to be found: this kernel has no events of sockets nor of system calls",
 }
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder

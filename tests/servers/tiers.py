@@ -141,7 +141,8 @@ def limited(park: Park, fault: str) -> Iterator[None]:
             (group / "cgroup.procs").write_text(f"{process}\n")
         yield
     finally:
-        for process in backends:
+        # With those that were forked meanwhile.
+        for process in (group / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
                 (group.parent / "cgroup.procs").write_text(f"{process}\n")
         with contextlib.suppress(OSError):
