@@ -70,7 +70,7 @@ PAGES: Final = {
             "marks/README",
             "docs/file-formats",
         ),
-        *("docs/critical-path", "docs/glossary"),
+        *("docs/critical-path", "docs/requests", "docs/glossary"),
     ),
     "Inside": (
         *("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
