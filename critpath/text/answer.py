@@ -363,9 +363,10 @@ def _seen(document: ComparisonDocument) -> str:
         return f"The mean moved by {format_ns(moved, sign=True)}. {describe_chance(total.p_value)}"
     mean = total.normal_mean if total else None
     share = f" ({format_share(detection.detectable / mean)})" if mean else ""
-    return (
-        f"A slowdown of {format_ns(detection.detectable)}{share} or more would have been detected."
-    )
+    kinds = [kind for kind in _kinds(document) if kind.label]
+    of_all = ", on average over all kinds," if len(kinds) > 1 else ""
+    least = f"{format_ns(detection.detectable)}{share} or more{of_all}"
+    return f"A slowdown of {least} would have been detected."
 
 
 # Inconclusive: what is missing, and what to type.

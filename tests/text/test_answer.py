@@ -144,7 +144,9 @@ def test_ok_says_what_would_have_been_detected(document):
     total.normal_mean, total.effect, total.p_value = 10 * MS, 0.1 * MS, 0.4
     found.detection.detectable = 0.53 * MS
     assert describe_headline(found).sentence == "No slowdown found in any kind of request"
-    assert describe_why(found) == "A slowdown of 530 µs (5.3 %) or more would have been detected."
+    assert describe_why(found) == (
+        "A slowdown of 530 µs (5.3 %) or more, on average over all kinds, would have been detected."
+    )
     total.effect = 0.6 * MS
     assert describe_why(found) == (
         "The mean moved by +600 µs. Differences as large are common by chance here (p = 0.4)."

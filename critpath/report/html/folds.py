@@ -95,7 +95,10 @@ def render_slowest(
     short = names_of(document, "sample")
     labelled = any(row[1] for row in rows)
     kinds = "their kind" if labelled else "those"
-    shown = "".join(_slow_row(row, most, short, causes, labelled=labelled) for row in rows[:SHOWN])
+    # What lost nothing is not among those that lost most; the search finds it.
+    told = [row for row in rows[:SHOWN] if int(row[5]) > 0]  # type: ignore[call-overload]
+    told = told if told and document.verdict == "anomaly" else rows[:SHOWN]
+    shown = "".join(_slow_row(row, most, short, causes, labelled=labelled) for row in told)
     heads = "".join(
         column_head(name, kind)
         for name, kind in (
@@ -109,7 +112,7 @@ def render_slowest(
             ("cause", ""),
         )
     )
-    count = len(rows[:SHOWN])
+    count = len(told)
     title = f"Slowest {noun}"
     which = "that lost most" if document.verdict == "anomaly" else "slowest"
     line = f"The {count} {which} against the mean of {kinds} before."
