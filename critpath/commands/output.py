@@ -164,9 +164,12 @@ def warn(messages: Iterable[str], *, quiet: bool) -> None:
     """Print warnings on stderr, a line each, repeated ones once."""
     if quiet:
         return
+    from critpath.text.answer import is_usual  # noqa: PLC0415 - start-up time
+
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
-        print(f"critpath: warning: {log_text(safe_text(message))}", file=sys.stderr)
+        word = "" if is_usual(message) else "warning: "
+        print(f"critpath: {word}{log_text(safe_text(message))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)

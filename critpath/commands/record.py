@@ -343,6 +343,7 @@ def recording_so_far(left: float | None, since: float, rate: float | None, lost:
 
 _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
+_USUAL = "tracefs was not mounted"  # and is now: to be known, no reason to worry
 
 
 def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
@@ -365,7 +366,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     if len(manifest.gaps) > _SHOWN:
         yield f"warning: and {plural(len(manifest.gaps) - _SHOWN, 'more gap')} like these"
     for text in manifest.warnings[:_SHOWN]:
-        yield f"warning: {text}"
+        yield text if text.startswith(_USUAL) else f"warning: {text}"
     if len(manifest.warnings) > _SHOWN:
         more = len(manifest.warnings) - _SHOWN
         place = outcome.recordings[0].directory

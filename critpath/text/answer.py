@@ -39,8 +39,11 @@ _PROFILES: Final = {
     ),
 }
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
-# What a reader need not know to believe the answer.
-_USUAL: Final = re.compile(r"are labelled by field|was in memory as a whole|^note: ")
+# What a reader need not know to believe the answer: how critpath usually works.
+_USUAL: Final = re.compile(
+    r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
+    r"|tracefs was not mounted"
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,11 @@ def is_same(headline: Headline, cause: CauseEntry) -> bool:
     )
 
 
+def is_usual(message: str) -> bool:
+    """Tell whether a message is of normal operation, and no warning."""
+    return bool(_USUAL.search(message))
+
+
 def serious_warnings(document: ComparisonDocument) -> list[str]:
     """Return the warnings that change what one may believe: what is normal operation is none."""
     said = []
@@ -183,7 +191,7 @@ def serious_warnings(document: ComparisonDocument) -> list[str]:
             )
             touched = f": {one.lossy:,} of {one.executions:,} {noun_of(document)} touched"
             said.append(f"The recording before lost {lost}{touched}.".replace("before", name, 1))
-    said += [_sentence(warning) for warning in document.warnings if not _USUAL.search(warning)]
+    said += [_sentence(warning) for warning in document.warnings if not is_usual(warning)]
     return said
 
 

@@ -129,7 +129,9 @@ def test_without_types_there_is_no_table_and_no_complaint(document):
     assert "A set had nothing to group." in render_html(document)
 
 
-def test_the_papers_rules_have_a_line_of_their_own_with_the_papers_name(document):
+def test_the_papers_rules_have_a_line_where_they_decide_with_the_papers_name(document):
+    assert "paper&#x27;s rule" not in render_html(document)
+    document.detection.rule = "paper"
     page = render_html(document)
     said = re.search(r"By the paper&#x27;s rules \([^<]*", page)[0]
     assert "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022" in said

@@ -291,11 +291,8 @@ def render_statistics(document: ComparisonDocument) -> str:
         ),
         verdict.difference(document) or "",
         verdict.sensitivity(document) or "",
-        verdict.by_the_paper(document),
-        (
-            f"{plural(document.outliers.anomalous, 'slow ' + noun_of(document, 1))}; the paper's "
-            f"rule marks {document.outliers.paper:,}."
-        ),
+        f"{plural(document.outliers.anomalous, 'slow ' + noun_of(document, 1))}.",
+        *_paper_facts(document),
         *detection.notes,
         *document.outliers.notes,
     ]
@@ -367,8 +364,18 @@ def _relative(state: StateEntry) -> str:
     return f" ({'+' if effect > 0 else ''}{format_share(effect / mean)})"
 
 
+def _paper_facts(document: ComparisonDocument) -> list[str]:
+    """Return what the paper's rules say as a whole, where they decide."""
+    if document.detection.rule != "paper":
+        return []
+    marked = document.outliers.paper
+    return [verdict.by_the_paper(document), f"The paper's rule marks {marked:,}."]
+
+
 def _by_the_paper(document: ComparisonDocument) -> str:
-    """Return for which states the rules of the paper fire, which decide nothing here."""
+    """Return for which states the rules of the paper fire, where they decide."""
+    if document.detection.rule != "paper":
+        return ""
     names = [
         f"{state.state} ({' and '.join(fired)})"
         for state in document.states
