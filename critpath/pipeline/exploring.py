@@ -50,13 +50,13 @@ def explore(
     """
     from critpath.explore.ranking import ask
     from critpath.model.exploration import Exploration
+    from critpath.text.exploring import labels_left_out
 
     table = facts_of(paths)
     if what is not None:
-        questions = [ask(table, given, what, depth=depth)]
-    else:
-        questions = _slowest_of_each(table, given, depth)
-    return Exploration(table, tuple(questions))
+        return Exploration(table, (ask(table, given, what, depth=depth),))
+    questions, left_out = _slowest_of_each(table, given, depth)
+    return Exploration(table, tuple(questions), labels_left_out(left_out))
 
 
 def facts_of(paths: PathSet) -> FactTable:
@@ -92,17 +92,25 @@ def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:
     return result
 
 
-def _slowest_of_each(table: FactTable, given: Sequence[str], depth: int) -> list[Question]:
+def _slowest_of_each(
+    table: FactTable, given: Sequence[str], depth: int
+) -> tuple[list[Question], list[tuple[str, int]]]:
+    """Return a question per label, and the labels that too few have to be asked about."""
     from critpath.explore.ranking import SLOWEST, ask, take_steps
+    from critpath.model.exploration import FEWEST
     from critpath.text.exploring import quoted_text
 
     within, _ = take_steps(table, given)
     labels = np.unique(table.label[within])
     if len(labels) < 2:
-        return [ask(table, given, SLOWEST, depth=depth)]
+        return [ask(table, given, SLOWEST, depth=depth)], []
     time = np.bincount(table.label[within], (table.end - table.begin)[within])
-    chosen = sorted(labels.tolist(), key=lambda code: -time[code])[:MOST_LABELS]
+    count = np.bincount(table.label[within])
+    ordered = sorted(labels.tolist(), key=lambda code: -time[code])
+    judged = [code for code in ordered if count[code] >= FEWEST] or ordered[:1]
+    chosen = judged[:MOST_LABELS]
     field = "service" if table.noun == "request" else "label"
+    rest = [(table.labels[code], int(count[code])) for code in ordered if code not in chosen]
     return [
         ask(
             table,
@@ -111,4 +119,4 @@ def _slowest_of_each(table: FactTable, given: Sequence[str], depth: int) -> list
             depth=depth,
         )
         for code in chosen
-    ]
+    ], rest

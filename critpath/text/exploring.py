@@ -340,6 +340,15 @@ def also_text(one: Ranked, facts: Mapping[str, Fact]) -> str:
     return say("also.more", condition=shown, k=len(one.also) - 1)
 
 
+def labels_left_out(labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Say which labels nothing was asked about, each with how many executions it has."""
+    if not labels:
+        return ()
+    named = ", ".join(f"{name or '(none)'} ({n:,})" for name, n in labels[:5])
+    more = f" and {len(labels) - 5:,} more" if len(labels) > 5 else ""
+    return (f"not asked about, as fewer have them: {named}{more}; --given looks at one",)
+
+
 def small_print(question: Question) -> tuple[str, str]:
     """Return what the list leaves out, and how chance was judged."""
     if question.outcome == "few":

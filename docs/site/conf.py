@@ -51,6 +51,7 @@ PAGES: Final = {
         "docs/tutorial",
         "docs/reading-the-report",
         "docs/what-next",
+        "docs/exploring",
         "docs/recording",
         "docs/finding-requests",
         "docs/costs",

@@ -205,3 +205,12 @@ def test_a_true_condition_is_found_less_often_where_everything_clumps():
     independent, clumping = power(0.0, 100), power(0.9, 100)
     assert independent >= 0.95
     assert 0.65 <= clumping < independent
+
+
+def test_labels_that_few_have_are_named_and_not_asked_about():
+    paths = made.paths(260, labels=("get",) * 12 + ("put",))
+    exploration = pipeline.explore(paths)
+    assert [one.label for one in exploration.questions] == ["get"]
+    assert exploration.notes == (
+        "not asked about, as fewer have them: put (20); --given looks at one",
+    )
