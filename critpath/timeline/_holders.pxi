@@ -28,14 +28,20 @@ ctypedef struct TimedSleep:
     int32_t tries         # so far
     int32_t syscall
 
+ctypedef struct TimedLength:
+    int32_t worker
+    float length
+
 ctypedef struct Retries:
     Rows sleeps
+    Rows timed            # every sleep that a timer ended, also those that were no tries
     Rows locks            # who tried to get, or gave back, a file lock
     int32_t unused        # of the sleeps, the first that was no try
 
 
 cdef void clear_retries(Retries* retries) noexcept:
     clear(&retries.sleeps)
+    clear(&retries.timed)
     clear(&retries.locks)
 
 
@@ -90,6 +96,8 @@ cdef void add_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
     cdef TimedSleep* sleeps = <TimedSleep*>retries.sleeps.data
     cdef Worker* w = &table.workers[index]
     cdef ThreadInfo* info = &table.infos[index]
+    (<TimedLength*>retries.timed.data)[retries.timed.size] = TimedLength(index, <float>(t - w.since))
+    retries.timed.size += 1
     cdef int32_t before = info.tried if w.known & RETRYING else -1, i = retries.unused
     cdef int64_t futex = futex_of(table, index)
     if before >= 0 and (sleeps[before].tries >= MOST_TRIES or sleeps[before].syscall != w.syscall
@@ -184,6 +192,12 @@ cdef holder_columns(Retries* retries):
     cdef Py_ssize_t i, n = retries.sleeps.size, m = retries.locks.size
     columns = np.empty((8, n), np.int64)
     cdef int64_t[:, ::1] into = columns
+    cdef TimedLength* all_ = <TimedLength*>retries.timed.data
+    timed, lengths = np.empty(retries.timed.size, np.int32), np.empty(retries.timed.size)
+    cdef int32_t[::1] timed_ = timed
+    cdef double[::1] lengths_ = lengths
+    for i in range(<Py_ssize_t>retries.timed.size):
+        timed_[i], lengths_[i] = all_[i].worker, all_[i].length
     locks = np.empty(m, np.int32)
     cdef int32_t[::1] tried = locks
     for i in range(m):
@@ -193,4 +207,4 @@ cdef holder_columns(Retries* retries):
         into[3, i], into[4, i], into[5, i] = sleeps[i].holder, sleeps[i].since, sleeps[i].waker
         into[6, i], into[7, i] = sleeps[i].attempt, sleeps[i].observed
     kept = columns[:, columns[3] > OPEN_TRY]
-    return *kept[:, np.lexsort((kept[2], kept[0]))], locks
+    return *kept[:, np.lexsort((kept[2], kept[0]))], locks, timed, lengths

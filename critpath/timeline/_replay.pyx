@@ -632,6 +632,7 @@ cdef class Replay:
         reserve(&self.packets.events, events, sizeof(NetEvent))
         reserve(&self.packets.sleeps, MOST_INTERVALS * events, sizeof(NetSleep))
         reserve(&self.retries.sleeps, MOST_INTERVALS * events, sizeof(TimedSleep))
+        reserve(&self.retries.timed, MOST_INTERVALS * events, sizeof(TimedLength))
         reserve(&self.retries.locks, events, sizeof(int32_t))
         return 0
 
@@ -808,6 +809,7 @@ cdef class Replay:
             self.reserve_intervals(self.table.worker_count)
             reserve(&self.packets.sleeps, self.table.worker_count, sizeof(NetSleep))
             reserve(&self.retries.sleeps, self.table.worker_count, sizeof(TimedSleep))
+            reserve(&self.retries.timed, self.table.worker_count, sizeof(TimedLength))
             self.reserve_tails(1)
             for j in range(<int32_t>self.table.worker_count):
                 if self.table.infos[j].idle_cpu < 0:

@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from critpath.model import I32, I64, Bool, Events, Kind, Loss, Workers, role_name
+from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, role_name
 
 LEAST_TIMEOUTS: Final = 5  # throughout which somebody worked, before that says anything
 ALIKE: Final = 1.1  # time-outs that differ by less are one kind of wait
 LEAST_HELD: Final = 0.5  # of a kind's time-outs, throughout which somebody worked
+LEAST_TRIES: Final = 0.5  # of a kind's sleeps, after which the thread goes on to wait
 MOST_AGAINST: Final = 0.1  # of them, at which who ended the wait slept
 
 NO_HOLDER: Final = -1
@@ -48,6 +49,10 @@ class HolderRecord(NamedTuple):
         recorded; it is the holder then.
     asker : int32 [events of file locks]
         The worker that asks for each lock, or gives it back; -1 unknown.
+    timed : int32 [all sleeps that a timer ended]
+        The worker, also of those that were no tries.
+    length : float64 [all sleeps that a timer ended]
+        How long it slept (ns).
     """
 
     sleeper: I64
@@ -59,6 +64,8 @@ class HolderRecord(NamedTuple):
     attempt: I64
     observed: I64
     asker: I32
+    timed: I32
+    length: F64
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,9 @@ def find_holds(
 
 def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]) -> list[Link]:
     """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
-    length = np.maximum(record.end - record.begin, 1)
-    alike = np.round(np.log(length) / np.log(ALIKE)).astype(np.int64)
+    alike = _bins(record.end - record.begin)
+    whose = zip(record.timed.tolist(), _bins(record.length).tolist(), strict=True)
+    slept = Counter((names[worker], length) for worker, length in whose)
     guessed = (record.waker >= 0) & (record.observed == 0)
     rows = np.flatnonzero(guessed & ~_lost_within(record, losses))
     kinds = {row: (names[record.sleeper[row]], int(alike[row])) for row in rows.tolist()}
@@ -129,8 +137,14 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
         for row, kind in kinds.items()
         if record.holder[row] >= 0
         and held[kind] >= max(LEAST_TIMEOUTS, LEAST_HELD * times[kind])
+        and times[kind] >= LEAST_TRIES * slept[kind]
         and against[kind] <= MOST_AGAINST * times[kind]
     ]
+
+
+def _bins(length: I64 | F64) -> I64:
+    """Return numbers of which sleeps of one kind have the same (ns)."""
+    return np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
 
 
 def _link(record: HolderRecord, row: int, holder: int, released: int = _NEVER) -> Link:

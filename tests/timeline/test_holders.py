@@ -96,6 +96,16 @@ def test_time_outs_are_of_the_thread_that_ends_the_wait_and_worked_all_the_time(
     assert spent["RUN", 2] >= 6 * LENGTH
 
 
+@pytest.mark.parametrize("sleeps", [4, 12])
+def test_who_mostly_works_after_sleeping_does_not_wait(sleeps):
+    """Thread 1 sleeps on purpose, works, and now and then has to ask thread 2, who never rests."""
+    rows, begin = many()
+    for _ in range(sleeps):
+        rows += timed(begin)
+        begin += LENGTH + 500  # it works in between
+    assert len(holds_of(scene(rows))) == (6 if sleeps < 6 else 0)
+
+
 def test_two_time_outs_are_chance():
     assert holds_of(scene(many(times=1)[0])) == []
 

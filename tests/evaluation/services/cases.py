@@ -61,6 +61,7 @@ class Case:
     count: int = 6
     rounds: int = 5
     lines: bool = False
+    profile: str = ""  # what is recorded; "" for the default
     kind: bool = False  # another count, wait, peer or kind (else: more of the same)
     notes: str = ""
 
@@ -633,6 +634,8 @@ CASES: Final = (
         common=p("cpu=4"),
         kind=True,
         count=4,
+        profile="locks",
+        notes="the writer wakes nobody: only its file locks tell",
     ),
     Case(
         "sqlite-disk",

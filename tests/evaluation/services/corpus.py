@@ -74,6 +74,7 @@ def record(critpath: str, to: Path, case: Case, *what: str) -> float:
                 "-n",
                 str(case.rounds),
                 *execution,
+                *(["--profile", case.profile] if case.profile else []),
                 *what,
             ],
             capture_output=True,
