@@ -144,7 +144,8 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
 
 def _bins(length: I64 | F64) -> I64:
     """Return numbers of which sleeps of one kind have the same (ns)."""
-    return np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
+    numbers: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
+    return numbers
 
 
 def _link(record: HolderRecord, row: int, holder: int, released: int = _NEVER) -> Link:
