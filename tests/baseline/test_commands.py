@@ -80,7 +80,7 @@ def test_fewer_executions_are_said_everywhere(run):
     done = run("baseline", "save", "normal", "-o", "b.json", "--executions", "35")
     assert "70 left out (--executions)" in done.err
     assert "35, 70 more left out" in run("baseline", "show", "b.json").out
-    assert "70 of 105 executions are not in the baseline" in run("compare", "b.json", "normal").out
+    assert "70 of 105 requests are not in the baseline" in run("compare", "b.json", "normal").out
 
 
 @pytest.mark.long
@@ -198,7 +198,7 @@ def test_other_machines_are_a_warning_and_strictly_no_verdict(run, tmp_path, rec
     run("baseline", "save", "normal", "-o", "b.json")
     done = run("compare", "b.json", "other.parquet")
     said = " ".join(done.out.split())
-    assert "⚠ The sets come from different kernels: 6.1.0-50-cloud-amd64 and 9.9" in said
+    assert "⚠ Before and after come from different kernels: 6.1.0-50-cloud-amd64 and 9.9" in said
     assert "; another kernel; " in said
     done = run("compare", "b.json", "other.parquet", "--strict-environment")
     assert done.code == 3
@@ -302,7 +302,7 @@ def test_a_program_is_known_by_its_name_alone(run, tmp_path, recordings):
     save_paths(replace(paths, environment=(*paths.environment, other)), tmp_path / "cart.parquet")
     done = run("compare", "b.json", "cart.parquet", "--json", "c.json", "--alpha", "0.001")
     document = json.loads((tmp_path / "c.json").read_text())
-    assert "the sets are of different programs: shop and cart" in document["warnings"]
+    assert "before and after are of different programs: shop and cart" in document["warnings"]
     assert document["sets"]["normal"]["commands"] == ["shop"]
     assert document["sets"]["sample"]["commands"] == ["./cart"]
     assert done.code == 0

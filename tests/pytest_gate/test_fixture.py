@@ -126,7 +126,7 @@ def test_compare_of_recordings(project):
         [
             "critpath: SLOWER: *",
             "total is +8.03 ms *",
-            "1. 4 of 5 executions*",
+            "1. 4 of 5 `cpu` requests*",
             "report: *critpath-1.html",
         ]
     )
