@@ -159,8 +159,7 @@ def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
     few = judge(table(drawn[:15]), table(drawn[[*range(15, 35), 40]]), types_known=True)
     assert not few.anomalous.any()
     assert any(
-        "beyond all 15 before" in note and "839 executions before" in note
-        for note in few.notes
+        "beyond all 15 before" in note and "839 executions before" in note for note in few.notes
     )
 
 

@@ -90,7 +90,7 @@ def find_names(tmp_path: Path, host: str, user: str, command: str, place: str) -
 @pytest.mark.parametrize(
     ("host", "user", "command", "place"),
     [
-        ("web1.corp.example", "jo.e", "/opt/x/run --key=s3cr3t", "a b/c"),
+        ("web1.corp.example", "jo.e", "/srv/x/run --key=s3cr3t", "a b/c"),
         ("build-7", "o'neill", 'sh -c "echo $HOME; rm <x>"', "naïve/é"),
         ("a&b<c>", "joe secret", "\x1b[31mred\x07 --x", "recs"),
     ],
