@@ -22,7 +22,8 @@ PAGE: Final = ROOT / "docs" / "exports.md"
 RECORDINGS: Final = ("normal", "sample-lock")
 _BLOCK: Final = re.compile(r"```(sh|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 # The first line of an error, which no warning looks like.
-_FAILED: Final = re.compile(r"^critpath: (?!warning: )", re.MULTILINE)
+# What is wrong has a second line, which says what to do.
+_FAILED: Final = re.compile(r"^critpath: (?!warning: ).*\n  ", re.MULTILINE)
 _BETWEEN: Final = "-- end of an example --"
 
 

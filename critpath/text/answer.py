@@ -43,6 +43,7 @@ _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 _USUAL: Final = re.compile(
     r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
     r"|tracefs was not mounted"
+    r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %$"
 )
 
 

@@ -15,6 +15,7 @@ from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import SCREEN, answer_lines
+from critpath.text import notes
 from critpath.text.answer import (
     describe_chance,
     describe_headline,
@@ -254,8 +255,14 @@ def test_chance_is_in_words(p, words):
 
 def test_normal_operation_is_no_warning(document):
     found = document(kind("a", 1, 2, slow=30))
-    found.warnings = ["executions are labelled by field 'type' of app:request_begin", "a loss"]
+    found.warnings = [
+        "executions are labelled by field 'type' of app:request_begin",
+        f"before: {notes.requests_found(2_320, 4, 0, {'certain': 1.0})}",
+        "a loss",
+    ]
     assert serious_warnings(found) == ["A loss"]
+    found.warnings = [notes.requests_found(2_320, 4, 1, {"certain": 0.9, "doubtful": 0.1})]
+    assert len(serious_warnings(found)) == 1
 
 
 # What no answer has in it, whatever it is about.
