@@ -35,7 +35,7 @@ def test_more_trips_to_a_thread_are_one_cause_with_what_each_brings_along():
     unit = "r60 h20 i90"  # prepared, done, waited for a cpu
     verdict, cause = first(executions(20, unit, 2), executions(20, unit, 22, seed=2))
     assert verdict == "anomaly"
-    assert "20 more trips to `helper` (2 -> 22 an execution)" in cause.sentence
+    assert "wait for `helper` 22 times instead of twice" in cause.sentence
     facts = cause.facts
     assert (facts.state, facts.role, facts.peer) == ("RUN", "helper", "helper")
     assert (facts.counted, facts.count_before, facts.count_after) == ("trips", 2, 22)
@@ -48,7 +48,7 @@ def test_a_trip_whose_work_takes_the_callers_cpu_counts_as_one():
     sample = executions(20, f"{asleep} {preempted} {preempted}", 7, seed=2)
     verdict, cause = first(executions(20, asleep, 2), sample)
     assert verdict == "anomaly"
-    assert "19 more trips to `helper` (2 -> 21 an execution)" in cause.sentence
+    assert "wait for `helper` 21 times instead of twice" in cause.sentence
     facts = cause.facts
     assert (facts.role, facts.counted, facts.count_after) == ("helper", "trips", 21)
     assert facts.share > 0.8
@@ -58,7 +58,7 @@ def test_more_waits_are_told_by_their_number():
     unit = "r20 d40 i90"
     verdict, cause = first(executions(20, unit, 1), executions(20, unit, 6, seed=2))
     assert verdict == "anomaly"
-    assert "waits for the disk 6 times instead of once" in cause.sentence
+    assert "wait for the disk 6 times instead of once" in cause.sentence
     facts = cause.facts
     assert (facts.state, facts.counted) == ("WAIT_DISK", "waits")
     assert (facts.count_before, facts.count_after) == (1, 6)
@@ -77,7 +77,7 @@ def test_a_sample_that_is_faster_is_explained_as_well():
     assert verdict == "ok"
     assert cause.contribution < 0
     assert cause.facts.state == State.WAIT_TIMER.name
-    assert "waiting for a timer in `helper`" in cause.sentence
+    assert "instead of 5.4 ms for thread `helper`, which was sleeping" in cause.sentence
 
 
 def test_every_state_says_how_often_executions_are_in_it():

@@ -39,6 +39,8 @@ from critpath.model import (
     Table,
     identifiers,
 )
+from critpath.model.exploration import FactTable
+from critpath.pipeline.exploring import facts_of
 from critpath.pipeline.extraction import read_timelines
 
 MODEL = Path(critpath.model.__file__).parent
@@ -74,6 +76,7 @@ def tables_of(factory):
         "outliers": comparison.outliers,
         "alignment": aligned.alignment,
         "statistics": aligned.statistics,
+        "facts": facts_of(comparison.sample),
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
         **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},
@@ -133,7 +136,8 @@ def test_every_program_sees_the_same_rows(tables):
 
 
 def test_names_of_columns_need_no_quotes(tables):
-    for table in tables.values():
+    # Facts are called as in conditions: `time.RUN@holder`.
+    for table in (t for t in tables.values() if not isinstance(t, FactTable)):
         stream = table.to_arrow()  # noqa: F841 - DuckDB finds it by its name
         names = list(table.table_columns())
         assert all(name.isidentifier() and name.isascii() for name in names)

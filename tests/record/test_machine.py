@@ -73,4 +73,4 @@ def test_the_machine_is_said_to_differ_by_two_kinds_of_probes_or_a_share():
     assert "probe l1 20 % slower, probe wake 20 % faster" in said
     busy = path_set(probe_l1=100, others_cpu=400_000)
     [said] = machine_differences(one, busy)
-    assert "cpu time of others 10 % -> 40 %" in said
+    assert "cpu time of others 10 % → 40 %" in said

@@ -333,6 +333,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         programs=(),
         container=0,
         settings=None,
+        observe=lambda *_: None,
         choice=None,
         user=None,
         signals=SimpleNamespace(exit_code=130),
