@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -211,21 +211,7 @@ def select_within_runs(
         if interleaved and runs
         else (f"{plural(others, 'execution')} outside the recording's runs",)
     )
-
-    def kept(texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(texts[i] for i in rows.tolist())
-
-    return Executions(
-        id=kept(executions.id),
-        begin=executions.begin[rows],
-        end=executions.end[rows],
-        tid=executions.tid[rows],
-        host=executions.host[rows],
-        comm=kept(executions.comm),
-        label=kept(executions.label),
-        incomplete=executions.incomplete,
-        notes=(*executions.notes, *notes),
-    )
+    return replace(executions.take(rows), notes=(*executions.notes, *notes))
 
 
 def _rows_by_thread(events: Events, kind: Kind) -> dict[int, I64]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,10 +15,10 @@ from critpath.model import (
     I64,
     RUNNING,
     Bool,
-    Certainty,
     CriticalPaths,
+    Executions,
     PathSet,
-    Requests,
+    RequestFacts,
     State,
     VectorTable,
     rival_role,
@@ -27,6 +29,7 @@ from critpath.text.phrases import IDLE, OTHERS
 
 MOST_SYMBOLS: Final = 12  # of which conditions are looked at unasked: where most time goes
 MOST_ROLES: Final = 12  # threads of one name that paths go through
+MOST_ASKED: Final = 50  # services
 _NS_PER_HOUR: Final = 3_600_000_000_000
 # Of paths in which nobody knows who had the cpu.
 _NOBODY: Final = frozenset({"", IDLE})
@@ -37,8 +40,6 @@ def find_facts(
     paths: PathSet,
     vectors: VectorTable,
     clusters: I64 | None = None,
-    requests: Requests | None = None,
-    request_of: I64 | None = None,
 ) -> FactTable:
     """Return everything that conditions can say of some executions.
 
@@ -49,8 +50,6 @@ def find_facts(
         Of its paths.
     clusters : int64 array or None
         The type of every execution, from 1; 0 for none.
-    requests : Requests or None
-        Where executions are requests, with ``request_of``: the request that each is.
 
     Returns
     -------
@@ -62,12 +61,14 @@ def find_facts(
     labels, label = _codes(executions.label)
     parent = np.full(len(paths), -1, np.int64)
     noun = "request" if paths.specification.partition(":")[0] == "requests" else "execution"
-    of_requests = _connections(executions.id) if noun == "request" else []
-    if requests is not None and request_of is not None and len(paths):
+    known = executions.requests
+    if known is not None:
         noun = "request"
-        labels, label = _codes([_service(requests, row) for row in request_of.tolist()])
-        parent = _parents(requests, request_of)
-        of_requests = _request_facts(requests, request_of, parent, end - begin)
+        labels, label = _codes(known.service)
+        parent = _parents(executions, known, recording)
+    of_requests = _connections(executions.id) if noun == "request" else []
+    if known is not None and len(paths):
+        of_requests += _request_facts(known, parent, end - begin)
     facts = [
         Fact("latency", "time", end - begin, family=LATENCY),
         Fact("begin", "time", _since_first(begin, recording), asked=False),
@@ -313,34 +314,23 @@ def _connections(ids: Sequence[str]) -> list[Fact]:
     ]
 
 
-def _service(requests: Requests, row: int) -> str:
-    table = requests.requests
-    return table.strings[int(table.service[row])]
-
-
-def _parents(requests: Requests, request_of: I64) -> I64:
+def _parents(executions: Executions, known: RequestFacts, recording: Any) -> I64:
     """Return the execution that every execution is a sub-request of."""
-    place = np.full(len(requests.requests) + 1, -1, np.int64)
-    place[request_of] = np.arange(len(request_of))
-    place[-1] = -1
-    return np.asarray(place[requests.requests.parent[request_of]], np.int64)
+    each = recording.tolist()
+    place = {key: row for row, key in enumerate(zip(each, executions.id, strict=True))}
+    above = zip(each, known.parent, strict=True)
+    return np.array([place.get(key, -1) if key[1] else -1 for key in above], np.int64)
 
 
-def _request_facts(requests: Requests, rows: I64, parent: I64, latency: I64) -> list[Fact]:
-    table, ends = requests.requests, requests.endpoints
-    endpoint = table.endpoint[rows]
-    words = [certainty.name.lower() for certainty in Certainty]
-    ports = ends.remote_port[endpoint]
-    facts = [
-        Fact("connection", "number", ports, valid=ports > 0, each=True),
-        Fact("peer", "text", ends.remote_address[endpoint], ends.strings),
-        Fact("bytes_in", "number", table.bytes_in[rows]),
-        Fact("bytes_out", "number", table.bytes_out[rows], known=False),
-        Fact("threads", "number", table.threads[rows], known=False),
-        Fact("boundary", "text", table.boundary[rows], tuple(words), asked=False),
-        Fact("true", "time", table.true_ns[rows], family=LATENCY),
-        Fact("asked", "time", table.asked_ns[rows], family=LATENCY),
-        Fact("queued", "time", table.queued_ns[rows], family=LATENCY),
+def _request_facts(known: RequestFacts, parent: I64, latency: I64) -> list[Fact]:
+    return [
+        Fact("bytes_in", "number", known.bytes_in),
+        Fact("bytes_out", "number", known.bytes_out, known=False),
+        Fact("threads", "number", known.threads, known=False),
+        _text("boundary", known.boundary, asked=False),
+        Fact("true", "time", known.true_ns, family=LATENCY),
+        Fact("asked", "time", known.asked_ns, family=LATENCY),
+        Fact("queued", "time", known.queued_ns, family=LATENCY),
         Fact(
             "parent.latency",
             "time",
@@ -348,19 +338,23 @@ def _request_facts(requests: Requests, rows: I64, parent: I64, latency: I64) -> 
             valid=parent >= 0,
             family=LATENCY,
         ),
+        *_asks(known.asks),
     ]
-    return [*facts, *_asks(requests, rows)]
 
 
-def _asks(requests: Requests, rows: I64) -> list[Fact]:
-    """Return how often each request asks each other service."""
-    table, below = requests.requests, requests.subrequests
-    counted = (below.request >= 0) & (below.child >= 0) & (below.connects == 0)
-    services = table.service[below.child[counted]]
-    whose = below.request[counted]
-    facts = []
-    for code in np.unique(services).tolist():
-        count = np.bincount(whose[services == code], minlength=len(table))[rows]
-        name = table.strings[code]
-        facts.append(Fact(f"asks.{name}", "number", count, subject=name))
-    return facts
+def _asks(asks: Sequence[str]) -> list[Fact]:
+    """Return how often each request asks each other service: of those that most ask."""
+    words, codes = _codes(asks)
+    counts = [json.loads(word or "{}") for word in words]
+    askers: Counter[str] = Counter()
+    for count, n in zip(counts, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
+        askers.update(dict.fromkeys(count, n))
+    return [
+        Fact(
+            f"asks.{name}",
+            "number",
+            np.array([count.get(name, 0) for count in counts])[codes],
+            subject=name,
+        )
+        for name in sorted(sorted(askers, key=lambda name: -askers[name])[:MOST_ASKED])
+    ]

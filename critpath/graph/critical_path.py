@@ -26,6 +26,7 @@ from critpath.model import (
     ReplayedRecording,
     State,
     Workers,
+    join_facts,
     join_stored,
 )
 from critpath.units import plural
@@ -648,6 +649,7 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
             label=tuple(text for e in every for text in e.label),
             incomplete=sum(e.incomplete for e in every),
             notes=tuple(note for e in every for note in e.notes),
+            requests=join_facts([e.requests for e in every if len(e)]),
         ),
         paths=join_stored([part.paths for part in parts]),
         session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),

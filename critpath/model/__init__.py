@@ -97,11 +97,13 @@ if TYPE_CHECKING:
         Endpoints,
         Links,
         RequestAccount,
+        RequestFacts,
         Requests,
         RequestTable,
         Rule,
         Slices,
         Subrequests,
+        join_facts,
     )
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
@@ -170,8 +172,9 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
             "LINK_KINDS",
             "Links",
             "RequestAccount",
+            "RequestFacts",
         ),
-        *("RequestTable", "Requests", "Rule", "Slices", "Subrequests"),
+        *("RequestTable", "Requests", "Rule", "Slices", "Subrequests", "join_facts"),
     ),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
@@ -273,6 +276,7 @@ __all__ = [
     "Reason",
     "ReplayedRecording",
     "RequestAccount",
+    "RequestFacts",
     "RequestTable",
     "Requests",
     "Resources",
@@ -297,6 +301,7 @@ __all__ = [
     "freeze_columns",
     "hypergeometric_tail",
     "identifiers",
+    "join_facts",
     "join_paths",
     "join_stored",
     "label_duration",

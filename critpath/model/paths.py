@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model.kinds import STATES
+from critpath.model.requests import RequestFacts
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.units import format_ns, plural, safe_text
 
@@ -44,6 +45,8 @@ class Executions(Table):
         Begins without an end and ends without a begin: counted, never guessed.
     notes : tuple of str
         One line each: what was left out and why.
+    requests : RequestFacts or None
+        Where all of them are requests of servers: what is known besides.
     """
 
     id: tuple[str, ...]
@@ -55,6 +58,7 @@ class Executions(Table):
     label: tuple[str, ...]
     incomplete: int = 0
     notes: tuple[str, ...] = ()
+    requests: RequestFacts | None = None
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -62,6 +66,8 @@ class Executions(Table):
         )
         if not len(self.id) == len(self.comm) == len(self.label):
             raise ValueError("Executions: text columns of unequal length")
+        if self.requests is not None and len(self.requests) != len(self.id):
+            raise ValueError("Executions: facts of other requests")
 
     def __len__(self) -> int:
         return len(self.id)
@@ -83,6 +89,7 @@ class Executions(Table):
             host=self.host[rows],
             comm=self.comm[rows],
             label=self.label[rows],
+            requests=self.requests and self.requests.take(rows),
         )
 
     def take(self, rows: I64) -> Executions:
@@ -101,6 +108,7 @@ class Executions(Table):
             host=self.host[rows],
             comm=texts(self.comm),
             label=texts(self.label),
+            requests=self.requests and self.requests.take(rows),
         )
 
     def table_columns(self) -> dict[str, Column]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -394,6 +394,77 @@ class Slices(Table):
             "idle_ns": Column(self.idle_ns),
             "cpus": Column(self.cpus),
         }
+
+
+# Columns of `RequestFacts`.
+FACT_TEXTS: Final = ("service", "parent", "asks", "boundary")
+FACT_NUMBERS: Final = ("true_ns", "asked_ns", "queued_ns", "bytes_in", "bytes_out", "threads")
+
+
+@dataclass(frozen=True, eq=False)
+class RequestFacts(Table):
+    """What is known of executions that are requests, a row for each: it goes where they go.
+
+    Attributes
+    ----------
+    service : tuple of str
+    parent : tuple of str
+        The id of the request of the same recording whose sub-request it is; "" for none.
+    asks : tuple of str
+        JSON: how many sub-requests of each service it made.
+    boundary : tuple of str
+        How sure begin and end are.
+    true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
+        As in `RequestTable`.
+    """
+
+    service: tuple[str, ...]
+    parent: tuple[str, ...]
+    asks: tuple[str, ...]
+    boundary: tuple[str, ...]
+    true_ns: I64
+    asked_ns: I64
+    queued_ns: I64
+    bytes_in: I64
+    bytes_out: I64
+    threads: I64
+
+    def __post_init__(self) -> None:
+        freeze_columns(self, len(self.service), **dict.fromkeys(FACT_NUMBERS, np.int64))
+        if any(len(getattr(self, name)) != len(self) for name in FACT_TEXTS):
+            raise ValueError("RequestFacts: text columns of unequal length")
+
+    def __len__(self) -> int:
+        return len(self.service)
+
+    def take(self, rows: I64 | slice) -> RequestFacts:
+        """Return some rows, in the order of their positions."""
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
+        texts: dict[str, Any] = {
+            name: tuple(getattr(self, name)[row] for row in chosen) for name in FACT_TEXTS
+        }
+        return RequestFacts(**texts, **{name: getattr(self, name)[rows] for name in FACT_NUMBERS})
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return a row per execution; ``position`` numbers them."""
+        return {
+            "position": Column(np.arange(len(self))),
+            **{name: Column(getattr(self, name)) for name in (*FACT_TEXTS, *FACT_NUMBERS)},
+        }
+
+
+def join_facts(parts: Sequence[RequestFacts | None]) -> RequestFacts | None:
+    """Join what is known of several executions: nothing, if it is not known of all."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not parts:
+        return None
+    texts: dict[str, Any] = {
+        name: tuple(text for part in known for text in getattr(part, name)) for name in FACT_TEXTS
+    }
+    numbers: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in known]) for name in FACT_NUMBERS
+    }
+    return RequestFacts(**texts, **numbers)
 
 
 LINK_KINDS: Final = ("wake", "message", "create")

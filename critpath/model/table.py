@@ -128,6 +128,8 @@ class Lists(Column):
         order = np.argsort(self.rows, kind="stable")
         offsets = np.searchsorted(self.rows[order], np.arange(self.length + 1))
         values = Column(self.values[order], self.words).to_arrow()
+        if self.words and not len(order):  # DuckDB reads no empty lists of codes
+            values = values.dictionary_decode()
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
 
 

@@ -64,7 +64,9 @@ def facts_of(paths: PathSet) -> FactTable:
     from critpath.explore.columns import find_facts
 
     [table] = vectors([paths])
-    return find_facts(paths, table, find_clusters(table, paths.executions.label))
+    known = paths.executions.requests
+    labels = paths.executions.label if known is None else known.service
+    return find_facts(paths, table, find_clusters(table, labels))
 
 
 def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:

@@ -376,7 +376,9 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
 
 def _make_read_only(paths: PathSet) -> PathSet:
     """Make a set that came from another process read-only again."""
-    return replace(paths, executions=replace(paths.executions), paths=replace(paths.paths))
+    known = paths.executions.requests
+    executions = replace(paths.executions, requests=known and replace(known))
+    return replace(paths, executions=executions, paths=replace(paths.paths))
 
 
 # How processes that read at the same time share processors and memory.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from critpath.model import (
     Executions,
     Manifest,
     ReplayedRecording,
+    RequestFacts,
 )
 from critpath.model.requests import Links, Slices, Subrequests
 from critpath.requests.links import attribute
@@ -172,7 +174,7 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     return result
 
 
-def _make_executions(found: FoundTurns, rows: I64) -> Executions:
+def _make_executions(found: FoundRequests, rows: I64) -> Executions:
     requests, endpoints = found.requests, found.endpoints
     rows = rows[np.lexsort((requests.tid[rows], requests.end_ns[rows], requests.begin_ns[rows]))]
     of = requests.endpoint[rows]
@@ -197,6 +199,34 @@ def _make_executions(found: FoundTurns, rows: I64) -> Executions:
         label=tuple(labels),
         incomplete=found.account.incomplete,
         notes=(account,),
+        requests=_tell_facts(found, rows, names),
+    )
+
+
+def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> RequestFacts:
+    """Return what of requests goes with them as executions."""
+    table, below = found.requests, found.subrequests
+    asks: dict[int, Counter[str]] = {}
+    counted = (below.request >= 0) & (below.child >= 0) & (below.connects == 0)
+    services = table.service[below.child[counted]].tolist()
+    for request, code in zip(below.request[counted].tolist(), services, strict=True):
+        asks.setdefault(request, Counter())[table.strings[code]] += 1
+    above = table.parent[rows]
+    parents = zip(
+        *(above.tolist(), table.endpoint[above].tolist(), table.turn[above].tolist()), strict=True
+    )
+    words = [certainty.name.lower() for certainty in Certainty]
+    return RequestFacts(
+        service=tuple(table.strings[code] for code in table.service[rows].tolist()),
+        parent=tuple(f"{names[of]}#{turn}" if at >= 0 else "" for at, of, turn in parents),
+        asks=tuple(json.dumps(asks.get(row, {}), sort_keys=True) for row in rows.tolist()),
+        boundary=tuple(words[code] for code in table.boundary[rows].tolist()),
+        true_ns=table.true_ns[rows],
+        asked_ns=table.asked_ns[rows],
+        queued_ns=table.queued_ns[rows],
+        bytes_in=table.bytes_in[rows],
+        bytes_out=table.bytes_out[rows],
+        threads=table.threads[rows].astype(np.int64),
     )
 
 

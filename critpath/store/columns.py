@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import Loss, State
+from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,11 @@ EXECUTION: Final = {
     "label": "string",
     "session": "int64",
     "lossy": "bool",
+}
+# Besides, where all executions are requests of servers; a file may be without.
+REQUEST: Final = {
+    **dict.fromkeys(FACT_TEXTS, "string"),
+    **dict.fromkeys(FACT_NUMBERS, "int64"),
 }
 SEGMENT: Final = {
     "begin": "int64",
@@ -52,8 +58,14 @@ SEGMENTS: Final = "segments"
 WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
 
 
-def arrow_schema() -> pa.Schema:
-    """Return the columns, with which any file of this format must agree."""
+def arrow_schema(*, requests: bool = False) -> pa.Schema:
+    """Return the columns, with which any file of this format must agree.
+
+    Parameters
+    ----------
+    requests : bool
+        With those of requests.
+    """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
     def make(columns: Mapping[str, str]) -> list[pa.Field]:
@@ -61,7 +73,8 @@ def arrow_schema() -> pa.Schema:
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
     element = pa.field("element", pa.struct(make(SEGMENT)), nullable=False)
-    return pa.schema([*make(EXECUTION), pa.field(SEGMENTS, pa.list_(element), nullable=False)])
+    segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
+    return pa.schema([*make(EXECUTION | REQUEST if requests else EXECUTION), segments])
 
 
 def utf8(text: str) -> str:

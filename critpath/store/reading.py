@@ -19,19 +19,23 @@ from critpath.model import (
     Loss,
     PathSet,
     Piece,
+    RequestFacts,
     StoredPaths,
     join_paths,
 )
+from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store.columns import (
     ABOUT,
     EXECUTION,
     FORMAT,
     KEY,
     NAMES,
+    REQUEST,
     SEGMENTS,
     STATES,
     WORDS,
     arrow_schema,
+    is_count,
     numbers,
     of_texts,
 )
@@ -105,6 +109,7 @@ class _PathsFile:
         self.wrong: Wrong = partial(wrong_file, file)
         self._identity: _Identity | None = None
         self._footer: Any = None  # pq.FileMetaData
+        self.columns = list(EXECUTION)
         self._checked = False
 
         def look(parquet: pq.ParquetFile) -> dict[str, Any]:
@@ -116,7 +121,9 @@ class _PathsFile:
             if found != FORMAT:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
             schema = parquet.metadata.schema.to_arrow_schema()
-            if not schema.remove_metadata().equals(arrow_schema()):
+            self.columns = [*EXECUTION, *(REQUEST if "true_ns" in schema.names else ())]
+            expected = arrow_schema(requests="true_ns" in schema.names)
+            if not schema.remove_metadata().equals(expected):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
@@ -161,7 +168,7 @@ class _PathsFile:
                     stream,
                     metadata=self._footer,
                     # Columns that another file need not have: once they are known.
-                    read_dictionary=[*WORDS, *NAMES] if self._footer else None,
+                    read_dictionary=[*WORDS, *self._names()] if self._footer else None,
                     page_checksum_verification=True,
                 ) as parquet:
                     made = read(parquet)
@@ -183,7 +190,7 @@ class _PathsFile:
         pieces = [Piece(rows, partial(self._group, i)) for i, rows in enumerate(self.rows)]
         if resident:
             parts = [self._reading(partial(self._read_group, i)) for i in range(len(self.rows))]
-            executions = _join([part[0] for part in parts])
+            executions = self._join([part[0] for part in parts])
             paths = join_paths([part[1] for part in parts]) if parts else _none(self.strings)
         else:
             executions = self._reading(self._read_executions)
@@ -191,8 +198,19 @@ class _PathsFile:
         made: PathSet = self._reading(lambda _: self._set(executions, paths))
         return made
 
+    def _names(self) -> list[str]:
+        return [name for name in (*NAMES, *FACT_TEXTS) if name in self.columns]
+
     def _read_executions(self, parquet: pq.ParquetFile) -> pa.Table:
-        return parquet.read(columns=list(EXECUTION)).combine_chunks()
+        return parquet.read(columns=self.columns).combine_chunks()
+
+    def _join(self, tables: list[pa.Table]) -> pa.Table:
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        if not tables:
+            requests = len(self.columns) > len(EXECUTION)
+            return arrow_schema(requests=requests).empty_table().select(self.columns)
+        return pa.concat_tables(tables).combine_chunks()
 
     def _set(self, table: pa.Table, paths: CriticalPaths) -> PathSet:
         about = self.about
@@ -202,6 +220,7 @@ class _PathsFile:
             **{name: _numbers(table, name) for name in ("begin", "end", "tid", "host")},
             incomplete=about["incomplete"],
             notes=tuple(about["notes"]),
+            requests=self._request_facts(table),
         )
         session = _numbers(table, "session")
         if len(session) and not 0 <= session.min() <= session.max() < len(about["sources"]):
@@ -223,6 +242,27 @@ class _PathsFile:
             events=about["events"],
             warnings=tuple(about["warnings"]),
         )
+
+    def _request_facts(self, table: pa.Table) -> RequestFacts | None:
+        """Return what is known of requests, None where the file does not know it of all."""
+        if len(self.columns) == len(EXECUTION):
+            return None
+        texts: dict[str, Any] = {name: self._texts(table, name) for name in FACT_TEXTS}
+        known = RequestFacts(**texts, **{name: _numbers(table, name) for name in FACT_NUMBERS})
+        if not len(known) or not all(known.service):
+            return None
+        length = _numbers(table, "end") - _numbers(table, "begin")
+        for name in FACT_NUMBERS:
+            column = getattr(known, name)
+            if column.min() < -_TIME or column.max() >= _TIME:
+                raise self.wrong(f"a request with {name} out of range")
+        if bool((known.true_ns + known.asked_ns != length).any()):
+            raise self.wrong("a request whose own time and that of its sub-requests are not it")
+        for asked in set(known.asks):
+            counts = load_json(asked.encode())
+            if not isinstance(counts, dict) or not all(map(is_count, counts.values())):
+                raise self.wrong("a request that asks nobody knows what")
+        return known
 
     def _texts(self, table: pa.Table, name: str) -> tuple[str, ...]:
         """Return a column's texts, equal ones as one object: a file may repeat a long one often."""
@@ -250,15 +290,7 @@ class _PathsFile:
         _check_times(begin, end, self.wrong)
         paths = _paths(table, self.strings, self.wrong)
         _check_tiling(begin, end, paths, self.wrong)
-        return table.select(list(EXECUTION)), paths
-
-
-def _join(tables: list[pa.Table]) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    if not tables:
-        return arrow_schema().empty_table().select(list(EXECUTION))
-    return pa.concat_tables(tables).combine_chunks()
+        return table.select(self.columns), paths
 
 
 def _none(strings: tuple[str, ...]) -> CriticalPaths:

@@ -20,8 +20,11 @@ from critpath.model import (
     CriticalPaths,
     Executions,
     PathSet,
+    RequestFacts,
+    join_facts,
     join_paths,
 )
+from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store.columns import (
     FORMAT,
     KEY,
@@ -37,6 +40,7 @@ from critpath.store.files import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
@@ -58,17 +62,8 @@ class PathsWriter:
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - 0.1 s that only writers of paths need
-
-        self._parquet = pq.ParquetWriter(
-            stream,
-            arrow_schema(),
-            compression="zstd",
-            use_dictionary=True,
-            write_statistics=False,
-            store_schema=False,
-            write_page_checksum=True,
-        )
+        self._stream = stream
+        self._parquet: pq.ParquetWriter | None = None
         self._about: dict[str, Any] = {}
         self._specifications: dict[str, None] = {}
         # Those that a segment has; in order of text, whatever the order they came in.
@@ -79,6 +74,22 @@ class PathsWriter:
         self._rest: PathSet | None = None
         self.segments = 0
         self._time = 0
+
+    def _open(self, *, requests: bool) -> pq.ParquetWriter:
+        """Return what writes rows; the first ones say whether there is more known of requests."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - 0.1 s that only writers of paths need
+
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(
+                self._stream,
+                arrow_schema(requests=requests),
+                compression="zstd",
+                use_dictionary=True,
+                write_statistics=False,
+                store_schema=False,
+                write_page_checksum=True,
+            )
+        return self._parquet
 
     def __enter__(self) -> Self:
         return self
@@ -91,8 +102,9 @@ class PathsWriter:
     ) -> None:
         if kind is None:
             self._flush()
-            self._parquet.add_key_value_metadata({KEY: self._metadata()})
-        self._parquet.close()
+            self._open(requests=False).add_key_value_metadata({KEY: self._metadata()})
+        if self._parquet is not None:
+            self._parquet.close()
 
     def write(self, paths: PathSet, *, more: bool = False) -> None:
         """Append a set.
@@ -139,8 +151,9 @@ class PathsWriter:
         within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
         for codes in (paths.detail[within], paths.comm[within]):
             self._strings.update(paths.strings[code] for code in np.unique(codes).tolist())
-        table = _table(chunk, rows, self._base)
-        self._parquet.write_table(table, row_group_size=len(table))
+        parquet = self._open(requests=chunk.executions.requests is not None)
+        table = _table(chunk, rows, self._base, parquet.schema)
+        parquet.write_table(table, row_group_size=len(table))
 
     def _add(self, paths: PathSet) -> None:
         facts = {
@@ -211,7 +224,12 @@ def _joined(first: PathSet, second: PathSet) -> PathSet:
     return replace(
         second,
         executions=replace(
-            b, id=a.id + b.id, comm=a.comm + b.comm, label=a.label + b.label, **numbers
+            b,
+            id=a.id + b.id,
+            comm=a.comm + b.comm,
+            label=a.label + b.label,
+            requests=join_facts([e.requests for e in (a, b) if len(e)]),
+            **numbers,
         ),
         paths=join_paths([first.paths, second.paths]),
         session=np.append(first.session, second.session),
@@ -232,16 +250,16 @@ def _groups(start: I64) -> list[slice]:
     return groups
 
 
-def _table(chunk: PathSet, rows: slice, base: int) -> pa.Table:
+def _table(chunk: PathSet, rows: slice, base: int, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    schema = arrow_schema()
     executions = chunk.executions
     values: dict[str, Any] = {
         **{name: getattr(executions, name)[rows] for name in ("begin", "end", "tid", "host")},
         **{name: [*map(utf8, getattr(executions, name)[rows])] for name in ("id", "comm", "label")},
         "session": chunk.session[rows] + base,
         "lossy": chunk.lossy[rows],
+        **_request_columns(executions.requests, rows),
     }
     arrays = [
         of_texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
@@ -250,6 +268,18 @@ def _table(chunk: PathSet, rows: slice, base: int) -> pa.Table:
     ]
     segments = _segments(chunk.paths, rows, schema.field(SEGMENTS).type)
     return pa.Table.from_arrays([*arrays, segments], schema=schema)
+
+
+def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
+    """Return the columns of requests; no service says that nothing is known."""
+    if known is None:
+        count = rows.stop - rows.start
+        texts, zeros = [""] * count, np.zeros(count, np.int64)
+        return {**dict.fromkeys(FACT_TEXTS, texts), **dict.fromkeys(FACT_NUMBERS, zeros)}
+    return {
+        **{name: [*map(utf8, getattr(known, name)[rows])] for name in FACT_TEXTS},
+        **{name: getattr(known, name)[rows] for name in FACT_NUMBERS},
+    }
 
 
 def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListArray:

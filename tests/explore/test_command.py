@@ -59,6 +59,16 @@ def test_document_and_text_say_the_same(critpath, extract, tmp_path):
     assert json.loads(again.stdout)["questions"][0]["executions"] == best["having"]["of"]
 
 
+def test_own_time_is_not_shown_where_nobody_knows_it(critpath, extract, tmp_path):
+    assert critpath("explore", extract, "-o", tmp_path / "page.html").returncode == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "true latency" not in page
+    assert 'class="own"' not in page
+    assert ">true</button>" not in page
+    run = critpath("explore", extract, "--what", "true >= 1ms")
+    assert run.returncode == 2
+
+
 def test_nothing_is_written_where_a_condition_is_wrong(critpath, extract, tmp_path):
     run = critpath("explore", extract, "--what", "latncy >= 5ms", "-o", tmp_path / "page.html")
     assert run.returncode == 2

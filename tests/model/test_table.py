@@ -29,6 +29,7 @@ from critpath.model import (
     Executions,
     Links,
     Loop,
+    RequestFacts,
     RequestTable,
     Rows,
     Slices,
@@ -60,6 +61,7 @@ def request_tables():
         codes = (*texts, "path", "role_how", "local_address", "remote_address")
         ones = (np.array([name not in codes], np.uint8) for name in columns)
         yield kind.__name__, kind(*ones)
+    yield "RequestFacts", RequestFacts(*[("made",)] * 4, *[np.ones(1, np.int64)] * 6)
 
 
 def tables_of(factory):

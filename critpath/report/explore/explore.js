@@ -724,7 +724,7 @@ const drawClusters = () => {
     if (!by.has(number)) by.set(number, []);
     by.get(number).push(row);
   }
-  const own = (facts.get("true") ?? facts.get("latency")).values;
+  const own = facts.get("true")?.values;
   const waits = facts.get("time.WAIT_CPU")?.values;
   const listed = [...by].map(([number, rows]) => {
     const wait = rows.map((row) => waits?.[row] ?? 0);
@@ -733,7 +733,7 @@ const drawClusters = () => {
     return {
       number, rows, n: rows.length, share: count / rows.length, w: mean,
       sd: Math.sqrt(wait.reduce((a, b) => a + (b - mean) ** 2, 0) / rows.length),
-      med: quantile(rows.map((row) => latency[row]), 0.5), tr: quantile(rows.map((row) => own[row]), 0.5),
+      med: quantile(rows.map((row) => latency[row]), 0.5), tr: own && quantile(rows.map((row) => own[row]), 0.5),
     };
   });
   listed.sort((a, b) => (a.number === 0) - (b.number === 0) || b.share - a.share || a.number - b.number);
@@ -745,7 +745,7 @@ const drawClusters = () => {
     row.append(make("th", {scope: "row"}, name, " ", make("span", {}, typicalOf(cluster.rows))));
     cell(row, thousands(cluster.n));
     cell(row, formatTime(cluster.med));
-    cell(row, formatTime(cluster.tr)).classList.add("opt");
+    if (own) cell(row, formatTime(cluster.tr)).classList.add("opt");
     cell(row, `${formatTime(cluster.w)} `, make("span", {}, `± ${formatTime(cluster.sd)}`));
     row.append(make("td", {class: "mini"}, draw("svg", {class: "mb", "aria-hidden": "true"},
       draw("rect", {class: "b0", width: "100%", height: 9, y: 5}),
@@ -930,7 +930,7 @@ const drawSketch = (row, title, longest) => {
       width: two(Math.max(0.06, (100 * length) / longest)),
     }, draw("title", {}, `${safe(String(name))} ${data.doing[kind]} ${formatTime(length)}`));
   });
-  const own = facts.get("true")?.values[row] ?? latency[row];
+  const own = facts.get("true")?.values[row];
   const text = own < latency[row]
     ? say("true of", {true: formatTime(own), latency: formatTime(latency[row])}) : formatTime(latency[row]);
   const more = leftOut ? ` (${say("lanes.more", {k: leftOut})})` : "";
@@ -938,7 +938,8 @@ const drawSketch = (row, title, longest) => {
     make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(said + more)),
     make("div", {class: "skg"}, make("div", {class: "sns"}, ...names),
       draw("svg", {class: "sks", height: LANE * lanes.length, role: "img", "aria-label": `${title} ${lanes.length} threads, ${formatTime(latency[row])}`},
-        ...lines, ...shown, draw("rect", {class: "own", x: 0, y: 30, width: x(own), height: 4}),
+        ...lines, ...shown,
+        ...(own === undefined ? [] : [draw("rect", {class: "own", x: 0, y: 30, width: x(own), height: 4})]),
         draw("text", {class: "tl", x: x(latency[row]), y: 21, dx: 8}, text)),
       make("span"),
       draw("svg", {class: "axs", height: 18, "aria-hidden": "true"}, ...timeAxis(longest, longest, 7))));

@@ -298,6 +298,11 @@ def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketc
         for code, kind in enumerate(DOINGS)
         if code in used or code in {0, 1, 2}
     )
+    own = (
+        '<span><svg aria-hidden="true"><rect class="own" y="4" width="24" height="4"/></svg>'
+        "true latency: its own time</span>"
+    )
+    legend += own if "true" in table.facts else ""
     more = (
         '<button class="btn" id="pv" type="button">Previous</button>'
         '<button class="btn" id="nx" type="button">Next</button>'
@@ -305,9 +310,7 @@ def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketc
     said = f"one typical {table.noun} of the selection above one of the others, same scale"
     return (
         f'<section class="panel full" id="view-5" tabindex="-1">{_head("Sketch", said, more)}'
-        f'<div id="v5">{drawn}</div><div class="leg2">{legend}<span><svg aria-hidden="true">'
-        '<rect class="own" y="4" width="24" height="4"/></svg>true latency: its own time</span>'
-        "</div></section>"
+        f'<div id="v5">{drawn}</div><div class="leg2">{legend}</div></section>'
     )
 
 
@@ -336,6 +339,7 @@ def _clusters(table: FactTable, question: Question) -> str:
             ("tr", "true", "n opt"),
             ("w", "CPU wait ± sd", "n"),
         )
+        if key != "tr" or "true" in table.facts
     )
     return (
         f'<section class="panel" id="view-3" tabindex="-1">'

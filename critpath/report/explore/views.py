@@ -262,14 +262,16 @@ def cluster_rows(table: FactTable, question: Question) -> str:
             else f'<button class="lk" type="button" data-cluster="{number:.0f}">'
             f"{number:.0f}</button>"
         )
-        own = np.sort((true.values if true is not None else latency)[members])
+        own = ""
+        if true is not None:
+            middle = np.sort(true.values[members])[len(members) // 2]
+            own = f'<td class="n opt">{format_ns(float(middle))}</td>'
         shown.append(
             f"<tr{' class=chg' if len(members) >= 10 and share > 0.2 else ''}>"
             f"<th scope=row>{name} <span>{text(typical_of(table, members))}</span></th>"
             f"<td class=n>{len(members):,}</td>"
             f"<td class=n>{format_ns(float(ordered[len(ordered) // 2]))}</td>"
-            f'<td class="n opt">{format_ns(float(own[len(own) // 2]))}</td>'
-            f"<td class=n>{format_ns(float(wait.mean()))} "
+            f"{own}<td class=n>{format_ns(float(wait.mean()))} "
             f"<span>± {format_ns(float(wait.std()))}</span></td>"
             f'<td class="mini"><svg class="mb" aria-hidden="true"><rect class="b0" width="100%" '
             f'height="9" y="5"/><rect class="b1" width="{two(100 * share)}%" height="9" y="5"/>'
@@ -409,11 +411,11 @@ def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest:
             f"<title>{text(str(lanes[lane][0]))} {DOING_WORDS[kind]} {format_ns(length)}</title>"
             "</rect>"
         )
-    true = table.facts.get("true")
-    own = float(true.values[row]) if true is not None else latency
-    label = format_ns(latency)
-    if true is not None and own < latency:
-        label = say("true of", true=format_ns(own), latency=label)
+    label, bar = format_ns(latency), ""
+    if "true" in table.facts:
+        own = float(table.facts["true"].values[row])
+        label = say("true of", true=format_ns(own), latency=label) if own < latency else label
+        bar = f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
     step = next(
         (n * 10.0**e for e in range(13) for n in (1, 2, 5) if longest / (n * 10.0**e) <= 7), longest
     )
@@ -440,8 +442,7 @@ def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest:
         f'<div class="skg"><div class="sns">{names}</div>'
         f'<svg class="sks" height="{height}" role="img" aria-label="{text(title)} '
         f'{len(lanes)} threads, {format_ns(latency)}">{"".join(lines)}{"".join(boxes)}'
-        f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
-        f'<text class="tl" x="{x(latency)}%" y="21" dx="8">{text(label)}</text></svg>'
+        f'{bar}<text class="tl" x="{x(latency)}%" y="21" dx="8">{text(label)}</text></svg>'
         f'<span></span><svg class="axs" height="18" aria-hidden="true">{"".join(ticks)}</svg>'
         "</div></div>"
     )

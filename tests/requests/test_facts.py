@@ -1,0 +1,189 @@
+"""What is known of requests goes with them: through joins, files and processes, to page and SQL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_endpoints import ends
+from test_requesting import MANIFEST, replayed
+
+from critpath.executions.specification import parse_specification
+from critpath.graph.critical_path import join_sets
+from critpath.model import CriticalPaths, Kind, PathSet, State
+from critpath.pipeline import facts_of
+from critpath.pipeline.requesting import find_requests
+from critpath.store import PathsWriter, load_paths, save_paths
+
+# Ends of a connection from outside, and both of one between two servers of the machine.
+FRONT, ASKS, SERVES = 1 << 40, 1 << 41, 1 << 42
+FRONT_TID, BACK_TID = 7, 8
+
+
+def two_tiers(times=60):
+    """Return requests of a front that takes 100 us of its own and asks a back for 30 to 59."""
+    front = ends("4", "10.0.0.1:80", "10.0.0.9:4000")
+    asks, serves = (
+        ends("4", "10.0.0.1:5000", "10.0.0.1:90"),
+        ends("4", "10.0.0.1:90", "10.0.0.1:5000"),
+    )
+    events = [
+        (1, 0, Kind.SWITCH, [0, 0, 0, 0, FRONT_TID]),
+        (1, 1, Kind.SWITCH, [0, 0, 0, 0, BACK_TID]),
+        (2, 0, Kind.SOCKET_STATE, [FRONT, *front, 6, 3, 1]),
+        (3, 0, Kind.SOCKET_STATE, [ASKS, *asks, 6, 2, 1]),
+        (4, 1, Kind.SOCKET_STATE, [SERVES, *serves, 6, 3, 1]),
+    ]
+    at = 1_000_000
+    for turn in range(times):
+        back = 30_000 + 1000 * (turn % 30)
+        for after, cpu, kind, socket, size in (
+            (0, 0, Kind.SOCKET_ARRIVAL, FRONT, None),
+            (10_000, 0, Kind.SOCKET_RECEIVE, FRONT, 100),
+            (50_000, 0, Kind.SOCKET_ARRIVAL, SERVES, None),
+            (50_000, 0, Kind.SOCKET_SEND, ASKS, 50),
+            (60_000, 1, Kind.SOCKET_RECEIVE, SERVES, 50),
+            (40_000 + back, 1, Kind.SOCKET_ARRIVAL, ASKS, None),
+            (40_000 + back, 1, Kind.SOCKET_SEND, SERVES, 70),
+            (50_000 + back, 0, Kind.SOCKET_RECEIVE, ASKS, 70),
+            (100_000 + back, 0, Kind.SOCKET_SEND, FRONT, 200),
+        ):
+            fields = [socket, 2, 6] if size is None else [socket, 2, 6, size, 0]
+            events.append((at + after, cpu, kind, fields))
+        at += 1_000_000
+    return events
+
+
+def running(executions, source="made", specification="requests"):
+    """Return executions with paths of one segment each."""
+    n = len(executions)
+    paths = CriticalPaths(
+        start=np.arange(n + 1),
+        begin=executions.begin,
+        end=executions.end,
+        state=np.full(n, int(State.RUN), np.uint8),
+        detail=np.zeros(n, np.int32),
+        comm=np.zeros(n, np.int32),
+        tid=executions.tid,
+        host=executions.host,
+        cpu=np.zeros(n, np.int32),
+        lossy=np.zeros(n, np.bool_),
+        strings=("",),
+    )
+    nothing = np.zeros(n, np.int64)
+    sources = (source,)
+    return PathSet(executions, paths, nothing, sources, specification, (), nothing != 0)
+
+
+@pytest.fixture(scope="module")
+def tiers():
+    made = replayed(two_tiers())
+    executions, _ = find_requests(made, parse_specification("requests"), MANIFEST, Path("made"))
+    return running(executions)
+
+
+@pytest.fixture(scope="module")
+def file(tiers, tmp_path_factory):
+    place = tmp_path_factory.mktemp("facts") / "tiers.paths"
+    save_paths(tiers, place)
+    return place
+
+
+def same(one, other):
+    columns = other.table_columns()
+    return all(list(a.values) == list(columns[k].values) for k, a in one.table_columns().items())
+
+
+def test_own_time_and_that_of_sub_requests_are_the_latency(tiers):
+    known = tiers.executions.requests
+    latency = tiers.executions.end - tiers.executions.begin
+    assert (known.true_ns + known.asked_ns).tolist() == latency.tolist()
+    fronts = np.array([service == ":80" for service in known.service])
+    assert fronts.sum() == 60
+    assert set(known.true_ns[fronts].tolist()) == {100_000}
+    assert set(known.queued_ns.tolist()) == {10_000}
+    assert (known.true_ns[~fronts] == latency[~fronts]).all()
+    assert {json.loads(text).get(":90") for text in known.asks} == {1, None}
+    assert set(known.parent) == {"", *np.array(tiers.executions.id)[fronts].tolist()}
+
+
+def test_some_of_them_know_the_same(tiers):
+    rows = np.array([5, 3, 8])
+    some = tiers.take(rows).executions.requests
+    assert some.true_ns.tolist() == tiers.executions.requests.true_ns[rows].tolist()
+    assert some.parent == tuple(tiers.executions.requests.parent[row] for row in rows)
+
+
+def test_parents_are_of_the_same_recording(tiers):
+    both = facts_of(join_sets([tiers, replace(tiers, sources=("again",))]))
+    children = np.flatnonzero(both.parent >= 0)
+    assert len(children) == 120
+    assert (both.recording[both.parent[children]] == both.recording[children]).all()
+    assert (both.begin[both.parent[children]] < both.begin[children]).all()
+    assert (both.end[both.parent[children]] > both.end[children]).all()
+
+
+def test_what_is_not_known_of_all_is_not_told(tiers, tmp_path):
+    unknown = running(replace(tiers.executions, requests=None), "marked", "events:made")
+    for order in ([tiers, unknown], [unknown, tiers]):
+        assert join_sets(order).executions.requests is None
+        with (tmp_path / "both").open("wb") as stream, PathsWriter(stream) as writer:
+            for each in order:
+                writer.write(each)
+        assert load_paths(tmp_path / "both").executions.requests is None
+    facts = facts_of(unknown).facts
+    assert not {"true", "queued", "asked", "parent.latency"} & facts.keys()
+
+
+def test_extracts_keep_it(tiers, file):
+    assert same(load_paths(file).executions.requests, tiers.executions.requests)
+
+
+def test_files_without_it_load(tiers, tmp_path):
+    save_paths(running(replace(tiers.executions, requests=None)), tmp_path / "old")
+    assert load_paths(tmp_path / "old").executions.requests is None
+
+
+def test_a_file_whose_times_do_not_add_up_is_refused(critpath, tiers, tmp_path):
+    known = tiers.executions.requests
+    false = replace(tiers.executions, requests=replace(known, true_ns=known.true_ns + 1))
+    save_paths(running(false), tmp_path / "false")
+    run = critpath("explore", tmp_path / "false")
+    assert run.returncode == 4
+    assert "own time" in run.stderr
+
+
+def test_the_page_shows_own_time(critpath, file, tmp_path):
+    page = tmp_path / "page.html"
+    run = critpath("explore", file, "-o", page, "--json", "-", "--what", "queued >= 10us")
+    assert run.returncode == 0, run.stderr
+    text = page.read_text(encoding="utf-8")
+    assert "true latency: its own time" in text
+    assert "true 100 µs of " in text
+
+
+def test_conditions_see_sub_requests(critpath, file):
+    what = "any(service == ':90' and latency >= 45us)"
+    run = critpath("explore", file, "--json", "-", "--given", "service == ':80'", "--what", what)
+    assert run.returncode == 0, run.stderr
+    [question] = json.loads(run.stdout)["questions"]
+    assert (question["executions"], question["selected"]) == (60, 10)
+
+
+def test_sql_sees_the_tree(critpath, file):
+    sql = (
+        'select label, depth, count(*) n, max(abs("true" + asked - latency)) off, '
+        'min(latency - "true") least from tree group by all order by 1'
+    )
+    run = critpath("query", file, sql, "--format", "json")
+    assert run.returncode == 0, run.stderr
+    assert [json.loads(line) for line in run.stdout.splitlines()] == [
+        {"label": ":80", "depth": 0, "n": 60, "off": 0.0, "least": 30_000.0},
+        {"label": ":90", "depth": 1, "n": 60, "off": 0.0, "least": 0.0},
+    ]
