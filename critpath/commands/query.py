@@ -39,6 +39,7 @@ MEANINGS: Final = {
     "executions": "an execution: its id, label, begin, end and thread",
     "segments": "a segment of a critical path: when, which state, on which thread and cpu",
     "facts": "an execution, with everything that conditions of critpath explore speak of",
+    "requests": "a request: parent's id, own time, what it asked, queued, bytes; all in ns",
     "slow": "of facts the slowest tenth of each label",
     "tree": "of facts what is a sub-request of what: depth, and the root's execution",
 }
@@ -89,13 +90,21 @@ class Database:
     """
 
     def __init__(self, paths: PathSet, facts: Table, *, max_memory: int = 0) -> None:
+        from critpath.model import Rows  # noqa: PLC0415 - start-up time
+
         try:
             import duckdb  # noqa: PLC0415 - optional, and slow
         except ImportError:
             raise UsageError("SQL needs DuckDB", "pip install 'critpath[query]'") from None
         self._errors = duckdb.Error
         self._connection = duckdb.connect(":memory:")
-        tables = {"executions": paths.executions, "segments": paths, "facts": facts}
+        executions = paths.executions
+        tables: dict[str, Table] = {"executions": executions, "segments": paths, "facts": facts}
+        if executions.requests is not None:
+            tables["requests"] = Rows(
+                "", {**executions.table_columns(), **executions.requests.table_columns()}
+            )
+        self._names = [name for name in MEANINGS if name != "requests" or name in tables]
         for name, table in tables.items():
             self._connection.register(f"{name}_arrow", table.to_arrow())
             self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_arrow")  # noqa: S608 - a name of ours
@@ -126,7 +135,7 @@ class Database:
     def columns(self) -> dict[str, list[tuple[str, str]]]:
         """Return every table's columns and their types."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for name in MEANINGS:
+        for name in self._names:
             rows = self._connection.execute(f"DESCRIBE {name}").fetchall()
             found[name] = [(str(row[0]), str(row[1])) for row in rows]
         return found
@@ -194,10 +203,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             for table, columns in database.columns().items()
             for name, kind in columns
         ]
-        for name, meaning in MEANINGS.items():
-            _show(
-                ["table", "column", "type"], [r for r in rows if r[0] == name], f"{name}: {meaning}"
-            )
+        for name in dict.fromkeys(row[0] for row in rows):
+            mine = [row for row in rows if row[0] == name]
+            _show(["table", "column", "type"], mine, f"{name}: {MEANINGS[name]}")
         return 0
     if found is not None:
         _write(found, arguments)

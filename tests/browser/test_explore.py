@@ -62,6 +62,19 @@ def test_the_page_counts_what_the_command_counts(show, small):
         assert after[view] == before[view], view
 
 
+def test_sub_requests_are_brackets_and_own_time_a_bar(show, load, tmp_path):
+    made = load("requests/test_facts.py")
+    paths = made.running(made.found(made.two_tiers()))
+    place = tmp_path / "tiers.html"
+    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    drawn = "return document.querySelector('#v5').innerHTML.split('class=\"{}\"').length - 1"
+    for page in (show(place), opened(show, place)):
+        assert page.run(drawn.format("ask")) == 2
+        assert page.run(drawn.format("own")) == 2
+        assert "true 100 µs of 1" in page.run("return document.querySelector('#v5').textContent")
+        assert ":90 4" in page.run("return document.querySelector('#v5 .ask title').textContent")
+
+
 def test_a_rectangle_selects_and_back_goes_back(show, small):
     page = opened(show, small)
     first = page.text("#n1")

@@ -60,6 +60,11 @@ def two_tiers(times=60):
     return events
 
 
+def found(events):
+    made = replayed(events)
+    return find_requests(made, parse_specification("requests"), MANIFEST, Path("made"))[0]
+
+
 def running(executions, source="made", specification="requests"):
     """Return executions with paths of one segment each."""
     n = len(executions)
@@ -83,9 +88,7 @@ def running(executions, source="made", specification="requests"):
 
 @pytest.fixture(scope="module")
 def tiers():
-    made = replayed(two_tiers())
-    executions, _ = find_requests(made, parse_specification("requests"), MANIFEST, Path("made"))
-    return running(executions)
+    return running(found(two_tiers()))
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +169,15 @@ def test_the_page_shows_own_time(critpath, file, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "true latency: its own time" in text
     assert "true 100 µs of " in text
+
+
+def test_requests_are_a_table_where_they_are_known(critpath, tiers, file, tmp_path):
+    sql = "select sum(abs(true_ns + asked_ns - duration_ns)) off, count(*) n from requests"
+    run = critpath("query", file, sql, "--format", "csv")
+    assert run.stdout.splitlines() == ["off,n", "0,120"]
+    save_paths(running(replace(tiers.executions, requests=None)), tmp_path / "old")
+    assert critpath("query", tmp_path / "old", "select * from requests").returncode == 2
+    assert "requests" not in critpath("query", tmp_path / "old", "--tables").stdout
 
 
 def test_conditions_see_sub_requests(critpath, file):

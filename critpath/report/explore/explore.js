@@ -17,6 +17,8 @@ const n = data.n;
 const label = decode(data.label);
 const recording = decode(data.recording);
 const parent = Int32Array.from(decode(data.parent), (row) => row - 1);
+const children = new Map();
+parent.forEach((above, row) => { if (above >= 0) children.set(above, [...(children.get(above) ?? []), row]); });
 const begin = Float64Array.from(decode(data.begin));
 for (let row = 1; row < n; row++) begin[row] += begin[row - 1];
 const facts = new Map();
@@ -933,13 +935,19 @@ const drawSketch = (row, title, longest) => {
   const own = facts.get("true")?.values[row];
   const text = own < latency[row]
     ? say("true of", {true: formatTime(own), latency: formatTime(latency[row])}) : formatTime(latency[row]);
+  const asked = (children.get(row) ?? []).map((child) => {
+    const [first, last] = [begin[child] - begin[row], begin[child] - begin[row] + latency[child]].map(x);
+    const line = (x1, x2, y1) => draw("line", {x1, x2, y1, y2: 37});
+    return draw("g", {class: "ask"}, line(first, last, 37), line(first, first, 33), line(last, last, 33),
+      draw("title", {}, `${safe(data.labels[label[child]])} ${formatTime(latency[child])}`));
+  });
   const more = leftOut ? ` (${say("lanes.more", {k: leftOut})})` : "";
   return make("div", {class: "sk"},
     make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(said + more)),
     make("div", {class: "skg"}, make("div", {class: "sns"}, ...names),
       draw("svg", {class: "sks", height: LANE * lanes.length, role: "img", "aria-label": `${title} ${lanes.length} threads, ${formatTime(latency[row])}`},
         ...lines, ...shown,
-        ...(own === undefined ? [] : [draw("rect", {class: "own", x: 0, y: 30, width: x(own), height: 4})]),
+        ...asked, ...(own === undefined ? [] : [draw("rect", {class: "own", x: 0, y: 30, width: x(own), height: 4})]),
         draw("text", {class: "tl", x: x(latency[row]), y: 21, dx: 8}, text)),
       make("span"),
       draw("svg", {class: "axs", height: 18, "aria-hidden": "true"}, ...timeAxis(longest, longest, 7))));

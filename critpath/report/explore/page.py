@@ -302,7 +302,11 @@ def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketc
         '<span><svg aria-hidden="true"><rect class="own" y="4" width="24" height="4"/></svg>'
         "true latency: its own time</span>"
     )
-    legend += own if "true" in table.facts else ""
+    bracket = (
+        '<span><svg aria-hidden="true"><path class="ask" d="M1 4v4h22v-4"/></svg>'
+        "a sub-request</span>"
+    )
+    legend += (own if "true" in table.facts else "") + bracket * bool((table.parent >= 0).any())
     more = (
         '<button class="btn" id="pv" type="button">Previous</button>'
         '<button class="btn" id="nx" type="button">Next</button>'

@@ -388,9 +388,17 @@ def slowest_rows(table: FactTable, question: Question) -> str:
 # Sketches.
 
 
+def _window(table: FactTable, row: int) -> tuple[int, int]:
+    return int(table.begin[row]), int(table.end[row])
+
+
+def _latency(table: FactTable, row: int) -> float:
+    return float(table.end[row] - table.begin[row])
+
+
 def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest: float) -> str:
     """Return one execution: its threads below each other, on a scale that several share."""
-    latency = float(table.end[row] - table.begin[row])
+    latency = _latency(table, row)
     lanes = sketch.lanes
     height = LANE * len(lanes)
 
@@ -416,6 +424,14 @@ def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest:
         own = float(table.facts["true"].values[row])
         label = say("true of", true=format_ns(own), latency=label) if own < latency else label
         bar = f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
+    for child in np.flatnonzero(table.parent == row).tolist():
+        first, last = (f"{x(float(at - table.begin[row]))}%" for at in _window(table, child))
+        name = f"{table.labels[table.label[child]]} {format_ns(_latency(table, child))}"
+        bar += (
+            f'<g class="ask"><line x1="{first}" x2="{last}" y1="37" y2="37"/>'
+            f'<line x1="{first}" x2="{first}" y1="33" y2="37"/>'
+            f'<line x1="{last}" x2="{last}" y1="33" y2="37"/><title>{text(name)}</title></g>'
+        )
     step = next(
         (n * 10.0**e for e in range(13) for n in (1, 2, 5) if longest / (n * 10.0**e) <= 7), longest
     )
