@@ -20,7 +20,7 @@ from critpath.executions.process import (
 )
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
-from critpath.model import Events, Executions, Run
+from critpath.model import Events, Executions, Run, Script
 from critpath.units import safe_text, shorten
 
 NEAREST = 5
@@ -33,6 +33,7 @@ def find_executions(
     runs: Sequence[Run] = (),
     *,
     interleaved: bool = False,
+    scripts: Sequence[Script] = (),
 ) -> Executions:
     """Find the executions that a specification describes, in order of their begin.
 
@@ -50,6 +51,8 @@ def find_executions(
     interleaved : bool
         The trace also has another command's runs: executions of any kind must begin
         during one of ``runs``.
+    scripts : sequence of Script
+        What interpreters ran, for the labels of processes.
 
     Returns
     -------
@@ -67,8 +70,12 @@ def find_executions(
         specification = parse_specification(specification)
     if specification.kind == "process" and (runs or interleaved) and not specification.where:
         return find_command_runs(events, runs)
-    found = FINDERS[specification.kind](
-        events, specification, known or [c.name for c in events.classes]
+    found = (
+        find_processes(events, specification.where, scripts)
+        if specification.kind == "process"
+        else FINDERS[specification.kind](
+            events, specification, known or [c.name for c in events.classes]
+        )
     )
     if specification.kind == "windows":
         return found

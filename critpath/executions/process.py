@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,7 +12,8 @@ from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
 from critpath.executions.membership import ThreadFilter, describe_known_places, match_threads
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
-from critpath.model import I64, Bool, Events, Executions, Kind, Run
+from critpath.model import I64, Bool, Events, Executions, Kind, Run, Script
+from critpath.model.recording import is_interpreter
 from critpath.units import plural
 
 COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
@@ -20,45 +21,59 @@ COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
 
 @dataclass
 class _Lives:
-    """Executions found so far, and those running: begin, first and last program."""
+    """Executions found so far, and those running: begin, first and last program, its exec."""
 
     begin: list[int] = field(default_factory=list)
     end: list[int] = field(default_factory=list)
     thread: list[tuple[int, int]] = field(default_factory=list)
     first: list[str] = field(default_factory=list)
     last: list[str] = field(default_factory=list)
-    running: dict[tuple[int, int], tuple[int, str, str]] = field(default_factory=dict)
+    last_row: list[int] = field(default_factory=list)
+    running: dict[tuple[int, int], tuple[int, str, str, int]] = field(default_factory=dict)
     again: int = 0
     replaced: int = 0
     strange: int = 0
-    elsewhere: int = 0
 
     def keep(self, chosen: Bool) -> None:
         """Drop the executions that are not chosen."""
-        self.elsewhere += int((~chosen).sum())
         mine = np.flatnonzero(chosen).tolist()
         self.begin = [self.begin[i] for i in mine]
         self.end = [self.end[i] for i in mine]
         self.thread = [self.thread[i] for i in mine]
         self.first = [self.first[i] for i in mine]
         self.last = [self.last[i] for i in mine]
+        self.last_row = [self.last_row[i] for i in mine]
 
 
-def find_processes(events: Events, where: ThreadFilter | None = None) -> Executions:
+def find_processes(
+    events: Events, where: ThreadFilter | None = None, scripts: Sequence[Script] = ()
+) -> Executions:
     """Find every process that both executed a program and exited in the recording.
 
     An execution begins at the first exec after the thread was created and ends with the exit
     of the same thread.  An exec always leaves its thread as the leader of its group, so
     threads that never exec are not processes; other threads of the group may outlive the
     leader.  A later exec in the same process (``sh -c command``, ``env command``) ends
-    nothing; the label is the name of the last program, the one that did the work.
+    nothing; the label is the name of the last program, the one that did the work, and what
+    it ran where it is an interpreter of which `scripts` tell.  Where they tell of others of
+    its kind and not of it, it is like none of them and left out.
     """
     lives = _follow_processes(events)
-    unknown = _filter_processes(events, lives, where) if where else 0
+    found = len(lives.begin)
+    ran = _find_scripts(events, scripts)
+    told = {label.partition(" ")[0] for label in ran.values()}
+    unknown = _filter_processes(events, lives, where, ran) if where else 0
+    elsewhere = found - len(lives.begin)
+    known = [
+        row in ran or program_name(name) not in told
+        for row, name in zip(lives.last_row, lives.last, strict=True)
+    ]
+    lives.keep(np.array(known, np.bool_))
     rows = np.array(lives.begin, np.int64), np.array(lives.end, np.int64)
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
     counts = (
-        (lives.elsewhere, "process", "not of those asked for"),
+        (elsewhere, "process", "not of those asked for"),
+        (known.count(False), "process", "left out: what the interpreter ran could not be read"),
         (unknown, "process", "of which the trace does not tell the namespace or group"),
         (len(lives.running), "execution", "still running at the end of the recording"),
         (lives.replaced, "execution", "without an exit: the thread id was used again"),
@@ -71,8 +86,11 @@ def find_processes(events: Events, where: ThreadFilter | None = None) -> Executi
         rows,
         Owners(threads[:, 0], threads[:, 1], ()),
         [None] * len(lives.begin),
-        [program_name(name) for name in lives.last],
-        incomplete=len(lives.running) + lives.replaced,
+        [
+            ran.get(row, program_name(name))
+            for row, name in zip(lives.last_row, lives.last, strict=True)
+        ],
+        incomplete=len(lives.running) + lives.replaced + known.count(False),
         notes=(
             *(describe_known_places(events, where) if where and not lives.begin else ()),
             *(f"{plural(n, noun)} {why}" for n, noun, why in counts if n),
@@ -83,12 +101,36 @@ def find_processes(events: Events, where: ThreadFilter | None = None) -> Executi
     )
 
 
-def _filter_processes(events: Events, lives: _Lives, where: ThreadFilter) -> int:
+def _find_scripts(events: Events, scripts: Sequence[Script]) -> dict[int, str]:
+    """Return the labels of execs of interpreters whose arguments were read before the next exec."""
+    rows = _rows_by_thread(events, Kind.EXEC) if scripts else {}
+    found = {}
+    for script in scripts:
+        mine = rows.get(script.pid, np.zeros(0, np.int64))
+        times = events.timestamp[mine]
+        at = int(np.searchsorted(times, script.begin, "right")) - 1
+        if at >= 0 and (at + 1 == len(mine) or times[at + 1] > script.read):
+            found[int(mine[at])] = script.name
+    paths = field_texts(events, np.array([*found], np.int64), "filename")
+    return {
+        row: f"{program} {name or '-'}"
+        for (row, name), path in zip(found.items(), paths, strict=True)
+        # A script that is executed itself is called by its name already.
+        if is_interpreter(program := program_name(path or "")) and name != program
+    }
+
+
+def _filter_processes(
+    events: Events, lives: _Lives, where: ThreadFilter, ran: Mapping[int, str]
+) -> int:
     """Drop the processes that do not match; return how many are in an unknown place."""
     if where.comm:
-        programs = zip(lives.first, lives.last, strict=True)
+        programs = zip(lives.first, lives.last, lives.last_row, strict=True)
         named = [
-            _is_named(where.comm, first) or _is_named(where.comm, last) for first, last in programs
+            _is_named(where.comm, first)
+            or _is_named(where.comm, last)
+            or ran.get(row) == where.comm
+            for first, last, row in programs
         ]
         lives.keep(np.array(named, np.bool_))
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
@@ -132,17 +174,18 @@ def _follow_processes(events: Events) -> _Lives:
             program = programs[row] or ""
             if thread in lives.running:
                 lives.again += 1
-                begin, first, _ = lives.running[thread]
-                lives.running[thread] = (begin, first, program)
+                begin, first, _, _ = lives.running[thread]
+                lives.running[thread] = (begin, first, program, row)
             else:
-                lives.running[thread] = (row, program, program)
+                lives.running[thread] = (row, program, program, row)
         elif what == Kind.EXIT and thread in lives.running:
-            begin, first, last = lives.running.pop(thread)
+            begin, first, last, last_row = lives.running.pop(thread)
             lives.begin.append(begin)
             lives.end.append(row)
             lives.thread.append(thread)
             lives.first.append(first)
             lives.last.append(last)
+            lives.last_row.append(last_row)
         elif what == Kind.EXIT:
             lives.strange += 1
         else:

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         Manifest,
         ReachedLimit,
         Run,
+        Script,
         StreamFacts,
         summarize_machine,
     )
@@ -158,7 +159,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
-        *("CpuLoss", "Gap", "MachineSummary", "Manifest", "ReachedLimit", "Run"),
+        *("CpuLoss", "Gap", "MachineSummary", "Manifest", "ReachedLimit", "Run", "Script"),
         "StreamFacts",
         "summarize_machine",
     ),
@@ -284,6 +285,7 @@ __all__ = [
     "Rows",
     "Rule",
     "Run",
+    "Script",
     "Sign",
     "Slices",
     "State",

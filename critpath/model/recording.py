@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -63,6 +64,37 @@ class Run:
     def whole(self) -> bool:
         """Whether the command ended by itself."""
         return not (self.timed_out or self.interrupted)
+
+
+# Programs that run what they are given, by the last part of their path.
+_INTERPRETER: Final = re.compile(r"(python|perl|ruby|node|java|php|lua)[\d.]*|(ba|da|z|k)?sh")
+
+
+def is_interpreter(program: str) -> bool:
+    """Return whether a program runs what it is given, such as ``python3``."""
+    return _INTERPRETER.fullmatch(program) is not None
+
+
+@dataclass(frozen=True)
+class Script:
+    """What an interpreter was given to run when it began while the machine was recorded.
+
+    Attributes
+    ----------
+    pid : int
+    begin : int
+        Just after its exec (ns of the trace's clock).
+    read : int
+        When its arguments had been read: of another program if that was executed meanwhile.
+    name : str
+        ``a.py``, ``-m package``, ``-jar app.jar``; "" for code, a terminal and what is not
+        understood.
+    """
+
+    pid: int
+    begin: int
+    read: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -173,6 +205,8 @@ class Manifest:
     order : str
         Which of two interleaved commands each run was of, ``A`` the one in ``normal``: blocks
         ABBA or BAAB by a coin; "" without a second command, and in older recordings.
+    scripts : tuple of Script
+        Of the interpreters that began while the whole machine was recorded.
     container : int
         Pid namespace that executions are chosen by, 0 for none.
     trace : str
@@ -203,6 +237,7 @@ class Manifest:
     timeout: float = 0.0
     interleaved: str = ""
     order: str = ""
+    scripts: tuple[Script, ...] = ()
     container: int = 0
     trace: str = "trace"
     warnings: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ import numpy as np
 from critpath.errors import InconclusiveError, UsageError
 from critpath.executions.fields import escape
 from critpath.model import CompareSettings
+from critpath.model.recording import is_interpreter
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
 from critpath.units import plural, safe_text, shorten
@@ -82,6 +82,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
+    normal, sample = with_like_labels(normal, sample)
     require_alike_processes(normal, sample)
     normal, sample, unlike = with_like_states(
         note_repaired_switches(normal), note_repaired_switches(sample)
@@ -205,15 +206,29 @@ def name_types(result: Analysis) -> Analysis:
 _NAMED: Final = 3
 
 
-_INTERPRETER: Final = re.compile(r"(python|perl|ruby|node|java|php|lua)[\d.]*|(ba|da|z|k)?sh")
-
-
 def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
     if sample.specification.partition(",")[0].strip() != "process":
         return []
     labels = {*normal.executions.label} & {*sample.executions.label}
-    found = sorted(label for label in labels if _INTERPRETER.fullmatch(label))
-    return [notes.unknown_arguments(found)] if found else []
+    found = {label.removesuffix(" -") for label in labels}
+    found = {label for label in found if is_interpreter(label)}
+    return [notes.unknown_arguments(sorted(found))] if found else []
+
+
+def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
+    """Drop what interpreters ran from labels where only one of the sets tells of it."""
+    labels = [{*path_set.executions.label} for path_set in (normal, sample)]
+    bare = {label for of in labels for label in of if is_interpreter(label)}
+    if sample.specification.partition(",")[0].strip() != "process" or not bare:
+        return normal, sample
+
+    def relabel(of: PathSet) -> PathSet:
+        firsts = [label.partition(" ")[0] for label in of.executions.label]
+        pairs = zip(of.executions.label, firsts, strict=True)
+        chosen = tuple(first if first in bare else label for label, first in pairs)
+        return replace(of, executions=replace(of.executions, label=chosen))
+
+    return relabel(normal), relabel(sample)
 
 
 def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
@@ -241,7 +256,10 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
         ):
             time[label] = time.get(label, 0) + length
     both = {*sets[0].label} & {*sets[1].label} & programs
-    ranked = sorted(both or programs, key=lambda name: (-time[name], name))
+    # Where an interpreter ran nothing in both sets, it may be meant whatever it ran.
+    first, second = ({label.partition(" ")[0] for label in of.label} for of in sets)
+    both |= {p for p in first & second if is_interpreter(p)} - {n.partition(" ")[0] for n in both}
+    ranked = sorted(both or programs, key=lambda name: (-time.get(name, 0), name))
     choices = " | ".join(
         f"--execution {shlex.quote(f'{specification},comm={escape(name)}')}"
         for name in ranked[:_NAMED]

@@ -137,6 +137,7 @@ def extract_recording(
                     names,
                     manifest.runs,
                     interleaved=bool(manifest.interleaved),
+                    scripts=manifest.scripts,
                 ),
                 found.events,
             )

@@ -24,6 +24,7 @@ from critpath.model import (
     Gap,
     Manifest,
     Run,
+    Script,
     StreamFacts,
 )
 from critpath.model.recording import (
@@ -99,6 +100,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         timeout=_number(data, "timeout"),
         interleaved=_text(data, "interleaved"),
         order=_text(data, "order"),
+        scripts=tuple(_script(one) for one in _list(data, "scripts")),
         container=_whole(data, "container"),
         trace=_text(data, "trace"),
         warnings=_texts(data, "warnings"),
@@ -179,6 +181,12 @@ def _gap(data: Any) -> Gap:
     one = _object(data, "a gap")
     begin, end, cpu = (_whole(one, key) for key in ("begin", "end", "cpu"))
     return Gap(begin, end, cpu, _text(one, "what"))
+
+
+def _script(data: Any) -> Script:
+    of = _object(data, "a script")
+    pid, begin, read = (_whole(of, key) for key in ("pid", "begin", "read"))
+    return Script(pid, begin, read, _text(of, "name"))
 
 
 def _object(data: Any, what: str) -> Mapping[str, Any]:

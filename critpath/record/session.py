@@ -64,6 +64,7 @@ from critpath.record.runner import (
     block_order,
     find_executable,
 )
+from critpath.record.scripts import ScriptWatch
 from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
@@ -165,6 +166,7 @@ class _Session:
     limits: Limits | None = None
     requests: MarkRequests | None = None
     machine: Machine | None = None
+    scripts: ScriptWatch | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -264,6 +266,10 @@ class _Session:
         ]
         self._write()
         machine = Machine(make_probes() if self.request.probe else {})
+        if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
+            # Before anything is recorded: whose exec is in the trace was heard of.
+            self.scripts = ScriptWatch()
+            self.scripts.start()
         with self.signals.watching():
             begin = self.recorder.start()
         self.limits = Limits()
@@ -388,7 +394,12 @@ class _Session:
         return end
 
     def _end_machine(self) -> None:
-        """Note what the machine was like; idempotent."""
+        """Note what the machine was like and what interpreters ran; idempotent."""
+        scripts, self.scripts = self.scripts, None
+        if scripts is not None:
+            found, said = scripts.stop()
+            self.notes += said
+            self.manifests = [replace(m, scripts=found) for m in self.manifests]
         machine, self.machine = self.machine, None
         if machine is not None:
             measured = machine.stop(alone=bool(self.programs))

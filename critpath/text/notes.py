@@ -62,7 +62,7 @@ def unknown_arguments(programs: Sequence[str]) -> str:
     """Processes of programs that run what they are given are compared."""
     return (
         f"processes of {', '.join(map(quoted, programs))} are compared whatever they were given to "
-        "run: a trace has no arguments"
+        "run: that is not known of all of them"
     )
 
 

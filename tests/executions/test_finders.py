@@ -7,6 +7,7 @@ import pytest
 from critpath.errors import UnreadableError
 from critpath.executions.find import FINDERS, find_executions, suggest_specifications
 from critpath.executions.specification import KINDS
+from critpath.model import Script
 
 IDLE = (0, "swapper/0")
 SHELL = (50, "sh")
@@ -50,6 +51,47 @@ def test_a_second_exec_goes_on_and_names_the_execution(record):
     assert found.begin.tolist() == [103]
     assert found.label == ("sleep",)
     assert found.notes == ("1 later exec in a running execution, which goes on",)
+
+
+def test_processes_are_labelled_by_what_their_interpreter_ran(record):
+    made = record()
+    process(made, 100, 7, "/bin/sh", "/usr/bin/python3")
+    process(made, 200, 8, "/usr/bin/python3")
+    process(made, 300, 9, "/usr/bin/python3")
+    process(made, 400, 7, "/srv/tool.sh")
+    process(made, 500, 10, "/bin/true")
+    scripts = [
+        Script(7, 104, 110, "b.py"),
+        Script(8, 203, 204, "-m web"),
+        Script(9, 303, 304, ""),
+        Script(7, 403, 404, "tool.sh"),
+    ]
+    found = find_executions(made.events(), "process", scripts=scripts)
+    assert found.label == ("python3 b.py", "python3 -m web", "python3 -", "tool.sh", "true")
+    for name, count in (("python3 -m web", 1), ("python3", 3), ("web", 0)):
+        chosen = find_executions(made.events(), f"process,comm={name}", scripts=scripts)
+        assert len(chosen) == count
+    assert find_executions(made.events(), "process").label[:2] == ("python3", "python3")
+
+
+def test_arguments_of_another_program_in_the_same_process_are_not_taken(record):
+    made = record()
+    process(made, 100, 7, "/usr/bin/python3", "/bin/bash")
+    process(made, 200, 8, "/bin/bash")
+    # Read when the second program was there already; and before anything was executed.
+    scripts = [Script(7, 103, 104, "a.py"), Script(8, 199, 200, "a.sh")]
+    assert find_executions(made.events(), "process", scripts=scripts).label == ("bash", "bash")
+
+
+def test_an_interpreter_that_could_not_be_asked_is_like_none_that_was(record):
+    made = record()
+    for number in range(3):
+        process(made, 100 + 100 * number, 7 + number, "/usr/bin/python3")
+    process(made, 500, 20, "/bin/sh")
+    found = find_executions(made.events(), "process", scripts=[Script(7, 103, 104, "a.py")])
+    assert found.label == ("python3 a.py", "sh")
+    assert found.incomplete == 2
+    assert "2 processes left out: what the interpreter ran could not be read" in found.notes
 
 
 def test_processes_without_exec_or_exit(record):

@@ -52,9 +52,43 @@ def test_what_was_chosen_is_compared(machine, specification):
 def test_alike_programs_are_compared_and_their_arguments_are_unknown(machine):
     sets = [machine(python3=30, work=30) for _ in range(2)]
     result = compare(*sets, QUICK)
-    [said] = [w for w in result.warnings if "arguments" in w]
+    [said] = [w for w in result.warnings if "whatever they were given" in w]
     assert said.startswith("processes of `python3` are compared whatever they were given")
     assert not [t for t in (*result.reasons, *result.warnings) if " n0" in t or " n1" in t]
+
+
+SCRIPTS = {"python3 a.py": 30, "python3 b.py": 30}
+
+
+def test_scripts_are_compared_with_themselves(machine):
+    result = compare(machine(**SCRIPTS), machine(**SCRIPTS), QUICK)
+    assert {*result.normal.executions.label} == {*SCRIPTS}
+    assert not [w for w in result.warnings if "whatever they were given" in w]
+
+
+def test_code_that_interpreters_were_given_is_not_known(machine):
+    sets = [machine(**{"python3 -": 30, "python3 a.py": 30}) for _ in range(2)]
+    [said] = [w for w in compare(*sets, QUICK).warnings if "whatever they were given" in w]
+    assert said.startswith("processes of `python3` are")
+
+
+def test_other_scripts_of_an_interpreter_are_refused(machine):
+    with pytest.raises(UsageError, match="not the same ones") as caught:
+        compare(machine(**{"python3 a.py": 30}), machine(**{"python3 b.py": 30}), QUICK)
+    assert caught.value.do == "choose one: --execution process,comm=python3"
+    with pytest.raises(UsageError) as caught:
+        compare(machine(**SCRIPTS), machine(**{"python3 a.py": 30, "python3 c.py": 5}), QUICK)
+    assert caught.value.do == "choose one: --execution 'process,comm=python3 a.py'"
+
+
+def test_a_recording_without_scripts_is_compared_by_program(machine):
+    for sets in (
+        (machine(**SCRIPTS), machine(python3=30)),
+        (machine(python3=60), machine(**SCRIPTS)),
+    ):
+        result = compare(*sets, QUICK)
+        assert {*result.normal.executions.label, *result.sample.executions.label} == {"python3"}
+        assert [w for w in result.warnings if "whatever they were given" in w]
 
 
 def test_types_are_called_by_their_labels():
