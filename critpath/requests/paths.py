@@ -54,7 +54,7 @@ def compose_paths(
     -------
     pieces : Pieces
     doubtful : int
-        Requests of which it is doubtful what was done for them: one piece each.
+        Requests of which it is doubtful what they asked: their paths do not follow it.
     """
     sketches = _Sketches(activity, endpoints, requests, subrequests, slices)
     start, found, doubtful = [0], [], 0
@@ -63,7 +63,7 @@ def compose_paths(
             pieces = sketches.compose(row)
         except _DoubtfulError:
             doubtful += 1
-            pieces = [sketches.whole(row)]
+            pieces = sketches.stay(row)
         found += pieces
         start.append(len(found))
     table = np.array(found, np.int64).reshape(-1, 4)
@@ -142,9 +142,15 @@ class _Sketches:
             )
         )
 
-    def whole(self, row: int) -> _Piece:
-        """Return a request as one piece: the path of the thread that answered it."""
-        return self._answerer[row], self._begin[row], self._end[row], WALK
+    def stay(self, row: int) -> list[_Piece]:
+        """Return the pieces of a request on the thread that answered it, whatever it asked."""
+        pieces: list[_Piece] = []
+        low, high = self._begin[row], self._end[row]
+        received = min(max(self._received[row], low), high)
+        self._work(row, self._answerer[row], received, high, pieces)
+        self._wait(row, self._reader[row], low, received, pieces)
+        pieces.reverse()
+        return pieces
 
     def compose(self, row: int) -> list[_Piece]:
         """Return a request's pieces in order of time."""
@@ -191,12 +197,19 @@ class _Sketches:
     def _wait(self, row: int, thread: int, low: int, high: int, pieces: list[_Piece]) -> None:
         """Add the time until a thread received what was there: it may serve others first."""
         begin, end, of = self._slices.get(thread, ([], [], []))
-        at = bisect_left(begin, high) - 1
-        while at >= 0 and of[at] == row and end[at] > low:
-            at -= 1
-        busy = min(end[at], high) if at >= 0 and of[at] != row else low
-        _add(pieces, thread, max(busy, low), high, WALK)
-        _add(pieces, thread, low, busy, State.QUEUED)
+        others = []
+        for at in range(bisect_left(begin, high) - 1, -1, -1):
+            if end[at] <= low:
+                break
+            if of[at] != row:
+                others.append(at)
+        if others:
+            # From the first of them on; before, it was not there yet.
+            since, until = max(begin[others[-1]], low), min(end[others[0]], high)
+            _add(pieces, thread, until, high, WALK)
+            _add(pieces, thread, since, until, State.QUEUED)
+            high = since
+        _add(pieces, thread, low, high, WALK)
 
     def _work(self, row: int, thread: int, low: int, high: int, pieces: list[_Piece]) -> None:
         """Add a stretch in which a request was worked for; others that its thread served meanwhile.

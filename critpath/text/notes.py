@@ -95,10 +95,10 @@ def requests_doubtful(name: str, doubtful: int, total: int) -> str:
 
 
 def paths_doubtful(doubtful: int, total: int) -> str:
-    """Of some requests it is not known well enough what was done for them."""
+    """Of some requests it is not known well enough what they asked."""
     return (
-        f"what was done for {format_share(doubtful / total)} of the requests is doubtful: their "
-        "paths are those of the threads that answered them, which may have served others"
+        f"what {format_share(doubtful / total)} of the requests asked of others is doubtful: "
+        "their paths are those of the threads that answered them"
     )
 
 
