@@ -150,11 +150,11 @@ CASES = {
         {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn"},
         "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`",
     ),
-    "a loop": (
+    "a shared loop": (
         {"state": "SHARED"},
         "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests",
     ),
-    "another's loop": (
+    "another's shared loop": (
         {"state": "SHARED", "role": "node", "comm": "node"},
         "spend 11.3 ms instead of 1.9 ms on the loop of `node`, shared with other requests",
     ),
