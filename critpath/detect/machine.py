@@ -41,6 +41,9 @@ from critpath.text.phrases import IDLE, LATE_NS
 # Kernel threads that work for any program: to meet one is no change of the program.
 _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")
 _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+# How often a request meets others is chance, and more frequent where all takes longer.
+_QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
+_MET: Final = INTERFERENCE | _UNSEEN | _QUEUES
 # How many times as long a state may last on a slow machine: the shares of the cpu and of the
 # caches that neighbours have, measured as up to 1.6; disks that others use.
 _PACE: Final = 2.0
@@ -48,6 +51,8 @@ _APART: Final = 1.5  # of a thread's running time, over that of all others
 _DISK: Final = 3.0
 _SLEEP: Final = 1.25
 _OTHER: Final = 2.0
+_STEADY: Final = 1.25  # all but the waits behind other requests, where these are a sign
+_QUEUE: Final = 0.5  # of the mean duration, for such a wait to be one
 _MORE: Final = 1.5  # a count that rose, as a ratio
 _LEAST_RISE: Final = 0.9  # and by so many an execution: less is a wait that was met or not
 _KIND: Final = 1.4  # one kind of request, over what the pace of the others makes of it
@@ -137,7 +142,7 @@ def _counts(group: _Group, symbols: Sequence[Symbol], least: float) -> Iterator[
     brought = longer.clip(min=0) + _shared_out(longer[waits].clip(min=0).sum(), after - before)
     for i, symbol in enumerate(symbols):
         rise = after[i] - before[i]
-        if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or _helps(symbol):
+        if symbol.state in _MET or _helps(symbol):
             continue
         if rise < _LEAST_RISE or after[i] < _MORE * before[i] or longer[i] <= 0:
             continue
@@ -157,7 +162,7 @@ def _new_states(group: _Group, symbols: Sequence[Symbol], least: float) -> Itera
     """States that hardly any normal execution has, and some sample executions have."""
     n, m = len(group.counts[0]), len(group.counts[1])
     for i, symbol in enumerate(symbols):
-        if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or _helps(symbol):
+        if symbol.state in _MET or _helps(symbol):
             continue
         before, after = (int((c[:, i] > 0).sum()) for c in group.counts)
         longer = float(group.durations[1][:, i].mean() - group.durations[0][:, i].mean())
@@ -173,6 +178,7 @@ def _longer_states(
     """States that last longer than the pace of a machine makes them."""
     before, after = (d.mean(axis=0) for d in group.durations)
     running = np.array([symbol.state in RUNNING for symbol in symbols])
+    queues = np.array([symbol.state in _QUEUES for symbol in symbols])
     for i, symbol in enumerate(symbols):
         if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
             continue
@@ -180,6 +186,11 @@ def _longer_states(
         if _helps(symbol) or _met_or_not(*(float(c[:, i].mean()) for c in group.counts)):
             continue
         others = running & (np.arange(len(symbols)) != i)
+        if symbol.state in _QUEUES:
+            # A slow machine makes queues longer than it makes anything else.
+            rest = [float(means[~queues].sum()) for means in (before, after)]
+            if rest[1] > _STEADY * rest[0] or longer < _QUEUE * group.mean:
+                continue
         pace, known = 1.0, False
         if before[others].sum() > _NEW * before.sum():
             pace, known = max(1.0, after[others].sum() / before[others].sum()), True
@@ -219,6 +230,7 @@ def _kinds(
 ) -> Iterator[Sign]:
     """One kind of request slower than the others' pace makes it: difference of differences."""
     classes = _classes(normal.symbols)
+    queues = np.array([symbol.state in _QUEUES for symbol in normal.symbols])
     groups = [
         (s, normal.durations[strata[0] == s] @ classes, sample.durations[strata[1] == s] @ classes)
         for s in np.unique(strata[1]).tolist()
@@ -239,8 +251,9 @@ def _kinds(
         pace = np.where(seen, pace, max(1.0, float(pace[seen].max(initial=1.0))))
         expected = x * pace
         whole = float(x.sum(axis=1).mean())
+        queued = float(normal.durations[strata[0] == s][:, queues].sum(axis=1).mean())
         predicted, found = float(expected.sum(axis=1).mean()), float(y.sum(axis=1).mean())
-        if found < _KIND * predicted or found - predicted < floor * whole:
+        if found < _KIND * predicted or found - predicted < floor * (whole + queued):
             continue
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
             yield Sign(
@@ -257,7 +270,7 @@ def _classes(symbols: Sequence[Symbol]) -> I64:
             marks[i, 0] = 1
         elif symbol.state in {State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ}:
             marks[i, 1] = 1
-        elif symbol.state not in INTERFERENCE:
+        elif symbol.state not in _MET - _UNSEEN:
             marks[i, 2] = 1
     return marks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from critpath.model import (
     join_facts,
     join_stored,
 )
+from critpath.model.requests import Pieces
 from critpath.units import plural
 
 # A processor that idles takes who can run within microseconds, a virtual one in less than
@@ -301,6 +303,7 @@ def extract_paths(
     interrupts: bool,
     most_segments: int = 0,
     most_carried: int = 0,
+    pieces: Pieces | None = None,
 ) -> Iterator[PathSet]:
     """Walk the executions of a recording, together as far as memory allows.
 
@@ -318,6 +321,8 @@ def extract_paths(
     most_carried : int
         Bytes of rows that are kept for executions that are asked for later; 0 for as many as
         is usual.
+    pieces : Pieces or None
+        What each execution's path is joined from, where it is not its own thread's alone.
 
     Yields
     ------
@@ -346,6 +351,8 @@ def extract_paths(
             rows = slice(first, last)
             windows = executions.begin[rows], executions.end[rows]
             try:
+                if pieces is not None:
+                    return rows, _join_pieces(sweep, replayed, pieces, rows, most_segments)
                 return rows, sweep.paths(subjects[rows], *windows, most=most_segments)
             except TooManySegmentsError:
                 last = first + (last - first) // 2
@@ -381,6 +388,36 @@ def extract_paths(
         size, segments = float(expected[rows].sum()), max(len(paths.begin), 1)
         most = size * min(2.0, most_segments / (2 * segments))
         first = last
+
+
+def _join_pieces(
+    sweep: Sweep, replayed: ReplayedRecording, pieces: Pieces, rows: slice, most: int
+) -> CriticalPaths:
+    """Walk the pieces of some executions, and join those of each."""
+    start = pieces.start[rows.start : rows.stop + 1]
+    mine = slice(int(start[0]), int(start[-1]))
+    host, tid, end, state = (
+        pieces.host[mine],
+        pieces.tid[mine],
+        pieces.end[mine],
+        pieces.state[mine],
+    )
+    worker = find_workers(replayed.workers, host, tid, end)
+    walked = state == State.UNKNOWN
+    # What is known already is not walked: a window of nobody is one segment.
+    paths = sweep.paths(
+        np.where(walked, worker, -1),
+        pieces.begin[mine],
+        end,
+        most=most if rows.stop - rows.start > 1 else 0,
+    )
+    known = np.flatnonzero(~walked & (worker >= 0))
+    at = paths.start[known]
+    columns = {name: getattr(paths, name).copy() for name in ("state", "comm", "tid", "host")}
+    columns["state"][at] = state[known]
+    columns["comm"][at] = replayed.workers.name[worker[known]]
+    columns["tid"][at], columns["host"][at] = tid[known], host[known]
+    return replace(paths, start=paths.start[start - start[0]], **columns)
 
 
 def _expected_segments(replayed: ReplayedRecording, executions: Executions) -> F64:
@@ -504,14 +541,19 @@ def subject_workers(workers: Workers, executions: Executions) -> I64:
     int64 [executions]
         -1 where the thread never appears.
     """
+    return find_workers(workers, executions.host, executions.tid, executions.end)
+
+
+def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
+    """Return the life of each thread that a time falls into, -1 where it never appears."""
     lives = np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0))
-    result = np.full(len(executions), -1, np.int64)
-    if not len(lives) or not len(executions):
+    result = np.full(len(tid), -1, np.int64)
+    if not len(lives) or not len(tid):
         return result
     of, asked = np.split(
         _numbered(
-            np.concatenate([workers.host[lives], executions.host]),
-            np.concatenate([workers.tid[lives], executions.tid]),
+            np.concatenate([workers.host[lives], host]),
+            np.concatenate([workers.tid[lives], tid]),
         ),
         [len(lives)],
     )
@@ -525,7 +567,7 @@ def subject_workers(workers: Workers, executions: Executions) -> I64:
     keys = of * (len(lives) + 1) + places
     # In each thread's lives, the first begin from one on: ascending even if they are not.
     keys = np.minimum.accumulate(keys[::-1])[::-1]
-    begun = np.searchsorted(np.sort(first), executions.end, side="right")
+    begun = np.searchsorted(np.sort(first), time, side="right")
     found = np.searchsorted(keys, asked * (len(lives) + 1) + begun) - 1
     # Who asks for a time before all its lives has the first of them.
     of_thread = np.searchsorted(of, [asked, asked + 1])

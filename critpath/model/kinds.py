@@ -132,6 +132,8 @@ class State(IntEnum):
     WAIT_UNEXPLAINED = 19, "UNKNOWN"
     WAIT_QUOTA = 20, "PREEMPTED"
     RECLAIM = 21, "RUNNING"
+    QUEUED = 22, "BLOCKED"  # a request, while its thread works for other requests
+    SHARED = 23, "RUNNING"  # a request, while a loop works for it or for others: not known which
 
 
 # Details of `State.WAIT_NET` where a packet's sender is no thread that is known.

@@ -544,3 +544,25 @@ class Requests:
     links: Links
     account: RequestAccount = RequestAccount()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What the paths of requests are joined from: ``start[i]:start[i + 1]`` tile request ``i``.
+
+    Attributes
+    ----------
+    start : int64 [requests + 1]
+    host, tid : int64 [pieces]
+        The thread whose path is the request's in this piece, or that it waited for.
+    begin, end : int64 [pieces]
+    state : uint8 [pieces]
+        The `State` of the whole piece; UNKNOWN where the thread's path tells.
+    """
+
+    start: I64
+    host: I64
+    tid: I64
+    begin: I64
+    end: I64
+    state: U8

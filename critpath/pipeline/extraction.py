@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Timelines,
         VectorTable,
     )
+    from critpath.model.requests import Pieces
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
     from critpath.read.streaming import Source
@@ -130,7 +131,7 @@ def extract_recording(
         wanted = (*wanted, *SOCKET_EVENTS)
     with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
         with _name_recording(recording):
-            executions, events = find_requests(found, chosen, manifest, recording) or (
+            executions, events, pieces = find_requests(found, chosen, manifest, recording) or (
                 find_executions(
                     found.events,
                     chosen,
@@ -140,6 +141,7 @@ def extract_recording(
                     scripts=manifest.scripts,
                 ),
                 found.events,
+                None,
             )
             events = count_missing_runs(events, chosen, manifest, len(executions))
         replayed = replace(found, events=events)
@@ -149,6 +151,7 @@ def extract_recording(
             *(replayed, executions, recording, text, budget),
             interrupts=settings.interrupts,
             manifest=manifest,
+            pieces=pieces,
         ):
             yield paths
             walked += len(paths)
@@ -175,6 +178,7 @@ def _walk(
     *,
     interrupts: bool,
     manifest: Manifest,
+    pieces: Pieces | None = None,
 ) -> Iterator[PathSet]:
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     from critpath.graph.critical_path import extract_paths
@@ -188,6 +192,7 @@ def _walk(
         interrupts=interrupts,
         most_segments=budget.segments,
         most_carried=budget.carried,
+        pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
         explained = _explain_waits(paths, replayed, manifest)

@@ -24,8 +24,9 @@ from critpath.model import (
     ReplayedRecording,
     RequestFacts,
 )
-from critpath.model.requests import Links, Slices, Subrequests
+from critpath.model.requests import Links, Pieces, Slices, Subrequests
 from critpath.requests.links import attribute
+from critpath.requests.paths import compose_paths
 from critpath.requests.turns import FoundTurns, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
@@ -51,7 +52,7 @@ def require_sockets(recording: Path, names: Collection[str], manifest: Manifest)
 
 def find_requests(
     replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
-) -> tuple[Executions, Events] | None:
+) -> tuple[Executions, Events, Pieces] | None:
     """Find the requests that a specification asks for.
 
     Returns
@@ -59,6 +60,8 @@ def find_requests(
     executions : Executions
     events : Events
         With the account of all requests in its environment.
+    pieces : Pieces
+        What the path of each is joined from.
     None
         If it asks for no requests.
     """
@@ -79,14 +82,22 @@ def find_requests(
             f"{safe_text(specification.text)}: no such service among {_name_services(services)}",
             "name one of them, or see all of them with --execution 'requests:?'",
         )
-    executions = _make_executions(found, chosen)
+    executions, chosen = _make_executions(found, chosen)
+    rows = dict(zip(executions.id, chosen.tolist(), strict=True))
     if manifest.runs or manifest.interleaved:
         executions = select_within_runs(
             executions, manifest.runs, interleaved=bool(manifest.interleaved)
         )
+    kept = np.array([rows[name] for name in executions.id], np.int64)
+    pieces, unknown = compose_paths(
+        *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices), kept
+    )
+    if unknown:
+        said = notes.paths_doubtful(unknown, len(kept))
+        executions = replace(executions, notes=(*executions.notes, said))
     doubtful = int((found.requests.boundary[chosen] == Certainty.DOUBTFUL).sum())
     counted = {"requests": len(chosen), "requests_doubtful": doubtful}
-    return executions, replace(events, environment=(*events.environment, counted))
+    return executions, replace(events, environment=(*events.environment, counted)), pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +185,8 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     return result
 
 
-def _make_executions(found: FoundRequests, rows: I64) -> Executions:
+def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
+    """Return requests as executions, in order of time, and the row of each."""
     requests, endpoints = found.requests, found.endpoints
     rows = rows[np.lexsort((requests.tid[rows], requests.end_ns[rows], requests.begin_ns[rows]))]
     of = requests.endpoint[rows]
@@ -187,7 +199,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> Executions:
     account = notes.requests_found(
         len(rows), len(set(labels)), found.account.incomplete, shares if len(rows) else {}
     )
-    return Executions(
+    executions = Executions(
         id=tuple(f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)),
         begin=requests.begin_ns[rows],
         end=requests.end_ns[rows],
@@ -201,6 +213,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> Executions:
         notes=(account,),
         requests=_tell_facts(found, rows, names),
     )
+    return executions, rows
 
 
 def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> RequestFacts:

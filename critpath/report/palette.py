@@ -70,6 +70,8 @@ LOOKS: Final[dict[str, Look]] = {
     State.WAIT_CPU.name: Look("C", ORANGE, "solid", "waiting for a processor"),
     State.WAIT_STOPPED.name: Look("Z", ORANGE, "diagonal", "stopped or traced"),
     State.WAIT_QUOTA.name: Look("H", ORANGE, "bars", "held back by a cpu quota"),
+    State.QUEUED.name: Look("B", ORANGE, "dots", "waiting behind other requests"),
+    State.SHARED.name: Look("E", YELLOW, "diagonal", "on a loop shared with other requests"),
     State.RECLAIM.name: Look("Y", GREEN, "bars", "freeing memory"),
     State.WAIT_TASK.name: Look("W", SKY, "solid", "waiting for another thread"),
     State.WAIT_FUTEX.name: Look("F", SKY, "diagonal", "waiting for a lock"),

@@ -219,7 +219,7 @@ class _Attribution:
 
     def _make_pass(self) -> None:
         requests, subrequests = self.requests, self.subrequests
-        loops = _find_loops(self.times, self.reader, len(self.keys))
+        loops = find_loops(self.times, self.reader, len(self.keys))
         self.loops = loops
         answerer = self._number(thread_keys(self.endpoints.host[requests.endpoint], requests.tid))
         answers = np.zeros(len(self.keys), np.int64)
@@ -540,7 +540,7 @@ def _learn(request: I64, kind: I64, root: I64, kinds: int) -> _Learned:
     return _Learned(root.astype(np.int32), child, may)
 
 
-def _find_loops(times: I64, reader: I32, threads: int) -> Bool:
+def find_loops(times: I64, reader: I32, threads: int) -> Bool:
     """Return which threads receive a request while they owe the answer to another."""
     loops = np.zeros(threads, np.bool_)
     order = np.lexsort((times[:, 1], reader))

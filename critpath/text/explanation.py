@@ -41,6 +41,8 @@ _PEER: Final[dict[str, str]] = {
     "WAIT_CPU": "waiting for a CPU",
     "WAIT_QUOTA": "throttled by a CPU quota",
     "RECLAIM": "freeing memory",
+    "QUEUED": "working for other requests",
+    "SHARED": "working for several requests by turns",
     "WAIT_DISK": "waiting for the disk",
     "WAIT_NET": "waiting for a packet",
     "NET_TRANSIT": "waiting for a packet in flight",
@@ -276,6 +278,12 @@ def _waits_for_thread(
     if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
+    if facts.state == "QUEUED":
+        who = quoted(peer_name(facts))
+        return f"{wait} {words.time} behind other requests of {who}{after_it}{words.tail}"
+    if facts.state == "SHARED":
+        loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
+        return f"{words.verb('spend')} {words.time} on {loop}{after_it}{words.tail}"
     return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{after_it}{words.tail}"
 
 
@@ -318,6 +326,9 @@ def _waits(
         "WAIT_QUOTA": f"{words.verb('are')} throttled for {words.time} by {words.their} CPU quota"
         f"{group}{words.tail}",
         "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
+        f"{words.tail}",
+        "QUEUED": f"{wait} {words.time} behind other requests{words.tail}",
+        "SHARED": f"{words.verb('spend')} {words.time} on a loop shared with other requests"
         f"{words.tail}",
         "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
         "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
@@ -385,7 +396,9 @@ def _waits_for_cpu(
 
 def _no_longer(facts: CauseFacts, words: _Words) -> str:
     """Say what is not there any more."""
-    if facts.role:
+    if facts.role and facts.state == "QUEUED":
+        what = f"wait behind other requests of {quoted(peer_name(facts))}"
+    elif facts.role:
         what = f"wait for {_threads(facts)}"
     elif facts.state in _RUNNING:
         what = "run one of the steps"
@@ -393,6 +406,10 @@ def _no_longer(facts: CauseFacts, words: _Words) -> str:
         what = "sleep"
     elif facts.state in {"IRQ", "SOFTIRQ"}:
         what = "get interrupted"
+    elif facts.state == "QUEUED":
+        what = "wait behind other requests"
+    elif facts.state == "SHARED":
+        what = "share a loop with other requests"
     else:
         what = "wait for " + {"WAIT_CPU": "a CPU", "WAIT_DISK": "the disk", **_OWN}.get(
             facts.state, "something unseen"

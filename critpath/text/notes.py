@@ -94,6 +94,14 @@ def requests_doubtful(name: str, doubtful: int, total: int) -> str:
     )
 
 
+def paths_doubtful(doubtful: int, total: int) -> str:
+    """Of some requests it is not known well enough what they asked."""
+    return (
+        f"what {format_share(doubtful / total)} of the requests asked of others is doubtful: "
+        "their paths are those of the threads that answered them"
+    )
+
+
 def same_executions(common: int, total: int) -> str:
     """Some executions of the sample (or all) are in the normal set as well."""
     if common == total:

@@ -44,6 +44,8 @@ _WHAT: Final[dict[State, str]] = {
     State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
     State.WAIT_QUOTA: "held back by a cpu quota{}",
     State.RECLAIM: "freeing memory{}",
+    State.QUEUED: "waiting behind other requests{}",
+    State.SHARED: "on a loop shared with other requests{}",
 }
 # The kernel's softirqs: as a detail they would not be understood without that word.
 SOFTIRQS: Final = frozenset(

@@ -178,3 +178,21 @@ def test_a_percentile_has_an_interval_only_where_the_sets_are_large_enough():
         found = compare_quantile("", 0.95, *(rng.exponential(1, 300) for _ in range(2)))
         missed += not found.low <= 0 <= found.high
     assert missed <= 4
+
+
+def queueing(seed, queued, times=1.0) -> VectorTable:
+    """Return executions of which each waits so long (ns) behind others besides."""
+    table = drawn(seed, times=times)
+    wait = np.random.default_rng(seed).uniform(0.5, 1.5, (len(table), 1)) * queued
+    return VectorTable(
+        (*table.symbols, Symbol(State.QUEUED)),
+        np.hstack([table.counts, np.full((len(table), 1), int(queued > 0))]),
+        np.hstack([table.durations, wait.astype(np.int64)]),
+    )
+
+
+def test_a_longer_queue_is_a_sign_where_nothing_else_takes_longer():
+    assert verdict(queueing(1, 1e6), queueing(2, 9e6))[0] == "anomaly"
+    # A busy machine makes queues longer than it makes anything else.
+    assert verdict(queueing(1, 1e6), queueing(2, 9e6, times=1.5))[0] == "inconclusive"
+    assert verdict(queueing(1, 0), queueing(2, 1e6, times=1.1))[0] == "inconclusive"

@@ -54,7 +54,7 @@ def find(events, text):
 
 
 def test_each_request_is_an_execution():
-    executions, events = find(talk(), "requests")
+    executions, events, _ = find(talk(), "requests")
     assert executions.id == tuple(f"10.0.0.2:4000>80#{n}" for n in (1, 2, 3))
     assert (executions.end - executions.begin).tolist() == [50, 50, 50]
     assert set(executions.label) == {":80"}
@@ -67,7 +67,7 @@ def test_each_request_is_an_execution():
     [("requests:port=80", 3), ("requests:peer=external", 3), ("requests:skip=1", 2)],
 )
 def test_some_of_them(text, count):
-    executions, _ = find(talk(), text)
+    executions, _, _ = find(talk(), text)
     assert len(executions) == count
 
 
@@ -86,7 +86,7 @@ def test_nobody_who_serves():
     assert "but nobody listens or accepts" in caught.value.what
     assert "role=first" in caught.value.do
     # The first has no arrival before it that the recording would not have seen.
-    executions, _ = find(talk(accepted=False), "requests:role=first")
+    executions, _, _ = find(talk(accepted=False), "requests:role=first")
     assert len(executions) == 3
 
 

@@ -142,6 +142,22 @@ CASES = {
         {"state": "RECLAIM", "time_before": 0.0},
         "free memory for 11.3 ms, as too little was left; no request did so before",
     ),
+    "its turn": (
+        {"state": "QUEUED", "time_before": 0.0},
+        "wait 11.3 ms behind other requests; no request did so before",
+    ),
+    "its turn elsewhere": (
+        {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn"},
+        "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`",
+    ),
+    "a shared loop": (
+        {"state": "SHARED"},
+        "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests",
+    ),
+    "another's shared loop": (
+        {"state": "SHARED", "role": "node", "comm": "node"},
+        "spend 11.3 ms instead of 1.9 ms on the loop of `node`, shared with other requests",
+    ),
     "a disk that others keep busy": (
         {"state": "WAIT_DISK", "device": "vda", "peer": "dd"},
         "wait 11.3 ms instead of 1.9 ms for the disk `vda`, which `dd` kept busy",

@@ -1,0 +1,127 @@
+"""Paths of requests are cut where their sketches are: on simulated servers, and on drawings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from critpath.model import STATES, State
+from critpath.requests.links import attribute
+from critpath.requests.paths import compose_paths
+
+
+def composed(arguments: Any) -> Any:
+    """Return what is attributed, the pieces of all requests, and how many are in doubt."""
+    activity, workers, endpoints, requests = arguments
+    requests = replace(requests, boundary=np.zeros(len(requests), np.uint8))
+    found = attribute(activity, workers, endpoints, requests)
+    rows = np.arange(len(found.requests))
+    tables = found.requests, found.subrequests, found.slices
+    return found, *compose_paths(activity, endpoints, *tables, rows)
+
+
+@pytest.mark.parametrize("connections", [1, 16])
+def test_pieces_tile_every_request_of_every_class(load: Any, connections: int) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    for seed, name in enumerate(simulate.CLASSES):
+        world = simulate.simulate(name, connections, 60, seed)
+        found, pieces, _ = composed(simulate.arguments(world, drawing)[:4])
+        requests = found.requests
+        first, last = pieces.start[:-1], pieces.start[1:] - 1
+        assert (last >= first).all(), name
+        np.testing.assert_array_equal(pieces.begin[first], requests.begin_ns, name)
+        np.testing.assert_array_equal(pieces.end[last], requests.end_ns, name)
+        inside = np.setdiff1d(np.arange(1, len(pieces.begin)), first)
+        np.testing.assert_array_equal(pieces.begin[inside], pieces.end[inside - 1], name)
+        assert (pieces.end > pieces.begin).all(), name
+
+
+def test_a_request_goes_on_in_the_tiers_that_it_asks(load: Any) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("two tiers and a database", 4, 100, 3)
+    found, pieces, doubtful = composed(simulate.arguments(world, drawing)[:4])
+    assert not doubtful
+    requests = found.requests
+    row_of = np.repeat(np.arange(len(requests)), np.diff(pieces.start))
+    for row in np.flatnonzero(requests.parent < 0).tolist():
+        below = [row]
+        for each in below:
+            below += np.flatnonzero(requests.parent == each).tolist()
+        threads = {*requests.tid[below].tolist(), *requests.reader_tid[below].tolist()}
+        assert {*pieces.tid[row_of == row].tolist()} == threads
+        assert len(below) == 3
+
+
+# What is to be found: thread, what it is there, begin and end in columns from the first line's
+# begin; "walk" where the thread's own path tells.
+DRAWINGS = (
+    (
+        "who is served later waits behind who is served first",
+        "w1  R1      S1    R2   S2",
+        "net A1  A2",
+        "2",
+        [("w1", "QUEUED", 8, 12), ("w1", "walk", 12, 18), ("w1", "walk", 18, 23)],
+    ),
+    (
+        "between two of them it waits too",
+        "w1  R1   S1  R3  S3 R2   S2",
+        "net A1 A2      A3",
+        "2",
+        [("w1", "QUEUED", 7, 17), ("w1", "walk", 17, 20), ("w1", "walk", 20, 25)],
+    ),
+    (
+        "a thread that others do not use is walked",
+        "w1  R1  sa   ra  S1",
+        "net A1",
+        "1",
+        [("w1", "walk", 4, 8), ("w1", "walk", 8, 17)],
+    ),
+    (
+        "what a loop asks of another machine is a wait for it, whatever it did meanwhile",
+        "lp  R1 sa R2 S2   ra S1",
+        "net A1    A2",
+        "1",
+        [("lp", "walk", 4, 7), ("lp", "WAIT_NET", 7, 18), ("lp", "walk", 18, 21)],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "request_", "expected"),
+    [each[1:] for each in DRAWINGS],
+    ids=[each[0] for each in DRAWINGS],
+)
+def test_drawn(
+    load: Any, tmp_path: Path, first: str, second: str, request_: str, expected: list[Any]
+) -> None:
+    drawing = load("requests/drawing.py")
+    file = tmp_path / "drawn.txt"
+    file.write_text(f"# it\n{first}\n{second}\n")
+    [each] = drawing.read_drawings(file)
+    tables = drawing.draw(each)
+    _, pieces, doubtful = composed(tables.arguments[:4])
+    assert not doubtful
+    names = {tid: name for name, tid in tables.tids.items()}
+    row = tables.numbers.index(request_)
+    found = [
+        (
+            names[int(pieces.tid[k])],
+            STATES[pieces.state[k]] if pieces.state[k] else "walk",
+            *(round(int(t[k]) / drawing.COLUMN) for t in (pieces.begin, pieces.end)),
+        )
+        for k in range(pieces.start[row], pieces.start[row + 1])
+    ]
+    assert found == expected
+
+
+def test_doubt_about_what_was_asked_is_counted_and_not_followed(load: Any) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("loop, unequal sleeps", 16, 100, 1)
+    found, pieces, doubtful = composed(simulate.arguments(world, drawing)[:4])
+    assert doubtful > 0.9 * len(found.requests)
+    assert State.WAIT_NET not in pieces.state
+    assert State.SHARED in pieces.state
