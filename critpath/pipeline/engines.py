@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
@@ -187,8 +187,11 @@ def _results(
     """Do tasks on an engine, and yield what is done as it is; after a failure no later ones."""
     from concurrent.futures import BrokenExecutor, CancelledError, as_completed
 
-    with uninterrupted():
-        futures = {engine.submit(catch_failure, work, task): n for n, task in tasks.items()}
+    futures: dict[Future[Any], int] = {}
+    # A process may have died of the first task before the last is handed over.
+    with uninterrupted(), suppress(BrokenExecutor):
+        for number, task in tasks.items():
+            futures[engine.submit(catch_failure, work, task)] = number
     done = total - len(tasks)
     try:
         for future in as_completed([*futures]):
