@@ -133,9 +133,11 @@ import sys, time
 from critpath.commands import output
 output.DELAY = 0.0
 with output.Progress(quiet=False) as say:
+    while say._status is None:  # it begins in a thread, which imports rich
+        time.sleep(0.01)
     for message in sys.argv[1:]:
         say(message)
-        time.sleep(0.2)
+        time.sleep(0.5)
 """
 COMMAND = """
 import sys

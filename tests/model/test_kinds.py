@@ -94,7 +94,8 @@ def test_every_state_is_known_everywhere(state):
         missing.append("critpath/text/phrases.py: a phrase with {} where a detail stands")
     if f"`{state.name}`" not in DOCS:
         missing.append("docs/critical-path.md: a row of the table of states")
-    makers = read(*NATIVE, PACKAGE / "timeline" / "contexts.py", PACKAGE / "graph" / "resources.py")
+    places = ("timeline/contexts.py", "graph/resources.py", "requests/paths.py")
+    makers = read(*NATIVE, *(PACKAGE / place for place in places))
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
         missing.append("critpath/timeline/: what comes to that state")
     assert not missing, "\n".join(["", *missing])
