@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.recording import MANIFEST_BYTES, RECORDING
+from critpath.model.recording import MANIFEST_BYTES, RECORDING, Script
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
@@ -229,6 +229,7 @@ def read_manifest(directory: Path) -> Manifest:
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
         values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
         values["gaps"] = tuple(Gap(**x) for x in values.get("gaps", ()))
+        values["scripts"] = tuple(Script(**x) for x in values.get("scripts", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
         _check_kinds(values)

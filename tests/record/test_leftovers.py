@@ -18,7 +18,7 @@ import pytest
 from critpath import untrusted
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
-from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS
+from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS, Script
 from critpath.record import cleanup, registry
 from critpath.record.cleanup import find_leftovers, remove_leftovers
 from critpath.record.identity import SESSION_VARIABLE
@@ -461,7 +461,8 @@ def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
     """And one of a command line of any letters, in the memory that there is for it."""
     time, odd = 10**17, "/\udcff\U0001f980" * 1000
     runs = [Run(MANIFEST_RUNS, 1 << 22, time, time, 255, outlived=1 << 22, timed_out=True)] * 2
-    two = manifest("s", command=(odd,), runs=tuple(runs))
+    ran = Script(7, time, time + 1, "a.py")
+    two = manifest("s", command=(odd,), runs=tuple(runs), scripts=(ran,))
     write_manifest(tmp_path, two)
     assert read_manifest(tmp_path) == two
     each = len(manifest_to_json(two)) - len(manifest_to_json(replace(two, runs=tuple(runs[:1]))))
