@@ -107,7 +107,9 @@ def main_state(found: dict, cause: dict) -> str:
 
 def test_the_doctor_finds_nothing_in_the_way(said):
     document = json.loads(said("doctor"))
-    assert document["recorders"]["lttng"] == {"obstacles": [], "usable": True}
+    found = document["recorders"]["lttng"]
+    assert (found["obstacles"], found["usable"]) == ([], True)
+    assert found["requests"] in {"calls", "calls+packets"}  # LTTng has no events of sockets
     assert document["recorder"] == "lttng"
 
 
