@@ -33,7 +33,7 @@ normal ones have each a p of 1/13 at the best, and that alone marks none.  The l
 is of the type's test: where only some of a type's executions have a fault, one in
 ten of the others may be marked with them.
 
-`confirm_marks`: where no alarm says that the sample as a whole became slower, whoever is marked
+`confirm_marks`: where no alarm says that the sample as a whole became slower, a marked execution
 also has to stand out in its own recording.  Vectors are best without the time that strangers had
 the cpu (`critpath.detect.machine.find_strangers`): it hides executions with a fault three times as
 often as it marks others (docs/evaluation.md, "Single executions").

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="after",
         help="after an alarm, record 12 further blocks and say the cause, where this machine can "
         "be recorded (after): tracing does not decide; or record every block: the verdict is then "
-        "of the commands with tracing, and what that costs each is said (all)",
+        "of the commands with tracing, and the cost of tracing is reported for each (all)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"

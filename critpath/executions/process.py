@@ -61,11 +61,11 @@ def find_processes(
     lives = _follow_processes(events)
     found = len(lives.begin)
     ran = _find_scripts(events, scripts)
-    told = {label.partition(" ")[0] for label in ran.values()}
+    known_programs = {label.partition(" ")[0] for label in ran.values()}
     unknown = _filter_processes(events, lives, where, ran) if where else 0
     elsewhere = found - len(lives.begin)
     known = [
-        row in ran or program_name(name) not in told
+        row in ran or program_name(name) not in known_programs
         for row, name in zip(lives.last_row, lives.last, strict=True)
     ]
     lives.keep(np.array(known, np.bool_))

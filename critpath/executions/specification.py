@@ -59,13 +59,13 @@ class RequestFilter:
     peer : str
         ``external`` (who asks is on another machine), ``local`` or ``any``.
     top : bool
-        Only requests that are nobody's sub-request.
+        Only requests that no other recorded request asked for.
     skip : int
         How many turns to leave out at the begin of each connection: handshakes.
     least : int
         Shortest request (ns).
     first : bool
-        Where nobody listens or accepts, who receives first serves.
+        Where no socket listens or accepts, the side that receives first is the server.
     listing : bool
         Nothing is looked for but what there is: ``requests:?``.
     """

@@ -31,7 +31,7 @@ MOST_SYMBOLS: Final = 12  # of which conditions are looked at unasked: where mos
 MOST_ROLES: Final = 12  # threads of one name that paths go through
 MOST_ASKED: Final = 50  # services
 _NS_PER_HOUR: Final = 3_600_000_000_000
-# Of paths in which nobody knows who had the cpu.
+# In paths that do not tell which thread had the cpu.
 _NOBODY: Final = frozenset({"", IDLE})
 _NO_IDLE: Final = frozenset({*RUNNING, State.IRQ, State.SOFTIRQ, State.RECLAIM, State.UNKNOWN})
 

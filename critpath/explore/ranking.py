@@ -90,7 +90,7 @@ def ask(
     Raises
     ------
     UsageError
-        If a condition is none, or nobody fits.
+        If a condition cannot be parsed, or no execution meets it.
     """
     within, steps = take_steps(table, given)
     condition = _read(what, table)

@@ -1,7 +1,7 @@
 """Requests of servers, found without markers: what threads did with sockets, and what it was for.
 
 Words and rules: docs/requests.md.  Every table is in order of its first time column; text is
-codes into the ``strings`` of the `Requests` that holds the tables.
+codes into the ``strings`` of the table.
 """
 
 from __future__ import annotations
@@ -518,32 +518,15 @@ class RequestAccount:
         to nothing, and those that ``skip=`` leaves out.
     busy_periods : int
         Turns of endpoints on which several requests were under way at once.
-    roles_by_first : int
-        Endpoints of which who serves is known by who received first only.
     unattributed : int
-        Sub-requests of nobody.
+        Sub-requests that belong to no request.
     """
 
     incomplete: int = 0
     unsolicited: int = 0
     skipped: int = 0
     busy_periods: int = 0
-    roles_by_first: int = 0
     unattributed: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Requests:
-    """All that the stage ``requests/`` finds in a recording."""
-
-    way: str  # ``sockets``, ``calls+packets`` or ``calls``
-    endpoints: Endpoints
-    requests: RequestTable
-    subrequests: Subrequests
-    slices: Slices
-    links: Links
-    account: RequestAccount = RequestAccount()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

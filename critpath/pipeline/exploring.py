@@ -46,7 +46,7 @@ def explore(
     Raises
     ------
     UsageError
-        If a condition is none, or nobody fits.
+        If a condition cannot be parsed, or no execution meets it.
     """
     from critpath.explore.ranking import ask
     from critpath.model.exploration import Exploration

@@ -78,8 +78,11 @@ def find_requests(
         )
     chosen = np.flatnonzero(_choose(found, events, specification))
     if not len(chosen) and services:
+        asked = specification.requests
+        named = asked.ports or asked.comm or asked.path or asked.pid
+        missing = "service among" if named else "request of"
         raise UsageError(
-            f"{safe_text(specification.text)}: no such service among {_name_services(services)}",
+            f"{safe_text(specification.text)}: no such {missing} {_name_services(services)}",
             "name one of them, or see all of them with --execution 'requests:?'",
         )
     executions, chosen = _make_executions(found, chosen)
@@ -132,7 +135,7 @@ def _find_turns(
     guessed = found.guessed
     if len(found.requests) and guessed.all() and not specification.requests.first:
         raise UnreadableError(
-            f"{recording}: {len(found.requests):,} turns, but nobody listens or accepts",
+            f"{recording}: {len(found.requests):,} turns, but no socket listens or accepts",
             "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
         )
     made = attribute(found.activity, replayed.workers, found.endpoints, found.requests)
@@ -165,7 +168,8 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     if asked.ports:
         keep &= np.isin(endpoints.local_port[of], sorted(asked.ports))
     if asked.path:
-        keep &= np.array([endpoints.strings[c] == asked.path for c in endpoints.path[of].tolist()])
+        paths = endpoints.path[of].tolist()
+        keep &= np.fromiter((endpoints.strings[c] == asked.path for c in paths), np.bool_)
     if asked.peer != "any":
         keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
     if asked.top:
@@ -173,9 +177,9 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     host = endpoints.host[of]
     threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
     if asked.comm:
-        keep &= np.array([asked.comm in found.processes.names(*each) for each in threads])
+        keep &= np.fromiter((asked.comm in found.processes.names(*t) for t in threads), np.bool_)
     if asked.pid:
-        keep &= np.array([found.processes.pid(*each) == asked.pid for each in threads])
+        keep &= np.fromiter((found.processes.pid(*t) == asked.pid for t in threads), np.bool_)
     if where:
         rows = np.maximum(np.searchsorted(events.timestamp, requests.begin_ns) - 1, 0)
         keep &= match_threads(
@@ -197,7 +201,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
     sure = Counter(requests.boundary[rows].tolist())
     shares = {c.name.lower(): sure[c] / max(len(rows), 1) for c in Certainty}
     account = notes.requests_found(
-        len(rows), len(set(labels)), found.account.incomplete, shares if len(rows) else {}
+        len(rows), len(set(labels)), found.account, shares if len(rows) else {}
     )
     executions = Executions(
         id=tuple(f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)),

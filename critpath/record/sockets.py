@@ -33,8 +33,11 @@ _PATH: Final = 108  # bytes of sockaddr_un
 MOST: Final = 100_000
 
 
-def scan_sockets(most: int = MOST) -> list[SocketRow]:
-    """Return a row for every socket that has an address, of every network namespace."""
+def scan_sockets(most: int = MOST) -> tuple[list[SocketRow], int]:
+    """Return a row for every socket that has an address, and how many rows were too many.
+
+    Of every network namespace; with `most` of them the next namespace is not looked at.
+    """
     rows: list[SocketRow] = []
     for namespace, pids in _find_namespaces().items():
         for name, family, protocol in _FILES:
@@ -45,7 +48,7 @@ def scan_sockets(most: int = MOST) -> list[SocketRow]:
         rows += ((now, namespace, *row) for row in parse_unix(text))
         if len(rows) > most:
             break
-    return rows[:most]
+    return rows[:most], max(len(rows) - most, 0)
 
 
 def _find_namespaces() -> dict[int, list[str]]:

@@ -144,13 +144,11 @@ def find_turns(
     lost = overlaps_loss(turns, losses, begin, end)
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
-    serving = endpoints.serves == 1
     account = RequestAccount(
         incomplete=int(turns.incomplete.sum()) + int((lost & ~early).sum()),
         unsolicited=int(turns.unsolicited.sum()),
         skipped=int(early.sum()),
         busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
-        roles_by_first=int((serving & (endpoints.role_how == FIRST) & (turns.receives > 0)).sum()),
     )
     requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
     return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)

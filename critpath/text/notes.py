@@ -14,7 +14,7 @@ from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model import Change, Detection, Loss, Percentile, Rival, Sign
+    from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
 
 # The sets and how they were recorded.
 
@@ -76,9 +76,18 @@ def empty_recording(source: str) -> str:
     return f"{source} has no execution"
 
 
-def requests_found(total: int, services: int, incomplete: int, begin: Mapping[str, float]) -> str:
+def requests_found(
+    total: int, services: int, account: RequestAccount, begin: Mapping[str, float]
+) -> str:
     """What became of everything that servers were asked; shares of how sure the begins are."""
-    left = f"; {incomplete:,} incomplete" if incomplete else ""
+    rest = (
+        (account.incomplete, "incomplete"),
+        (account.unsolicited, "answers to nothing"),
+        (account.skipped, "skipped"),
+        (account.busy_periods, "of several at once"),
+        (account.unattributed, "sub-requests of no request"),
+    )
+    left = "".join(f"; {count:,} {what}" for count, what in rest if count)
     sure = ", ".join(f"{word} for {format_share(share)}" for word, share in begin.items() if share)
     return (
         f"requests: {total:,} of {plural(services, 'service')}{left}"

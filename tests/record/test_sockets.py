@@ -76,7 +76,8 @@ def test_a_socket_of_this_process_is_found():
         listening.listen()
         unix.bind(f"\0critpath-test-{os.getpid()}")
         port = listening.getsockname()[1]
-        rows = scan_sockets()
+        rows, left_out = scan_sockets()
+        assert left_out == 0
     try:
         here = Path("/proc/self/ns/net").stat().st_ino
     except OSError:
@@ -84,4 +85,5 @@ def test_a_socket_of_this_process_is_found():
     [mine] = [row for row in rows if row[7] == port and row[5] == LISTEN]
     assert (mine[1], mine[3:7]) == (here, (2, 6, LISTEN, "7f000001"))
     assert [row for row in rows if row[-1] == f"@critpath-test-{os.getpid()}"]
-    assert len(scan_sockets(most=1)) == 1
+    rows, left_out = scan_sockets(most=1)
+    assert (len(rows), left_out > 0) == (1, True)

@@ -71,19 +71,41 @@ def test_some_of_them(text, count):
     assert len(executions) == count
 
 
-@pytest.mark.parametrize("text", ["requests:port=8081", "requests:peer=local", "requests:min=1s"])
-def test_what_fits_nothing_names_what_there_is(text):
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("requests:port=8081", "service among"),
+        ("requests:comm=nginx", "service among"),
+        ("requests:peer=local", "request of"),
+        ("requests:min=1s", "request of"),
+    ],
+)
+def test_what_fits_nothing_names_what_there_is(text, what):
     with pytest.raises(UsageError) as caught:
         find(talk(), text)
     assert caught.value.exit_code == 2
-    assert caught.value.what == f"{text}: no such service among :80"
+    assert caught.value.what == f"{text}: no such {what} :80"
+
+
+@pytest.mark.parametrize("text", ["requests:comm=nginx", "requests:pid=7", "requests:path=/run/x"])
+def test_a_choice_among_none_finds_none(text):
+    executions, _, _ = find(talk(times=0), text)
+    assert len(executions) == 0
+
+
+def test_what_is_no_request_is_counted():
+    said = [(500, 0, Kind.SOCKET_SEND, [SERVER, 2, 6, 100, 0])]
+    executions, _, _ = find(
+        [*talk(times=0), *said, *[(t + 1000, *e) for t, *e in talk()[2:]]], "requests"
+    )
+    assert executions.notes[0].startswith("requests: 3 of 1 service; 1 answers to nothing")
 
 
 def test_nobody_who_serves():
     with pytest.raises(UnreadableError) as caught:
         find(talk(accepted=False), "requests")
     assert caught.value.exit_code == 4
-    assert "but nobody listens or accepts" in caught.value.what
+    assert "but no socket listens or accepts" in caught.value.what
     assert "role=first" in caught.value.do
     # The first has no arrival before it that the recording would not have seen.
     executions, _, _ = find(talk(accepted=False), "requests:role=first")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from critpath.documents import KindEntry, MachineEntry, PercentileEntry, Pictures
+from critpath.model import RequestAccount
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown
@@ -257,11 +258,13 @@ def test_normal_operation_is_no_warning(document):
     found = document(kind("a", 1, 2, slow=30))
     found.warnings = [
         "executions are labelled by field 'type' of app:request_begin",
-        f"before: {notes.requests_found(2_320, 4, 0, {'certain': 1.0})}",
+        f"before: {notes.requests_found(2_320, 4, RequestAccount(), {'certain': 1.0})}",
         "a loss",
     ]
     assert serious_warnings(found) == ["A loss"]
-    found.warnings = [notes.requests_found(2_320, 4, 1, {"certain": 0.9, "doubtful": 0.1})]
+    found.warnings = [
+        notes.requests_found(2_320, 4, RequestAccount(1), {"certain": 0.9, "doubtful": 0.1})
+    ]
     assert len(serious_warnings(found)) == 1
 
 

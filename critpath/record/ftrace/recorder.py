@@ -52,6 +52,7 @@ from critpath.record.recorder import (
     UnfinishedError,
 )
 from critpath.record.sockets import scan_sockets
+from critpath.units import plural
 from critpath_marks.channels import DESCRIPTOR, MARKER
 
 __all__ = [
@@ -231,15 +232,19 @@ class FtraceRecorder:
             self._warnings.append("the kernel does not tell who writes to the tracer's files")
         raws.write_json(self._raw / "statedump.json", scan_threads())
         raws.write_json(self._raw / "cgroups.json", scan_cgroups())
-        self._dump_sockets("sockets.json")
+        self._dump_sockets()
         self._description.update(begin=begin, cpus=self._drain.cpus)
         raws.write_description(self._raw, self._description)
         return begin
 
-    def _dump_sockets(self, name: str) -> None:
+    def _dump_sockets(self) -> None:
         """Note which sockets are open, if what is recorded is about sockets."""
         if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events):
-            raws.write_json(self._raw / name, scan_sockets())
+            rows, left_out = scan_sockets()
+            raws.write_json(self._raw / "sockets.json", rows)
+            if left_out:
+                sockets = plural(left_out, "socket")
+                self._warnings.append(f"{sockets} that were open are left out: they are too many")
 
     def _open_marks(self, root: Path, page: int) -> None:
         """Let other users' programs mark executions, if any may."""
