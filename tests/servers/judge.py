@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import json
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,8 @@ import numpy as np
 from cases import CASES, PORTS
 
 from critpath.model import EventRequest, Kind
-from critpath.model.requests import Certainty, Requests
+from critpath.model.requests import Certainty
+from critpath.pipeline.requesting import FoundRequests
 from critpath.read.recording import read_events
 
 _NEAR: Final = 100_000  # ns that a begin or an end may be off
@@ -54,6 +55,37 @@ def judge(place: Path, names: Iterable[str]) -> None:
     print(text)
 
 
+def judge_neighbours(place: Path, names: Iterable[str], critpath: str) -> None:
+    """Compare recordings without and with a neighbour on every processor: nothing became slower."""
+    found: Counter[str] = Counter()
+    lines = []
+    for name in names:
+        for busy in sorted((place / name).glob("*-busy/recording")):
+            alone = busy.parent.with_name(busy.parent.name.removesuffix("-busy")) / "recording"
+            if not alone.exists():
+                continue
+            done = subprocess.run(
+                [critpath, "compare", alone, busy, "--execution", "requests", "--json", "-"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            try:
+                document = json.loads(done.stdout)
+            except ValueError:
+                document = {"verdict": f"failed ({done.returncode})", "detection": {}}
+            said = ", ".join(
+                f"{s['kind']} {s['name']}" for s in document["detection"].get("signs", ())
+            )
+            found[document["verdict"]] += 1
+            lines.append(f"| {name} | {alone.parent.name} | {document['verdict']} | {said} |")
+            print(lines[-1], flush=True)
+    total = ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    head = "| case | connections | verdict | signs |\n|---|---:|---|---|\n"
+    (place / "neighbours.md").write_text(head + "\n".join(lines) + f"\n\n{total}\n")
+    print(f"without and with a neighbour on every processor: {total}")
+
+
 def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     """Yield a row's name and counts: of the server asked, and of the one behind it."""
     case = CASES[name]
@@ -76,7 +108,7 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     yield f"{name}: behind", count(found, ports, of_behind, handled, None, set())
 
 
-def find_requests(recording: Path) -> Requests:
+def find_requests(recording: Path) -> FoundRequests:
     """Return what critpath finds."""
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline import extraction, requesting
@@ -93,13 +125,11 @@ def find_requests(recording: Path) -> Requests:
     of = extraction._Recording(recording, traces, manifest, ())
     with extraction._replay_recording(opener, of, [chosen], Budget.within(None)) as replayed:
         # Not `find_requests`, which chooses executions: all that was found.
-        find = requesting._find_turns
-        wanted = (replayed, chosen, recording)[: len(signature(find).parameters)]
-        return find(*wanted)
+        return requesting._find_turns(replayed, chosen, recording)
 
 
 def count(
-    found: Requests,
+    found: FoundRequests,
     ports: tuple[int, int],
     asked: list[Asked],
     handled: Mapping[int, Handled],
@@ -144,7 +174,7 @@ def count(
 
 def _count_subrequests(
     result: Counter[str],
-    found: Requests,
+    found: FoundRequests,
     handled: Mapping[int, Handled],
     number_of: Mapping[int, int],
     asks: int,

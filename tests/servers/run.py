@@ -52,9 +52,10 @@ def main() -> None:
     names = given.names or [*CASES]
     if not given.judge_only:
         record(place, given, names)
-    from judge import judge
+    from judge import judge, judge_neighbours
 
     judge(place, names)
+    judge_neighbours(place, names, given.critpath[-1])
 
 
 def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
