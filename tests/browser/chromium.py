@@ -56,6 +56,8 @@ def chromium(*, width: int = 1400, height: int = 1000, ratio: float = 1) -> Iter
     try:
         resize(driver, width, height, ratio)
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _PAGE})
+        # Without a window nothing else gives the page the focus for certain.
+        driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
         driver.set_script_timeout(120)
         yield driver
     finally:

@@ -78,6 +78,8 @@ def test_a_socket_of_this_process_is_found():
         port = listening.getsockname()[1]
         rows, left_out = scan_sockets()
         assert left_out == 0
+        some, left_out = scan_sockets(most=1)
+        assert (len(some), left_out > 0) == (1, True)
     try:
         here = Path("/proc/self/ns/net").stat().st_ino
     except OSError:
@@ -85,5 +87,3 @@ def test_a_socket_of_this_process_is_found():
     [mine] = [row for row in rows if row[7] == port and row[5] == LISTEN]
     assert (mine[1], mine[3:7]) == (here, (2, 6, LISTEN, "7f000001"))
     assert [row for row in rows if row[-1] == f"@critpath-test-{os.getpid()}"]
-    rows, left_out = scan_sockets(most=1)
-    assert (len(rows), left_out > 0) == (1, True)
