@@ -174,10 +174,11 @@ def _bracket(
     cells = max(round((end - begin) * grown[key] / after.times[key]), 2)
     begin = max(end - cells, 0)
     words = [format_ns(grown[key], sign=True), _who(threads[key[0]]), _WORDS[key[1]]]
-    words += [f"({mean})"] if mean else []
+    # Whose mean it is stays longest: without it the time contradicts the answer's.
+    tail = [f"({mean})"] if mean else []
+    labels = [" ".join([*words[:kept], *tail]) for kept in range(len(words), 0, -1)]
     inner = end - begin - 2
-    for kept in range(len(words), 0, -1):
-        label = " ".join(words[:kept])
+    for label in labels:
         if inner >= len(label) + 2:
             line = f"{' ' * begin}└ {label} {'─' * (inner - len(label) - 2)}┘"
         elif begin > len(label):
