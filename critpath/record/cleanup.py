@@ -20,7 +20,12 @@ from critpath.errors import CritpathError
 from critpath.record.identity import SESSION_VARIABLE, is_dead_session
 from critpath.record.recorder import RECORDERS, Leftover
 from critpath.record.recovery import find_unfinished
-from critpath.record.registry import cleanup_lock, read_entries, registry_directory
+from critpath.record.registry import (
+    cleanup_lock,
+    read_entries,
+    registry_directory,
+    remove_unfinished_entries,
+)
 from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
@@ -53,6 +58,7 @@ def remove_leftovers(report: Callable[[Leftover, CritpathError | None], None]) -
     report : callable
         Called once for each leftover, with the error if it could not be removed.
     """
+    remove_unfinished_entries()
     if not find_leftovers():  # spares the wait for the lock
         return True
     with cleanup_lock():

@@ -32,6 +32,7 @@ from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
 
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
+_SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also while that is removed
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,8 @@ def _finish_own(top: Path, entry: Entry) -> str:
     with _open_own(top) as (descriptor, place):
         directory = place if top == entry.directory else place / entry.directory.name
         if (directory / MANIFEST).exists() and _has_data(directory):
-            _finish(directory, lambda _: None)
+            if _finish(directory, lambda _: None) is None:
+                _remove_remains(place)
             user = None if entry.owner is None else User(*entry.owner, groups=(), environment={})
             wrong = hand_over_fd(descriptor, user)
         else:
@@ -263,6 +265,14 @@ def _finish_own(top: Path, entry: Entry) -> str:
             return ""
     _give_name(top, entry)
     return wrong
+
+
+def _remove_remains(place: Path) -> None:
+    """Remove what a finished recording was made of: its recorder was killed while it did so."""
+    for directory in (place, place / NORMAL, place / SAMPLE):
+        (directory / RUNS).unlink(missing_ok=True)
+        for name in _SOURCES:
+            shutil.rmtree(directory / name, ignore_errors=True)
 
 
 def _is_handed_over(top: Path, entry: Entry) -> bool:
@@ -311,7 +321,7 @@ def _belongs_to(top: Path, session: str) -> bool:
 
 def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
-    known = name in {MANIFEST, "raw", ".raw-converted", "trace", RUNS, NORMAL, SAMPLE}
+    known = name in {MANIFEST, *_SOURCES, TRACE, RUNS, NORMAL, SAMPLE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
 

@@ -100,6 +100,16 @@ def read_entries() -> list[Entry]:
     return found
 
 
+def remove_unfinished_entries() -> None:
+    """Remove the entries that recorders were killed while writing."""
+    place = registry_directory()
+    with contextlib.suppress(OSError):
+        for unfinished in place.glob(".*") if place else ():
+            owner = owner_of(unfinished.name[1:].rpartition(".")[0])
+            if owner is not None and owner.is_gone():
+                unfinished.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def cleanup_lock(patience: float = 60.0) -> Iterator[None]:
     """Keep other processes from cleaning up meanwhile.

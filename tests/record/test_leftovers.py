@@ -116,6 +116,17 @@ def test_a_machine_without_leftovers_has_none(tmp_path):
 
 
 @pytest.mark.usefixtures("recorders")
+def test_an_entry_that_was_half_written_goes():
+    place = registry.registry_directory(create=True)
+    alive, dead = new_session_name(), dead_session()
+    for session in (alive, dead):
+        (place / f".{session}.{session.split('-')[2]}").write_text('{"dire')
+    (place / ".note").touch()  # not ours
+    assert clean() == (True, [])
+    assert sorted(p.name for p in place.iterdir()) == [f".{alive}.{os.getpid()}", ".note"]
+
+
+@pytest.mark.usefixtures("recorders")
 def test_processes_of_a_killed_recorder_are_ended(tmp_path, children):
     session = dead_session()
     unfinished(tmp_path / "out", session)
@@ -275,6 +286,35 @@ def test_a_recording_without_any_data_is_try_remove(tmp_path):
     assert clean()[0]
     assert not out.exists()
     assert not early.exists()
+    assert read_entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("gone", ["nothing", "the list of runs", "the raw data's name", "all"])
+def test_a_recorder_that_was_killed_while_it_tidied_up_leaves_only_the_recording(
+    tmp_path, paired, gone
+):
+    session = dead_session()
+    out = tmp_path / "out"
+    halves = [out / "normal", out / "sample"] if paired else [out]
+    for number, half in enumerate(halves):
+        changes = {"interleaved": halves[1 - number].name} if paired else {}
+        unfinished(half, session, state="complete", **changes)
+        (half / "trace" / "kernel").mkdir(parents=True)
+        (half / "trace" / "kernel" / "metadata").touch()
+        if gone == "nothing":
+            (half / RUNS).touch()
+        if gone in {"the raw data's name", "all"}:
+            (half / "raw").rename(half / ".raw-converted")
+        if gone == "all":
+            (half / ".raw-converted" / "raw.json").unlink()
+    register(session, halves[0], "ftrace")
+    before = [(half / "critpath.json").read_bytes() for half in halves]
+    assert clean()[0]
+    for half, written in zip(halves, before, strict=True):
+        assert sorted(p.name for p in half.iterdir()) == ["critpath.json", "trace"]
+        assert (half / "critpath.json").read_bytes() == written
     assert read_entries() == []
 
 
