@@ -159,7 +159,9 @@ def _note(
     if error is not None:
         failures.append(error)
         return
-    verb = {"process": "ended", "recording": "finished"}.get(leftover.kind, "removed")
+    verb = {"process": "ended", "recording": "finished", "option": "set back"}.get(
+        leftover.kind, "removed"
+    )
     done.append(f"{verb} {leftover.kind} {leftover.name}")
 
 

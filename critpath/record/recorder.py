@@ -191,7 +191,8 @@ class Leftover:
     Attributes
     ----------
     kind : str
-        ``instance``, ``session``, ``daemon``, ``process``, ``recording``, ``directory``.
+        ``instance``, ``option``, ``session``, ``daemon``, ``process``, ``recording``,
+        ``directory``.
     name : str
     session : str
         The session it belongs to.

@@ -12,7 +12,7 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
 from critpath.record.ftrace.marks import PREFIX, remove_place, session_of, sessions_with_places
-from critpath.record.ftrace.tracefs import Instance, scan_threads
+from critpath.record.ftrace.tracefs import NAMES_OPTION, Instance, restore_names, scan_threads
 from critpath.record.identity import is_dead_session
 from critpath.record.recorder import Leftover
 from critpath.record.registry import read_entries
@@ -31,6 +31,7 @@ def find_leftovers() -> list[Leftover]:
     ]
     if root is None:
         return found
+    found += _find_option(root)
     try:
         names = sorted(place.name for place in (root / "instances").iterdir())
     except OSError:
@@ -44,6 +45,19 @@ def find_leftovers() -> list[Leftover]:
             )
             found.append(Leftover("instance", name, session, remove))
     return found
+
+
+def _find_option(root: Path) -> list[Leftover]:
+    """Return the kernel's option that a recorder killed as it made its instance left at 0."""
+    dead = [e.session for e in read_entries() if e.recorder == "ftrace"]
+    dead = [session for session in dead if is_dead_session(session)]
+    try:
+        off = dead and (root / NAMES_OPTION).read_bytes().strip() == b"0"
+    except OSError:
+        off = False
+    if not off:
+        return []
+    return [Leftover("option", NAMES_OPTION, dead[0], partial(restore_names, root))]
 
 
 def _remove(instance: Instance, session: str) -> None:

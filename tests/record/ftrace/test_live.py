@@ -337,6 +337,50 @@ def test_an_instance_that_cannot_be_removed_hides_no_failure(settings, monkeypat
     assert isinstance(caught.value, UnfinishedError) == (step == "stop")
 
 
+@pytest.fixture
+def names() -> Iterator[Path]:
+    """Return the option by which the kernel fills its table of names; as it was afterwards."""
+    root = tracefs.find()
+    assert root is not None
+    option = root / tracefs.NAMES_OPTION
+    before = option.read_text(encoding="ascii")
+    option.write_text("1", encoding="ascii")
+    yield option
+    option.write_text(before, encoding="ascii")
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_the_kernels_table_of_names_is_filled_for_others_only(settings, names, others):
+    name = f"critname{int(others)}x{os.getpid() % 1000}"
+    rename = f"open('/proc/self/comm', 'w').write('{name}'); import time; time.sleep(0.01)"
+    other = tracefs.Instance.at(names.parents[1], f"critpath-test-{os.getpid()}")
+    try:
+        if others:
+            other.make()
+            other.enable_events(["sched:sched_process_free"])
+        recorded, _, _ = record(settings(), sys.executable, "-c", rename)
+        assert recorded.loss == ()
+        table = (names.parents[1] / "saved_cmdlines").read_text(errors="replace")
+        assert (name in table) is others
+        assert names.read_text(encoding="ascii").strip() == "1"
+    finally:
+        other.remove()
+
+
+def test_a_recorder_killed_as_it_made_its_instance_leaves_no_option(names, monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    session = new_session_name().replace(f"-{os.getpid()}-", f"-{child.pid}-")
+    noted = [Entry(session, Path("/none"), "ftrace")]
+    monkeypatch.setattr(leftover_module, "read_entries", lambda: noted)
+    assert [x for x in find_leftovers() if x.session == session] == []
+    names.write_text("0", encoding="ascii")
+    [leftover] = [x for x in find_leftovers() if x.session == session]
+    assert (leftover.kind, leftover.name) == ("option", tracefs.NAMES_OPTION)
+    leftover.remove()
+    assert names.read_text(encoding="ascii").strip() == "1"
+
+
 def test_two_recorders_at_once_do_not_meet(settings):
     first, second = settings("first"), settings("second")
     recorders = [open_recorder(first), open_recorder(second)]
