@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -75,6 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "spend their time",
     )
     parser.add_argument(
+        "--by",
+        choices=("tier",),
+        help="tier: of requests, what each service takes by itself and what it asks of others, "
+        "on average",
+    )
+    parser.add_argument(
         "--format",
         type=format_name,
         choices=(*_SHOWN, *_WRITTEN),
@@ -103,7 +111,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if name in FORMATS and FORMATS[name].of == WINDOW:
         write_pieces(arguments.output, _window(arguments, settings, name))
         return 0
+    if arguments.by:
+        _check_by_tier(arguments, name)
     try:
+        if arguments.by:
+            write_output(arguments.output, _tiers(arguments, settings, name))
+            return 0
         paths = _paths(arguments, settings)
     except UsageError as asked:
         rows: Sequence[ServiceRow] | None = getattr(asked, "rows", None)
@@ -127,6 +140,49 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         write_output(arguments.output, text.getvalue())
         hint_written(arguments, paths, quiet=settings["quiet"])
     return 0
+
+
+def _check_by_tier(arguments: argparse.Namespace, name: str) -> None:
+    if name not in _SHOWN:
+        raise UsageError(f"--by tier is no {name}", "choose --format text or json")
+    threads = (arguments.tid, arguments.comm, arguments.begin, arguments.end)
+    if arguments.segments or any(one is not None for one in threads):
+        raise UsageError(
+            "--by tier is about requests, not about a thread, a window or segments",
+            "choose some with --execution requests:port=N, or one with --id",
+        )
+
+
+def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> str:
+    """Return what each service takes of requests: a table, or an object a line."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        found = pipeline.read_sketches(
+            [arguments.trace],
+            pipeline.ExtractSettings(
+                settings["execution"], settings["reader"], max_memory=settings["max-memory"]
+            ),
+            progress,
+        )
+    known = [name for one in found for name in one.id]
+    for name in arguments.id or []:
+        if name not in known:
+            raise UsageError(
+                f"{arguments.trace} has no execution {name}",
+                f"name one of {safe_text(', '.join(known[:_SOME_IDS]))}",
+            )
+    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
+    tiers, left = pipeline.sum_tiers(
+        found, ids=arguments.id or (), doubtful=settings["doubtful"] == "include"
+    )
+    if format_ == "json":
+        return "".join(json.dumps(asdict(tier)) + "\n" for tier in tiers)
+    from critpath.report.text.path import render_tiers  # noqa: PLC0415 - start-up time
+
+    text = StringIO()
+    render_tiers(tiers, left, make_console(text))
+    return text.getvalue()
 
 
 def print_services(rows: Sequence[ServiceRow]) -> None:

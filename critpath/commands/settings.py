@@ -270,6 +270,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "SPEC",
         ),
         Setting(
+            "doubtful",
+            one_of("leave", "include"),
+            "leave",
+            "where it is doubtful what a request asked of others: leave (its path stays on the "
+            "thread that answered it) or include (as is likeliest)",
+            "WHAT",
+        ),
+        Setting(
             "reader",
             one_of("auto", "native", "babeltrace2"),
             "auto",
@@ -435,7 +443,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     )
 }
 
-READING: Final = ("execution", "reader", "interrupts", "max-memory")
+READING: Final = ("execution", "doubtful", "reader", "interrupts", "max-memory")
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
@@ -543,7 +551,25 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
             continue
         values[name] = value
         origins[name] = "command line"
+    values["execution"] = _with_doubtful(values, origins)
     return Settings(values, origins)
+
+
+def _with_doubtful(values: Mapping[str, Any], origins: Mapping[str, str]) -> str | None:
+    """Return the specification of executions, which says whether the doubtful ones count."""
+    specification: str | None = values["execution"]
+    if values["doubtful"] == "leave":
+        return specification
+    kind, colon, _ = (specification or "").partition(":")
+    if kind == "requests":
+        if "doubtful=" in str(specification):
+            return specification
+        return f"{specification}{',' if colon else ':'}doubtful={values['doubtful']}"
+    if origins["doubtful"] == "command line":
+        raise UsageError(
+            "--doubtful is about requests, and --execution names none", "add --execution requests"
+        )
+    return specification
 
 
 def _entries(section: Mapping[str, Any], file: Path | None) -> Iterator[tuple[str, str, Any]]:

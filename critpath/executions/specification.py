@@ -37,6 +37,7 @@ KINDS: Final[dict[str, str]] = {
 
 
 PEERS: Final = ("any", "external", "local")
+DOUBTFUL: Final = ("leave", "include")  # what to do with what is doubtful of requests
 _UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
 _MOST_PORT: Final = 65_535
@@ -66,6 +67,8 @@ class RequestFilter:
         Shortest request (ns).
     first : bool
         Where no socket listens or accepts, the side that receives first is the server.
+    doubtful : bool
+        What is doubtful counts as well: paths follow it.
     listing : bool
         Nothing is looked for but what there is: ``requests:?``.
     """
@@ -79,6 +82,7 @@ class RequestFilter:
     skip: int = 0
     least: int = 0
     first: bool = False
+    doubtful: bool = False
     listing: bool = False
 
 
@@ -190,12 +194,14 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 _REQUEST_OPTIONS: Final = (
     *("port", "comm", "pid", "path", "ns", "cgroup", "peer", "top", "skip", "min", "role"),
+    "doubtful",
 )
 
 
 _REQUEST_FORMS: Final = (
     "port=N|N comm=NAME pid=N path=PATH ns=INUM cgroup=PATH peer=external|local top skip=N "
-    "min=DURATION role=first, with commas between; or requests:? for what there is"
+    "min=DURATION role=first doubtful=include, with commas between; or requests:? for what "
+    "there is"
 )
 
 
@@ -234,6 +240,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         skip=number("skip", 10**6),
         least=_parse_duration(values["min"]) if "min" in values else 0,
         first=_choose(values, "role", ("known", "first")) == "first",
+        doubtful=_choose(values, "doubtful", DOUBTFUL) == "include",
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)

@@ -328,6 +328,7 @@ def _request_facts(known: RequestFacts, parent: I64, latency: I64) -> list[Fact]
         Fact("bytes_out", "number", known.bytes_out, known=False),
         Fact("threads", "number", known.threads, known=False),
         _text("boundary", known.boundary, asked=False),
+        _text("attribution", known.attribution, asked=False),
         Fact("true", "time", known.true_ns, family=LATENCY),
         Fact("asked", "time", known.asked_ns, family=LATENCY),
         Fact("queued", "time", known.queued_ns, family=LATENCY),

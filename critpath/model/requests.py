@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
 
 NONE: Final = -1  # no endpoint, request or slice
 
@@ -397,7 +397,7 @@ class Slices(Table):
 
 
 # Columns of `RequestFacts`.
-FACT_TEXTS: Final = ("service", "parent", "asks", "boundary")
+FACT_TEXTS: Final = ("service", "parent", "asks", "boundary", "attribution")
 FACT_NUMBERS: Final = ("true_ns", "asked_ns", "queued_ns", "bytes_in", "bytes_out", "threads")
 
 
@@ -412,8 +412,8 @@ class RequestFacts(Table):
         The id of the request of the same recording whose sub-request it is; "" for none.
     asks : tuple of str
         JSON: how many sub-requests of each service it made.
-    boundary : tuple of str
-        How sure begin and end are.
+    boundary, attribution : tuple of str
+        How sure begin and end are, and who worked for it.
     true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
         As in `RequestTable`.
     """
@@ -422,6 +422,7 @@ class RequestFacts(Table):
     parent: tuple[str, ...]
     asks: tuple[str, ...]
     boundary: tuple[str, ...]
+    attribution: tuple[str, ...]
     true_ns: I64
     asked_ns: I64
     queued_ns: I64
@@ -549,3 +550,66 @@ class Pieces:
     begin: I64
     end: I64
     state: U8
+
+
+@dataclass(frozen=True, eq=False)
+class Sketches:
+    """Everything that is known of the requests of one recording, and which are asked for.
+
+    Attributes
+    ----------
+    recording : str
+    endpoints : Endpoints
+    requests : RequestTable
+    subrequests : Subrequests
+    slices : Slices
+    links : Links
+    attribution : uint8 [requests]
+        `Certainty` of what is least sure of who worked for each.
+    id : tuple of str
+        Every request's, as an execution.
+    chosen : bool [requests]
+        Whether the specification asks for it.
+    notes : tuple of str
+        The account of all requests.
+    """
+
+    recording: str
+    endpoints: Endpoints
+    requests: RequestTable
+    subrequests: Subrequests
+    slices: Slices
+    links: Links
+    attribution: U8
+    id: tuple[str, ...]
+    chosen: Bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A service in the tree of who asks whom, and what its requests take on average.
+
+    Attributes
+    ----------
+    service : str
+    depth : int
+        0 for those that are asked from outside; it is asked by the nearest before it of a depth
+        less.
+    requests : int
+    latency_ns : float
+        Own and asked together.
+    own_ns, asked_ns, queued_ns : float or None
+        See `RequestTable`; None where it is on another machine, or its requests were not found.
+    threads : int
+        That answered.
+    """
+
+    service: str
+    depth: int
+    requests: int
+    latency_ns: float
+    own_ns: float | None
+    asked_ns: float | None
+    queued_ns: float | None
+    threads: int

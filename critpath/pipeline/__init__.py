@@ -32,7 +32,14 @@ if TYPE_CHECKING:
         vectors,
         window,
     )
-    from critpath.pipeline.recordings import extract, extract_dataset, extract_each, extract_file
+    from critpath.pipeline.recordings import (
+        extract,
+        extract_dataset,
+        extract_each,
+        extract_file,
+        read_sketches,
+    )
+    from critpath.requests.tiers import sum_tiers
 
 _HOMES: Final = {
     **dict.fromkeys(("parse_specification",), "critpath.executions.specification"),
@@ -79,9 +86,11 @@ _HOMES: Final = {
             "extract_dataset",
             "extract_each",
             "extract_file",
+            "read_sketches",
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
 }
 
 
@@ -113,6 +122,8 @@ __all__ = [
     "make_sessions",
     "note_repaired_switches",
     "parse_specification",
+    "read_sketches",
+    "sum_tiers",
     "thread_paths",
     "update",
     "vectors",

@@ -33,7 +33,7 @@ from critpath.timeline.missing_switches import (
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer, prev_states, timer_functions
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
-from critpath.units import plural
+from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         Timelines,
         VectorTable,
     )
-    from critpath.model.requests import Pieces
+    from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
     from critpath.read.streaming import Source
@@ -88,11 +88,86 @@ def extract_recording(
 
     `place` tells who waits where it is among others: `` (2 of 6)``.
     """
+    from critpath.pipeline.requesting import find_requests
+
+    with _replay_chosen(recording, settings, progress, place) as chosen:
+        found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
+        with _name_recording(recording):
+            executions, events, pieces = find_requests(
+                found, specification, manifest, recording
+            ) or (
+                find_executions(
+                    found.events,
+                    specification,
+                    chosen.names,
+                    manifest.runs,
+                    interleaved=bool(manifest.interleaved),
+                    scripts=manifest.scripts,
+                ),
+                found.events,
+                None,
+            )
+            events = count_missing_runs(events, specification, manifest, len(executions))
+        replayed = replace(found, events=events)
+        stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
+        walked = 0
+        for paths in _walk(
+            *(replayed, executions, recording, chosen.text, chosen.budget),
+            interrupts=settings.interrupts,
+            manifest=manifest,
+            pieces=pieces,
+        ):
+            yield paths
+            walked += len(paths)
+            stage.reach(walked / max(len(executions), 1))
+
+
+def sketch_recording(
+    recording: Path, settings: ExtractSettings, progress: Progress | None = None, place: str = ""
+) -> Sketches:
+    """Return all that is known of the requests of one recording; no paths are walked.
+
+    Raises
+    ------
+    UsageError
+        If its executions are no requests.
+    """
+    from critpath.pipeline.requesting import find_sketches
+
+    with (
+        _replay_chosen(recording, settings, progress, place, only="requests") as chosen,
+        _name_recording(recording),
+    ):
+        return find_sketches(chosen.replayed, chosen.specification, chosen.manifest, recording)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A recording that was replayed, and which executions of it are asked for."""
+
+    replayed: ReplayedRecording
+    specification: Specification
+    text: str
+    names: Sequence[str]
+    manifest: Manifest
+    budget: Budget
+
+
+@contextmanager
+def _replay_chosen(
+    recording: Path,
+    settings: ExtractSettings,
+    progress: Progress | None,
+    place: str,
+    *,
+    only: str = "",
+) -> Iterator[_Chosen]:
+    """Find out what is an execution of a recording, and replay it for that."""
     from critpath.executions.find import add_label, choose_specification
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.pipeline.requesting import find_requests, require_sockets
+    from critpath.pipeline.requesting import require_sockets
     from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
@@ -120,6 +195,11 @@ def extract_recording(
         settings.specification, manifest.execution, recording, names, marks if possible else None
     )
     chosen, labelled = add_label(parse_specification(text), [of.texts for of in described])
+    if only and chosen.kind != only:
+        raise UsageError(
+            f"{recording}: its executions are no {only}: {safe_text(text)}",
+            f"add --execution {only}",
+        )
     recorded = _Recording(recording, traces, manifest, (*notes, *how, *labelled))
     budget = Budget.within(settings.max_memory)
     with _name_recording(recording):
@@ -130,32 +210,7 @@ def extract_recording(
         require_sockets(recording, names, manifest)
         wanted = (*wanted, *SOCKET_EVENTS)
     with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
-        with _name_recording(recording):
-            executions, events, pieces = find_requests(found, chosen, manifest, recording) or (
-                find_executions(
-                    found.events,
-                    chosen,
-                    names,
-                    manifest.runs,
-                    interleaved=bool(manifest.interleaved),
-                    scripts=manifest.scripts,
-                ),
-                found.events,
-                None,
-            )
-            events = count_missing_runs(events, chosen, manifest, len(executions))
-        replayed = replace(found, events=events)
-        stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
-        walked = 0
-        for paths in _walk(
-            *(replayed, executions, recording, text, budget),
-            interrupts=settings.interrupts,
-            manifest=manifest,
-            pieces=pieces,
-        ):
-            yield paths
-            walked += len(paths)
-            stage.reach(walked / max(len(executions), 1))
+        yield _Chosen(found, chosen, text, names, manifest, budget)
 
 
 def count_missing_runs(

@@ -9,14 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.errors import EXIT_UNREADABLE, CritpathError
+from critpath.errors import EXIT_UNREADABLE, CritpathError, UsageError
 from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
-from critpath.pipeline.extraction import ExtractSettings, extract_recording
+from critpath.pipeline.extraction import (
+    ExtractSettings,
+    extract_recording,
+    sketch_recording,
+)
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
+    from critpath.model.requests import Sketches
     from critpath.store import Part
 
 Require = Callable[["PathSet"], None]
@@ -89,6 +94,31 @@ def extract_each(
     settings = ExtractSettings(specification, reader, interrupts, max_memory)
     with closing(_extract_sources(sources, settings, jobs, progress)) as found:
         return [_join_parts(part) for part in found]
+
+
+def read_sketches(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None = None
+) -> list[Sketches]:
+    """Return all that is known of the requests of some recordings, one after the other.
+
+    Raises
+    ------
+    UsageError
+        If a source holds paths alone, or executions that are no requests.
+    """
+    tell = progress or (lambda _: None)
+    items = list(_resolve_sources(sources, settings.interrupts, tell))
+    for item in items:
+        if not isinstance(item, Path):
+            raise UsageError(
+                f"{', '.join(item.sources)}: paths alone, without what was asked for each request",
+                "name the recordings that they were extracted from",
+            )
+    recordings = [item for item in items if isinstance(item, Path)]
+    return [
+        sketch_recording(recording, settings, progress, name_place(n, len(recordings)))
+        for n, recording in enumerate(recordings, 1)
+    ]
 
 
 def extract_file(

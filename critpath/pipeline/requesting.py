@@ -16,6 +16,7 @@ from critpath.executions.membership import match_threads
 from critpath.executions.process import select_within_runs
 from critpath.model import (
     I64,
+    U8,
     Bool,
     Certainty,
     Events,
@@ -24,8 +25,8 @@ from critpath.model import (
     ReplayedRecording,
     RequestFacts,
 )
-from critpath.model.requests import Links, Pieces, Slices, Subrequests
-from critpath.requests.links import attribute
+from critpath.model.requests import Links, Pieces, Sketches, Slices, Subrequests
+from critpath.requests.links import attribute, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.requests.turns import FoundTurns, find_turns
 from critpath.text import notes
@@ -68,6 +69,48 @@ def find_requests(
     if specification.kind != "requests":
         return None
     events = replayed.events
+    found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
+    pieces, unknown = compose_paths(
+        *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices),
+        *(kept,),
+        doubtful=specification.requests.doubtful,
+    )
+    if unknown:
+        said = notes.paths_doubtful(unknown, len(kept))
+        executions = replace(executions, notes=(*executions.notes, said))
+    doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
+    counted = {"requests": len(kept), "requests_doubtful": doubtful}
+    return executions, replace(events, environment=(*events.environment, counted)), pieces
+
+
+def find_sketches(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+) -> Sketches:
+    """Return all that is known of the requests of a recording, whichever are asked for."""
+    found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
+    names = _name_connections(found)
+    table = found.requests
+    chosen = np.zeros(len(table), np.bool_)
+    chosen[kept] = True
+    turns = zip(table.endpoint.tolist(), table.turn.tolist(), strict=True)
+    return Sketches(
+        recording=str(recording),
+        endpoints=found.endpoints,
+        requests=table,
+        subrequests=found.subrequests,
+        slices=found.slices,
+        links=found.links,
+        attribution=found.attribution,
+        id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
+        chosen=chosen,
+        notes=executions.notes,
+    )
+
+
+def _choose_executions(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+) -> tuple[FoundRequests, Executions, I64]:
+    """Return all requests, those that are asked for as executions, and the row of each."""
     found = _find_turns(replayed, specification, recording)
     services = [found.requests.strings[code] for code in found.requests.service.tolist()]
     if specification.requests.listing:
@@ -76,7 +119,7 @@ def find_requests(
             "choose with requests:port=N; critpath path TRACE --execution 'requests:?' has figures",
             list_services(found),
         )
-    chosen = np.flatnonzero(_choose(found, events, specification))
+    chosen = np.flatnonzero(_choose(found, replayed.events, specification))
     if not len(chosen) and services:
         asked = specification.requests
         named = asked.ports or asked.comm or asked.path or asked.pid
@@ -91,16 +134,7 @@ def find_requests(
         executions = select_within_runs(
             executions, manifest.runs, interleaved=bool(manifest.interleaved)
         )
-    kept = np.array([rows[name] for name in executions.id], np.int64)
-    pieces, unknown = compose_paths(
-        *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices), kept
-    )
-    if unknown:
-        said = notes.paths_doubtful(unknown, len(kept))
-        executions = replace(executions, notes=(*executions.notes, said))
-    doubtful = int((found.requests.boundary[chosen] == Certainty.DOUBTFUL).sum())
-    counted = {"requests": len(chosen), "requests_doubtful": doubtful}
-    return executions, replace(events, environment=(*events.environment, counted)), pieces
+    return found, executions, np.array([rows[name] for name in executions.id], np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +144,7 @@ class FoundRequests(FoundTurns):
     subrequests: Subrequests
     slices: Slices
     links: Links
+    attribution: U8
 
 
 def _find_turns(
@@ -149,6 +184,7 @@ def _find_turns(
         subrequests=made.subrequests,
         slices=made.slices,
         links=made.links,
+        attribution=judge_attribution(len(made.requests), made.subrequests, made.slices),
     )
 
 
@@ -198,10 +234,9 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
     turns = requests.turn[rows].tolist()
     host, tid = endpoints.host[of].astype(np.int64), requests.tid[rows].astype(np.int64)
     labels = [requests.strings[code] for code in requests.label[rows].tolist()]
-    sure = Counter(requests.boundary[rows].tolist())
-    shares = {c.name.lower(): sure[c] / max(len(rows), 1) for c in Certainty}
     account = notes.requests_found(
-        len(rows), len(set(labels)), found.account, shares if len(rows) else {}
+        *(len(rows), len(np.unique(requests.service[rows])), found.account),
+        *(_share_sure(requests.boundary[rows]), _share_sure(found.attribution[rows])),
     )
     executions = Executions(
         id=tuple(f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)),
@@ -218,6 +253,12 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
         requests=_tell_facts(found, rows, names),
     )
     return executions, rows
+
+
+def _share_sure(codes: U8) -> dict[str, float]:
+    """Return which share of requests each certainty has; nothing of none."""
+    sure = Counter(codes.tolist())
+    return {c.name.lower(): sure[c] / len(codes) for c in Certainty if sure[c]}
 
 
 def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> RequestFacts:
@@ -238,6 +279,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
         parent=tuple(f"{names[of]}#{turn}" if at >= 0 else "" for at, of, turn in parents),
         asks=tuple(json.dumps(asks.get(row, {}), sort_keys=True) for row in rows.tolist()),
         boundary=tuple(words[code] for code in table.boundary[rows].tolist()),
+        attribution=tuple(words[code] for code in found.attribution[rows].tolist()),
         true_ns=table.true_ns[rows],
         asked_ns=table.asked_ns[rows],
         queued_ns=table.queued_ns[rows],

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from critpath.model import I32, I64, Workers
+from critpath.model import I32, I64, U8, Workers
 from critpath.model.requests import (
     LINK_KINDS,
     NONE,
@@ -129,6 +129,17 @@ def complete_requests(
         label=label,
         strings=strings,
     )
+
+
+def judge_attribution(requests: int, subrequests: Subrequests, slices: Slices) -> U8:
+    """Return how sure it is who worked for each request: what is least sure of all that did."""
+    result = np.full(requests, Certainty.CERTAIN, np.uint8)
+    for of, sure in (
+        (subrequests.request, subrequests.attribution),
+        (slices.request, slices.attribution),
+    ):
+        np.maximum.at(result, of[of >= 0], sure[of >= 0])
+    return result
 
 
 def add_asked(requests: RequestTable, subrequests: Subrequests) -> I64:

@@ -38,6 +38,8 @@ def compose_paths(
     subrequests: Subrequests,
     slices: Slices,
     rows: I64,
+    *,
+    doubtful: bool = False,
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
 
@@ -49,20 +51,22 @@ def compose_paths(
         Who worked for whom (`critpath.requests.links.attribute`).
     rows : int64 array
         Of the requests, in the order wanted.
+    doubtful : bool
+        Follow what is doubtful, too.
 
     Returns
     -------
     pieces : Pieces
-    doubtful : int
+    left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
-    sketches = _Sketches(activity, endpoints, requests, subrequests, slices)
-    start, found, doubtful = [0], [], 0
+    sketches = _Sketches(activity, endpoints, requests, subrequests, slices, follow=doubtful)
+    start, found, left = [0], [], 0
     for row in rows.tolist():
         try:
             pieces = sketches.compose(row)
         except _DoubtfulError:
-            doubtful += 1
+            left += 1
             pieces = sketches.stay(row)
         found += pieces
         start.append(len(found))
@@ -74,7 +78,7 @@ def compose_paths(
         begin=table[:, 1].copy(),
         end=table[:, 2].copy(),
         state=table[:, 3].astype(np.uint8),
-    ), doubtful
+    ), left
 
 
 class _DoubtfulError(Exception):
@@ -94,7 +98,10 @@ class _Sketches:
         requests: RequestTable,
         subs: Subrequests,
         slices: Slices,
+        *,
+        follow: bool,
     ) -> None:
+        self._follow = follow
         host = endpoints.host[requests.endpoint]
         answerer, reader = (
             thread_keys(host, requests.tid),
@@ -111,7 +118,7 @@ class _Sketches:
         self._add_subrequests(subs, endpoints, len(requests))
         keys = thread_keys(slices.host, slices.tid)
         # Of others only what is theirs for sure; -1 is a shared stretch.
-        sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL)
+        sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
         sure &= slices.end_ns > slices.begin_ns
         self._slices: dict[int, _Thread] = {
             key: (slices.begin_ns[at].tolist(), slices.end_ns[at].tolist(), of.tolist())
@@ -168,7 +175,7 @@ class _Sketches:
         for begin, end, asker, child, doubtful, remote in reversed(
             self._asked[self._first[row] : self._first[row + 1]]
         ):
-            if doubtful:
+            if doubtful and not self._follow:
                 raise _DoubtfulError
             # Of several at once, the one that was answered last was waited for.
             if end > time or begin < received:

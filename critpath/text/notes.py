@@ -77,9 +77,13 @@ def empty_recording(source: str) -> str:
 
 
 def requests_found(
-    total: int, services: int, account: RequestAccount, begin: Mapping[str, float]
+    total: int,
+    services: int,
+    account: RequestAccount,
+    begin: Mapping[str, float],
+    attribution: Mapping[str, float],
 ) -> str:
-    """What became of everything that servers were asked; shares of how sure the begins are."""
+    """What became of everything that servers were asked; shares of how sure two things are."""
     rest = (
         (account.incomplete, "incomplete"),
         (account.unsolicited, "answers to nothing"),
@@ -88,11 +92,12 @@ def requests_found(
         (account.unattributed, "sub-requests of no request"),
     )
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
-    sure = ", ".join(f"{word} for {format_share(share)}" for word, share in begin.items() if share)
-    return (
-        f"requests: {total:,} of {plural(services, 'service')}{left}"
-        + f"; when they began is {sure}" * bool(sure)
+    sure = "".join(
+        f"; {what} is " + ", ".join(f"{word} for {format_share(part)}" for word, part in of.items())
+        for what, of in (("when they began", begin), ("who worked for them", attribution))
+        if of
     )
+    return f"requests: {total:,} of {plural(services, 'service')}{left}{sure}"
 
 
 def requests_doubtful(name: str, doubtful: int, total: int) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.text import verdict
 from critpath.text.notes import side
 from critpath.text.page import noun_of
-from critpath.units import format_ns, plural
+from critpath.text.phrases import quoted
+from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.documents import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         SetEntry,
         StateEntry,
     )
+    from critpath.model.requests import Tier
 
 _MOST_NAMES = 3
 _TID: Final = re.compile(r" \(\d+\)$")
@@ -124,3 +126,42 @@ def _several(names: list[str], name: Callable[[str], str]) -> str:
     shown = ", ".join(map(name, names[:_MOST_NAMES]))
     beyond = len(names) - _MOST_NAMES
     return f"{shown} and {beyond} more" if beyond > 0 else shown or "nowhere"
+
+
+# Requests, tier by tier.
+
+
+def tier_queued(queued: float) -> str:
+    """How long requests of a service lay there before anybody received them."""
+    return f"of own {format_ns(queued)} before it was received" if queued else ""
+
+
+def tiers_left(left: int, total: int) -> str:
+    """How many requests do not count, and what counts them."""
+    return (
+        f"left out: {left:,} of {plural(total, 'request')}, as it is doubtful what they asked "
+        "(--doubtful include counts them)"
+    )
+
+
+def most_of_tiers(tiers: Sequence[Tier]) -> str:
+    """Where most of the time of those asked from outside goes; "" where that is nowhere."""
+    whole = sum(tier.latency_ns * tier.requests for tier in tiers if not tier.depth)
+    roots = sum(tier.requests for tier in tiers if not tier.depth)
+    parts: list[tuple[float, str]] = []
+    for tier in tiers:
+        name = quoted(tier.service)
+        if tier.own_ns is None or tier.queued_ns is None:
+            parts.append((tier.latency_ns * tier.requests, f"{name}, elsewhere, took {{}}"))
+            continue
+        count = "the thread" if tier.threads == 1 else f"one of {tier.threads} threads"
+        waited = f"they waited {{}} before {count} of {name} received what it was asked"
+        parts += [
+            (tier.queued_ns * tier.requests, waited),
+            ((tier.own_ns - tier.queued_ns) * tier.requests, f"{name} itself took {{}}"),
+        ]
+    time, said = max(parts, default=(0.0, ""))
+    if not time or not whole:
+        return ""
+    each = f"{format_ns(time / roots)} of {format_ns(whole / roots)}"
+    return f"most: {said.format(each)} ({format_share(time / whole)})"

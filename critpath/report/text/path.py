@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from critpath.documents import PathDocument
+from critpath.model.requests import Tier
 from critpath.report.document.path import LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
@@ -51,6 +52,35 @@ def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
         count = sum(of.executions for of in beyond)
         what = f"{plural(len(beyond), 'further label')} of {plural(count, 'execution')} left out"
         print_line(console, f"{what}: --execution chooses", style="dim")
+
+
+def render_tiers(tiers: Sequence[Tier], left: int, console: Console) -> None:
+    """Print what each service takes of the requests that are asked from outside.
+
+    Parameters
+    ----------
+    tiers : sequence of Tier
+        From `critpath.requests.tiers.sum_tiers`.
+    left : int
+        Requests that do not count.
+    console : rich.console.Console
+    """
+    count = sum(tier.requests for tier in tiers if not tier.depth)
+    if tiers:
+        table = new_table(console, "", ">latency", ">own", ">asks", ">n", "", folding=("",))
+        for tier in tiers:
+            branch = "  " * (tier.depth - 1) + "└ " * bool(tier.depth)
+            times = (tier.latency_ns, tier.own_ns, tier.asked_ns)
+            table.add_row(
+                shown(branch + tier.service, console),
+                *(shown(format_ns(time) if time else "–", console) for time in times),
+                Text(f"{tier.requests:,}"),
+                shown(sentences.tier_queued(tier.queued_ns or 0), console),
+            )
+        console.print(table)
+        print_line(console, sentences.most_of_tiers(tiers))
+    if left:
+        print_line(console, sentences.tiers_left(left, count + left), style="yellow")
 
 
 def _places(of: LabelSummary, console: Console) -> Table:
