@@ -103,9 +103,9 @@ def _label_fact(noun: str, labels: Sequence[str], label: Any) -> Fact:
 
 def _codes(texts: Sequence[str]) -> tuple[list[str], Any]:
     """Return the distinct texts, and every one's place among them."""
-    known: dict[str, int] = {}
-    codes = np.array([known.setdefault(text, len(known)) for text in texts], np.int32)
-    return list(known) or [""], codes
+    words = list(dict.fromkeys(texts))
+    place = dict(zip(words, range(len(words)), strict=True))
+    return words or [""], np.fromiter(map(place.__getitem__, texts), np.int32, len(texts))
 
 
 def _text(name: str, texts: Sequence[str], **more: Any) -> Fact:
@@ -123,14 +123,25 @@ def _machine_facts(paths: PathSet, label: Any, recording: Any) -> list[Fact]:
     """Return who did it, when, and what else was under way."""
     executions = paths.executions
     tids = executions.tid
-    threads = [
-        f"{comm} {tid}" if comm else str(tid)
-        for comm, tid in zip(executions.comm, tids.tolist(), strict=True)
-    ]
+    numbers, of = np.unique(tids, return_inverse=True)
+    texts = np.array([str(tid) for tid in numbers.tolist()], np.object_)
+    names, comm = _codes(executions.comm)
+    # Of each name and number that there is, one text.
+    pairs, pair = np.unique(comm.astype(np.int64) * len(numbers) + of, return_inverse=True)
+    threads = (
+        [
+            f"{names[code]} {text}" if names[code] else text
+            for code, text in zip(
+                (pairs // len(numbers)).tolist(), texts[pairs % len(numbers)], strict=True
+            )
+        ]
+        if len(numbers)
+        else [""]
+    )
     facts = [
-        _text("thread", threads),
+        Fact("thread", "text", pair.astype(np.int32), tuple(threads)),
         Fact("tid", "number", tids, valid=tids >= 0, each=True, asked=False),
-        _text("process", executions.comm, asked=len(set(executions.comm)) > 1),
+        Fact("process", "text", comm, tuple(names), asked=len(names) > 1),
     ]
     if len(paths.sources) > 1:
         facts.append(Fact("recording", "text", recording, tuple(paths.sources), asked=False))
@@ -200,22 +211,24 @@ def _path_facts(paths: PathSet) -> list[Fact]:
         behind = np.flatnonzero(chunk.state == State.WAIT_CPU)
         rivals.append((row[behind], _rivals(chunk, behind)))
         idle = np.flatnonzero(~np.isin(chunk.state, [int(state) for state in _NO_IDLE]))
-        waits += np.bincount(row[idle], minlength=n)
-        length = chunk.duration[idle].astype(np.float64)
-        time += np.bincount(row[idle], length, minlength=n)
-        squares += np.bincount(row[idle], length * length, minlength=n)
+        length, place = chunk.duration[idle].astype(np.float64), chunk.path[idle]
+        waits[rows] += np.bincount(place, minlength=len(chunk))
+        time[rows] += np.bincount(place, length, minlength=len(chunk))
+        squares[rows] += np.bincount(place, length * length, minlength=len(chunk))
         again = np.flatnonzero(
             (chunk.state[1:] == State.WAIT_CPU)
             & np.isin(chunk.state[:-1], [int(state) for state in RUNNING])
             & (chunk.tid[1:] == chunk.tid[:-1])
             & (row[1:] == row[:-1])
         )
-        lost += np.bincount(row[again], minlength=n)
+        lost[rows] += np.bincount(chunk.path[again], minlength=len(chunk))
     some = np.maximum(waits, 1)
     variance = np.maximum(squares / some - (time / some) ** 2, 0)
     cpu_rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in cpus)])
     cpu = np.concatenate([np.zeros(0, np.int64), *(values for _, values in cpus)])
-    pairs = np.unique(np.stack([cpu_rows, cpu]), axis=1)
+    most = int(cpu.max(initial=0)) + 1
+    # With counts, as that sorts: many different ones are found more slowly by hash.
+    each, on = np.divmod(np.unique(cpu_rows * most + cpu, return_counts=True)[0], most)
     names = [name for _, found in rivals for name in found]
     rows_of = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in rivals)])
     heard = np.array([name not in _NOBODY for name in names], np.bool_)
@@ -242,8 +255,8 @@ def _path_facts(paths: PathSet) -> list[Fact]:
             rows=rows_of[heard],
             known=False,
         ),
-        Fact("cpus", "number", np.bincount(pairs[0], minlength=n), known=False),
-        Fact("cpu", "number", pairs[1], rows=pairs[0], each=True, known=False),
+        Fact("cpus", "number", np.bincount(each, minlength=n), known=False),
+        Fact("cpu", "number", on, rows=each, each=True, known=False),
         Fact("preemptions", "number", lost, known=False),
         Fact("idle.mean", "time", time / some, family=LATENCY, known=False),
         Fact("idle.variance", "number", variance, family=LATENCY, known=False),

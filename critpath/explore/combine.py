@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.explore._bits import common_of
-from critpath.explore.conditions import quantile
+from critpath.explore.conditions import quantiles
 from critpath.explore.shifts import U64, Places
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import FEWEST_WITH, Fact, FactTable, Test
@@ -115,16 +115,17 @@ def _values(fact: Fact, rows: I64, inverse: I64) -> Iterable[tuple[str, Any, int
     if not len(values):
         return
     if fact.kind == "text" or fact.each:
-        distinct, codes = np.unique(values, return_inverse=True)
-        if fact.rows is not None:
-            pairs = np.unique(np.stack([codes.ravel(), place]), axis=1)
-            codes = pairs[0]
-        sizes = np.bincount(codes.ravel(), minlength=len(distinct))
+        if fact.rows is not None:  # an execution has each once
+            distinct, codes = np.unique(values, return_inverse=True)
+            # With counts, as that sorts: many different ones are found more slowly by hash.
+            pairs, _ = np.unique(codes.ravel() * len(rows) + place, return_counts=True)
+            values = distinct[pairs // len(rows)]
+        distinct, sizes = np.unique(values, return_counts=True)
         for value, size in zip(distinct.tolist(), sizes.tolist(), strict=True):
             yield "==", value, size
         return
     least = float(values.min())
-    for cut in sorted({quantile(values, share) for share in CUTS}):
+    for cut in sorted(quantiles(values, CUTS)):
         if cut > least:
             yield ">=", cut, int((values >= cut).sum())
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -398,12 +398,12 @@ def resolve(test: Test, fact: Fact, within: Bool) -> float:
         values = fact.values[within[fact.rows]]
     else:
         values = fact.values[within if fact.valid is None else within & fact.valid]
-    return quantile(values, number / 100)
+    return min(quantiles(values, [number / 100]), default=math.nan)
 
 
-def quantile(values: Any, share: float) -> float:
-    """Return the value below which a share of all is; NaN of none."""
+def quantiles(values: Any, shares: Sequence[float]) -> set[float]:
+    """Return the values below which each share of all is; nothing of none."""
     if not len(values):
-        return math.nan
-    at = min(len(values) - 1, math.floor(share * len(values)))
-    return float(np.partition(values, at)[at])
+        return set()
+    at = [min(len(values) - 1, math.floor(share * len(values))) for share in shares]
+    return set(np.partition(values, at)[at].astype(np.float64).tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -280,17 +280,24 @@ class _PathsFile:
 
     def _group(self, number: int) -> CriticalPaths:
         """Fetch the paths of a row group."""
-        paths: CriticalPaths = self._reading(partial(self._read_group, number))[1]
+        paths: CriticalPaths = self._reading(partial(self._read_paths, number, ()))[1]
         return paths
 
     def _read_group(self, number: int, parquet: pq.ParquetFile) -> tuple[pa.Table, CriticalPaths]:
         """Return the executions of a row group, and their paths."""
-        table = parquet.read_row_group(number).combine_chunks()
+        return self._read_paths(number, self.columns, parquet)
+
+    def _read_paths(
+        self, number: int, columns: Sequence[str], parquet: pq.ParquetFile
+    ) -> tuple[pa.Table, CriticalPaths]:
+        """Return some columns of a row group's executions, and their paths."""
+        wanted = [*dict.fromkeys((*columns, "begin", "end", SEGMENTS))]
+        table = parquet.read_row_group(number, columns=wanted).combine_chunks()
         begin, end = _numbers(table, "begin"), _numbers(table, "end")
         _check_times(begin, end, self.wrong)
         paths = _paths(table, self.strings, self.wrong)
         _check_tiling(begin, end, paths, self.wrong)
-        return table.select(self.columns), paths
+        return table.select(columns), paths
 
 
 def _none(strings: tuple[str, ...]) -> CriticalPaths:
