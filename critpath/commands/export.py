@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from critpath.report.exports.exported import Exported
 
 SETTINGS = READING
+SKETCHES = "sketches"  # the only format that is a directory
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
@@ -52,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         type=format_name,
-        choices=tuple(FORMATS),
-        help="what to write (default: by the ending of FILE)",
+        choices=(*FORMATS, SKETCHES),
+        help="what to write (default: by the ending of FILE); sketches: of requests, a directory "
+        "with a Parquet file for each table that critpath query has of them",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
@@ -69,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write and return 0: the verdict was given when the comparison was made."""
+    if arguments.format == SKETCHES:
+        return _write_sketches(arguments, settings)
     name = arguments.format or format_by_ending(arguments.output, _OFFERED)
     format_ = FORMATS[name]
     if name not in _OFFERED:
@@ -94,6 +98,40 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         count, what = sum(len(one.paths) for one in sets), "execution"
     if arguments.output != STDOUT:
         hint(f"{plural(count, what)} written to {arguments.output}", quiet=settings["quiet"])
+    return 0
+
+
+def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Write a Parquet file for each table of requests and of what was done for them."""
+    if arguments.output == STDOUT:
+        raise UsageError("sketches are a directory of tables", "name it with -o DIRECTORY")
+    if arguments.id:
+        raise UsageError(
+            "the tables of sketches belong together, --id would part them",
+            "choose with --execution requests:...; the column chosen says which",
+        )
+    sources = [Path(source) for source in arguments.sources]
+    check_inputs(sources)
+    check_outputs([arguments.output], sources, force=arguments.force)
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports.as_parquet import (  # noqa: PLC0415 - as above
+        sketch_tables,
+        table_parquet,
+    )
+    from critpath.store.files import atomic_directory  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        reading = pipeline.ExtractSettings(
+            settings["execution"], settings["reader"], max_memory=settings["max-memory"]
+        )
+        found = pipeline.read_sketches(sources, reading, progress)
+    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
+    tables = sketch_tables(found)
+    with atomic_directory(Path(arguments.output)) as place:
+        for name, table in tables.items():
+            (place / f"{name}.parquet").write_bytes(table_parquet(table))
+    what = plural(tables["requests"].num_rows, "request")
+    hint(f"{what} written to {arguments.output}/", quiet=settings["quiet"])
     return 0
 
 

@@ -40,11 +40,23 @@ class Parser(argparse.ArgumentParser):
         """
         action = next((a for a in self._actions if a.nargs == argparse.REMAINDER), None)
         if action is None or args is None:
-            return super().parse_known_args(args, namespace)
+            return self._take_later(*super().parse_known_args(args, namespace))
         begin = self._command_begin(args)
         found, rest = super().parse_known_args(list(args[:begin]), namespace)
         command = list(args[begin:])
         setattr(found, action.dest, command[1:] if command[:1] == ["--"] else command)
+        return found, rest
+
+    def _take_later(
+        self, found: argparse.Namespace, rest: list[str]
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Give a verb that takes several words also those that stand behind an option."""
+        several = [a for a in self._actions if not a.option_strings and a.nargs in {"+", "*"}]
+        if len(several) == 1 and getattr(found, several[0].dest, None):
+            words = [text for text in rest if text == "-" or not text.startswith("-")]
+            typed = several[0].type if callable(several[0].type) else str
+            getattr(found, several[0].dest).extend(map(typed, words))
+            rest = [text for text in rest if text not in words]
         return found, rest
 
     def _command_begin(self, args: Sequence[str]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +41,11 @@ MEANINGS: Final = {
     "executions": "an execution: its id, label, begin, end and thread",
     "segments": "a segment of a critical path: when, which state, on which thread and cpu",
     "facts": "an execution, with everything that conditions of critpath explore speak of",
-    "requests": "a request: parent's id, own time, what it asked, queued, bytes; all in ns",
+    "requests": "a request: whose sub-request it is, own time, what it asked, queued; in ns",
+    "subrequests": "what was asked for a request: over which endpoint, by whom, how that is known",
+    "slices": "a stretch of a thread for one request, or shared by several of a loop",
+    "links": "what leads from a slice to another: a message, a wake",
+    "endpoints": "a life of a socket: its ends, who serves, its peer",
     "slow": "of facts the slowest tenth of each label",
     "tree": "of facts what is a sub-request of what: depth, and the root's execution",
 }
@@ -80,6 +86,8 @@ class Database:
     ----------
     paths : PathSet
     facts : Table
+    sketches : mapping of str to pyarrow.Table
+        What else is known of requests, by the names of `MEANINGS`.
     max_memory : int
         Bytes that a query may take; 0 for what DuckDB takes by itself.
 
@@ -89,7 +97,14 @@ class Database:
         Without DuckDB.
     """
 
-    def __init__(self, paths: PathSet, facts: Table, *, max_memory: int = 0) -> None:
+    def __init__(
+        self,
+        paths: PathSet,
+        facts: Table,
+        sketches: Mapping[str, pa.Table] | None = None,
+        *,
+        max_memory: int = 0,
+    ) -> None:
         from critpath.model import Rows  # noqa: PLC0415 - start-up time
 
         try:
@@ -99,14 +114,16 @@ class Database:
         self._errors = duckdb.Error
         self._connection = duckdb.connect(":memory:")
         executions = paths.executions
-        tables: dict[str, Table] = {"executions": executions, "segments": paths, "facts": facts}
+        made: dict[str, Table] = {"executions": executions, "segments": paths, "facts": facts}
         if executions.requests is not None:
-            tables["requests"] = Rows(
-                "", {**executions.table_columns(), **executions.requests.table_columns()}
-            )
-        self._names = [name for name in MEANINGS if name != "requests" or name in tables]
+            columns = {**executions.table_columns(), **executions.requests.table_columns()}
+            columns["parent_execution"] = columns.pop("parent")
+            made["requests"] = Rows("", columns)
+        tables = {name: table.to_arrow() for name, table in made.items()} | dict(sketches or {})
+        views = [name for name in MEANINGS if f" VIEW {name} " in " ".join(_VIEWS)]
+        self._names = [name for name in MEANINGS if name in tables or name in views]
         for name, table in tables.items():
-            self._connection.register(f"{name}_arrow", table.to_arrow())
+            self._connection.register(f"{name}_arrow", table)
             self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_arrow")  # noqa: S608 - a name of ours
         for statement in _VIEWS:
             self._connection.execute(statement)
@@ -194,7 +211,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         require_executions(paths, sources)
         progress("asking")
-        database = Database(paths, pipeline.facts_of(paths), max_memory=settings["max-memory"])
+        database = Database(
+            *(paths, pipeline.facts_of(paths), _sketches(paths, sources, sql, settings, progress)),
+            max_memory=settings["max-memory"],
+        )
         found = None if arguments.tables else database.ask(sql)
     warn(messages_of(paths), quiet=settings["quiet"])
     if arguments.tables:
@@ -210,6 +230,38 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if found is not None:
         _write(found, arguments)
     return 0
+
+
+def _sketches(
+    paths: PathSet, sources: list[Path], sql: str, settings: Settings, progress: Progress
+) -> dict[str, pa.Table]:
+    """Return what a query names of requests and what was done for them: recordings are read for it.
+
+    With no query, all that there is.
+    """
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports.as_parquet import SKETCHES, sketch_tables  # noqa: PLC0415 - as above
+    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - as above
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - as above
+
+    named = [name for name in SKETCHES if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+    saved = [
+        one for one in sources if is_paths_file(one) or is_dataset(one) or is_baseline_file(one)
+    ]
+    if paths.executions.requests is None or (sql and not named):
+        return {}
+    if saved:
+        # Of requests themselves also a file knows something.
+        if set(named) - {"requests"}:
+            raise UsageError(
+                f"{saved[0]} has paths alone, without {', '.join(set(named) - {'requests'})}",
+                "name the recordings that it was extracted from",
+            )
+        return {}
+    reading = pipeline.ExtractSettings(
+        settings["execution"], settings["reader"], max_memory=settings["max-memory"]
+    )
+    return sketch_tables(pipeline.read_sketches(sources, reading, progress))
 
 
 def _write(found: pa.Table, arguments: argparse.Namespace) -> None:

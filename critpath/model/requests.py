@@ -413,7 +413,7 @@ class RequestFacts(Table):
     asks : tuple of str
         JSON: how many sub-requests of each service it made.
     boundary, attribution : tuple of str
-        How sure begin and end are, and who worked for it.
+        How sure begin and end are, and what it asked.
     true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
         As in `RequestTable`.
     """
@@ -565,7 +565,7 @@ class Sketches:
     slices : Slices
     links : Links
     attribution : uint8 [requests]
-        `Certainty` of what is least sure of who worked for each.
+        `Certainty` of what each asked: that of its least sure sub-request.
     id : tuple of str
         Every request's, as an execution.
     chosen : bool [requests]

@@ -184,7 +184,7 @@ def _find_turns(
         subrequests=made.subrequests,
         slices=made.slices,
         links=made.links,
-        attribution=judge_attribution(len(made.requests), made.subrequests, made.slices),
+        attribution=judge_attribution(len(made.requests), made.subrequests),
     )
 
 

@@ -131,14 +131,11 @@ def complete_requests(
     )
 
 
-def judge_attribution(requests: int, subrequests: Subrequests, slices: Slices) -> U8:
-    """Return how sure it is who worked for each request: what is least sure of all that did."""
+def judge_attribution(requests: int, subrequests: Subrequests) -> U8:
+    """Return how sure it is what each request asked: as its least sure sub-request."""
     result = np.full(requests, Certainty.CERTAIN, np.uint8)
-    for of, sure in (
-        (subrequests.request, subrequests.attribution),
-        (slices.request, slices.attribution),
-    ):
-        np.maximum.at(result, of[of >= 0], sure[of >= 0])
+    known = subrequests.request >= 0
+    np.maximum.at(result, subrequests.request[known], subrequests.attribution[known])
     return result
 
 

@@ -94,7 +94,7 @@ def requests_found(
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
     sure = "".join(
         f"; {what} is " + ", ".join(f"{word} for {format_share(part)}" for word, part in of.items())
-        for what, of in (("when they began", begin), ("who worked for them", attribution))
+        for what, of in (("when they began", begin), ("what they asked", attribution))
         if of
     )
     return f"requests: {total:,} of {plural(services, 'service')}{left}{sure}"

@@ -12,18 +12,21 @@ import pytest
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_facts import two_tiers
+from test_facts import found, running, two_tiers
 from test_requesting import MANIFEST, replayed
 
+from critpath.commands.query import Database
 from critpath.commands.settings import effective
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.model.requests import Certainty, Sketches
-from critpath.pipeline import sum_tiers
+from critpath.pipeline import facts_of, sum_tiers
 from critpath.pipeline.requesting import find_sketches
+from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
 from critpath.requests.links import attribute, judge_attribution
 from critpath.requests.paths import compose_paths
+from critpath.store import save_paths
 
 GOLDEN = """\
         latency       own      asks    n
@@ -53,7 +56,7 @@ def simulated(load, name, connections, requests=120):
     table = replace(table, boundary=np.zeros(len(table), np.uint8))
     made = attribute(activity, workers, endpoints, table)
     everything = (made.requests, made.subrequests, made.slices, made.links)
-    sure = judge_attribution(len(made.requests), made.subrequests, made.slices)
+    sure = judge_attribution(len(made.requests), made.subrequests)
     ids = tuple(map(str, range(len(made.requests))))
     top = made.requests.parent < 0
     return activity, Sketches("made", endpoints, *everything, sure, ids, top)
@@ -170,4 +173,86 @@ def test_doubtful_is_about_requests(tmp_path, execution):
 def test_the_account_says_how_sure_it_is_who_worked():
     said = sketch(two_tiers()).notes[0]
     assert said.startswith("requests: 120 of 2 services; when they began is certain for 100 %")
-    assert "; who worked for them is certain for 100 %" in said
+    assert "; what they asked is certain for 100 %" in said
+
+
+@pytest.fixture(scope="module")
+def tables():
+    pytest.importorskip("pyarrow")
+    one = sketch(two_tiers())
+    return sketch_tables([one, replace(one, recording="again")])
+
+
+def test_tables_of_several_recordings_never_meet(tables):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+
+        def ask(sql):
+            return connection.sql(sql).fetchall()
+
+        assert ask("select count(*), count(distinct request) from requests") == [(240, 240)]
+        assert ask(
+            "select c.service, c.recording = p.recording, count(*) from requests c "
+            "join requests p on c.parent = p.request group by all"
+        ) == [(":90", True, 120)]
+        assert ask(
+            "select p.service, c.service, count(*), sum(p.recording != c.recording) "
+            "from subrequests s join requests p on s.request = p.request "
+            "join requests c on s.child = c.request group by all"
+        ) == [(":80", ":90", 120, 0)]
+        # What a request asked is the union of its sub-requests: here there is one each.
+        assert ask(
+            "select sum(abs(asked_ns - (s.end_ns - s.begin_ns))) "
+            "from requests r join subrequests s using (request)"
+        ) == [(0,)]
+        assert ask(
+            "select count(*) from slices s join requests r using (request) "
+            "where s.begin_ns < r.begin_ns or s.end_ns > r.end_ns"
+        ) == [(0,)]
+        assert ask(
+            "select count(*) from links l join slices a on l.from_slice = a.slice "
+            "join slices b on l.to_slice = b.slice where a.recording != b.recording"
+        ) == [(0,)]
+        assert ask("select count(*) from endpoints e join endpoints p on e.peer = p.endpoint") == [
+            (4,)
+        ]
+
+
+def test_a_query_has_the_tables_of_requests(tables):
+    pytest.importorskip("duckdb")
+    known = running(found(two_tiers()))
+    database = Database(known, facts_of(known), tables)
+    assert set(tables) | {"facts", "slow", "tree"} <= set(database.columns())
+    [row] = database.ask(
+        "select count(*) n from requests r join facts f using (execution) where r.parent is null"
+    ).to_pylist()
+    assert row["n"] == 120
+    with pytest.raises(UsageError):
+        database.ask("select * from read_csv('/etc/passwd')")
+
+
+def test_a_file_of_paths_has_no_slices(critpath, tmp_path):
+    place = tmp_path / "tiers.paths"
+    save_paths(running(found(two_tiers())), place)
+    run = critpath("query", place, "select parent_execution from requests limit 1")
+    assert run.returncode == 0, run.stderr
+    for sql in ("select * from slices", "SELECT 1 FROM Links l"):
+        run = critpath("query", place, sql)
+        assert run.returncode == 2
+        assert "has paths alone" in run.stderr
+    run = critpath("export", place, "--format", "sketches", "-o", tmp_path / "out")
+    assert run.returncode == 2
+    assert "paths alone" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_words_may_stand_behind_an_option(critpath, tmp_path):
+    place = tmp_path / "tiers.paths"
+    save_paths(running(found(two_tiers())), place)
+    run = critpath("query", place, "--format", "csv", "select count(*) n from requests")
+    assert run.stdout.splitlines() == ["n", "120"], run.stderr
+    run = critpath("query", place, "--quiet", "select 1", "--nonsense")
+    assert run.returncode == 2
+    assert "--nonsense" in run.stderr

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model import Column, Rows, VectorTable, identifiers
+from critpath.model.requests import Certainty, Sketches
 from critpath.report.exports.exported import Exported
 from critpath.units import safe_text
 
@@ -44,6 +45,68 @@ def vectors_parquet(sets: Sequence[Exported], tables: Sequence[VectorTable]) -> 
     ]
     parts = [_vectors(one, table) for one, table in zip(sets, tables, strict=True)]
     yield _file(parts, {"format": VECTORS, "symbols": about})
+
+
+# Tables of sketches, and which of their columns count rows of which table.
+SKETCHES: Final = {
+    "endpoints": {"endpoint": "endpoints", "peer": "endpoints"},
+    "requests": {"request": "requests", "endpoint": "endpoints", "parent": "requests"},
+    "subrequests": {
+        "subrequest": "subrequests",
+        "endpoint": "endpoints",
+        "request": "requests",
+        "child": "requests",
+    },
+    "slices": {"slice": "slices", "request": "requests"},
+    "links": {"from_slice": "slices", "to_slice": "slices"},
+}
+
+
+def sketch_tables(sketches: Sequence[Sketches]) -> dict[str, pa.Table]:
+    """Return what is known of requests as tables, those of all recordings as one.
+
+    Rows are numbered through all recordings, so that no join mixes two of them.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    parts: dict[str, list[pa.Table]] = {name: [] for name in SKETCHES}
+    names = tuple(dict.fromkeys(one.recording for one in sketches)) or ("",)
+    first = dict.fromkeys(SKETCHES, 0)
+    for one in sketches:
+        for name, counted in SKETCHES.items():
+            table = getattr(one, name)
+            columns = {
+                "recording": Column(np.full(len(table), names.index(one.recording)), names),
+                **table.table_columns(),
+            }
+            for column, of in counted.items():
+                known = columns[column]
+                numbers = known.values + np.where(known.values >= 0, first[of], 0)
+                columns[column] = Column(numbers.astype(np.int64), valid=known.valid)
+            if name == "requests":
+                columns |= _request_columns(one)
+            parts[name].append(Rows("", columns).to_arrow())
+        for name in SKETCHES:
+            first[name] += len(getattr(one, name))
+    return {
+        name: pa.concat_tables(of, promote_options="permissive").unify_dictionaries()
+        for name, of in parts.items()
+    }
+
+
+def _request_columns(one: Sketches) -> dict[str, Column]:
+    """Return of requests what executions are called, and how sure it is what each asked."""
+    above = one.requests.parent
+    rows = np.arange(len(above), dtype=np.int32)
+    ids = one.id or ("",)
+    duration = one.requests.end_ns - one.requests.begin_ns
+    return {
+        "duration_ns": Column(duration),
+        "attribution": Column(one.attribution, [c.name.lower() for c in Certainty]),
+        "execution": Column(rows, ids),
+        "parent_execution": Column(above, ids, above >= 0),
+        "chosen": Column(one.chosen),
+    }
 
 
 def table_parquet(table: pa.Table) -> bytes:
