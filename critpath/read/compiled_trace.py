@@ -32,6 +32,7 @@ from critpath.read.selection import NO_FIELDS, RequestMatcher, iter_leaves, sele
 from critpath.units import NS_PER_S
 
 _FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
+_HOLE = 1 << 30  # bytes of a file that were never written
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
@@ -302,29 +303,44 @@ def _uuid_bytes(text: str) -> bytes:
         return b""
 
 
+def _role_field(stream: StreamClass, role: str) -> IntegerClass | None:
+    """Return the field of the packet context with a role."""
+    members = stream.packet_context.members if stream.packet_context is not None else ()
+    fields = (m.field for m in members)
+    return next((f for f in fields if isinstance(f, IntegerClass) and role in f.roles), None)
+
+
 def _role_bits(stream: StreamClass, role: str) -> int:
     """Return the width of a field of the packet context, 64 if it has none."""
-    members = stream.packet_context.members if stream.packet_context is not None else ()
-    return next(
-        (
-            m.field.bits
-            for m in members
-            if isinstance(m.field, IntegerClass) and role in m.field.roles
-        ),
-        64,
-    )
+    field = _role_field(stream, role)
+    return 64 if field is None else field.bits
 
 
-def stream_size(path: Path) -> int:
-    """Return the size of a stream file in bytes, after checking that it can be opened."""
+def stream_size(path: Path, trace: Trace | None = None) -> int:
+    """Return the size of a stream file in bytes, after checking that it can be opened.
+
+    Raises UnreadableError also where it is to be decoded, as a part of `trace`, and no packet
+    says how large it is but gigabytes of it are a hole, which would be read for days.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            hole = status.st_size - 512 * status.st_blocks > _HOLE and (
+                os.lseek(descriptor, 0, os.SEEK_HOLE) < status.st_size
+            )
         finally:
             os.close(descriptor)
     except OSError as error:
         raise unreadable_file(error) from error
+    streams = trace.schema.streams.values() if trace and hole else ()
+    if not all(_role_field(of, "packet-total-length") for of in streams):
+        raise UnreadableError(
+            f"{path}: {status.st_size:,} bytes, of which no more than "
+            f"{512 * status.st_blocks:,} were ever written",
+            "copy the stream again from where it was recorded",
+        )
+    return status.st_size
 
 
 def unreadable_file(error: OSError) -> UnreadableError:

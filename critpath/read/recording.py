@@ -30,11 +30,18 @@ def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
             raise UnreadableError(
                 f"{directory}: {error.strerror}", "make the directory readable for this user"
             ) from error
-        if any(e.name == name and e.is_file() for e in inside):
+        if any(e.name == name and _is_file(e) for e in inside):
             yield directory
         below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
         if depth < _DEEPEST:
             pending += [(b, depth + 1) for b in sorted(below, key=natural_key, reverse=True)]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as error:  # a link to itself
+        raise UnreadableError(f"{entry.path}: {error.strerror}", "remove this link") from error
 
 
 def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
@@ -42,7 +49,7 @@ def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
     found = []
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name == "metadata" or entry.name.startswith(".") or not entry.is_file():
+            if entry.name == "metadata" or entry.name.startswith(".") or not _is_file(entry):
                 continue
             path = Path(entry.path)
             if entry.is_symlink() and not path.resolve().is_relative_to(root):

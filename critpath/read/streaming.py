@@ -177,7 +177,7 @@ class EventStream:
         self._files: list[tuple[CompiledTrace, Path, _decode.Decoder]] = []
         for of, path in files:
             decoder = _decode.Decoder(self._recording, batch)
-            decoder.file(of.tables, os.fsencode(path), stream_size(path), keep)
+            decoder.file(of.tables, os.fsencode(path), stream_size(path, of.trace), keep)
             merge.add(decoder)
             self._files.append((of, path, decoder))
         self._maker = _ChunkMaker(
@@ -496,7 +496,7 @@ def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Str
     """Decode every stream file of a trace, appending to the decoder's columns."""
     files = []
     for path in compiled.trace.files:
-        decoder.file(compiled.tables, os.fsencode(path), stream_size(path))
+        decoder.file(compiled.tables, os.fsencode(path), stream_size(path, compiled.trace))
         try:
             while (asked := decoder.run()) is not None:
                 compiled.answer(decoder, *asked)

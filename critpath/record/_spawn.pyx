@@ -128,10 +128,15 @@ cdef extern from *:
         if (critpath_inherit(p, channel) != 0)
             critpath_fail(channel, STEP_DESCRIPTORS, errno);
         if (p->change_user) {
+            uid_t real = 0, effective = 0, saved = 0;
             if (syscall(CRITPATH_SETGROUPS, p->n_groups, p->groups) != 0
                 || syscall(CRITPATH_SETRESGID, p->gid, p->gid, p->gid) != 0
                 || syscall(CRITPATH_SETRESUID, p->uid, p->uid, p->uid) != 0)
                 critpath_fail(channel, STEP_USER, errno);
+            /* -1 changes nothing: never go on as somebody else. */
+            if (getresuid(&real, &effective, &saved) != 0 || real != p->uid
+                || effective != p->uid || saved != p->uid)
+                critpath_fail(channel, STEP_USER, EPERM);
         }
         if (p->cwd && chdir(p->cwd) != 0) critpath_fail(channel, STEP_CWD, errno);
         if (p->death_signal) {

@@ -24,7 +24,7 @@ from critpath.record.dirfd import (
     restore_name,
     restore_name_in_error,
 )
-from critpath.record.user import User, hand_over_fd
+from critpath.record.user import User, hand_over_fd, may_write
 from critpath.untrusted import load_json
 
 _FAMILY: Final = MANIFEST_FORMAT.rpartition("/")[0] + "/"  # any version of ours
@@ -54,8 +54,13 @@ class OutputDirectory:
     _fd: int = -1
 
     @classmethod
-    def check(cls, output: Path, session: str, *, force: bool) -> OutputDirectory:
-        """Check the output before any work is done; `session` names the sibling to build in."""
+    def check(
+        cls, output: Path, session: str, *, force: bool, user: User | None = None
+    ) -> OutputDirectory:
+        """Check the output before any work is done; `session` names the sibling to build in.
+
+        It will be `user`'s, who must not have it made elsewhere by a link.
+        """
         # Not resolve(): a link as the last component is refused, not followed.
         target = Path(os.path.abspath(output))  # noqa: PTH100 - as above
         try:
@@ -67,6 +72,8 @@ class OutputDirectory:
         place = cls(target, target, _parent_fd=parent)
         try:
             place._check(output, session, force=force)
+            if user is not None:
+                place._check_links(user)
         except BaseException:
             place.close()
             raise
@@ -107,6 +114,18 @@ class OutputDirectory:
             )
         _check_parent(target.parent)
         self.building = target.parent / f".{target.name[:100]}.{session}"
+
+    def _check_links(self, user: User) -> None:
+        """Refuse a parent behind a link, which a user may have made, where they may not write."""
+        parent = self.target.parent
+        if proc_fd_path(self._parent_fd).readlink() != parent and not may_write(
+            self._parent_fd, user
+        ):
+            raise UsageError(
+                f"{parent} leads through a link to where user {user.uid}, who called sudo, "
+                "may not write",
+                "name the directory itself with -o",
+            )
 
     @property
     def write_path(self) -> Path:

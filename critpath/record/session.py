@@ -114,7 +114,7 @@ def record(
     inherited = InheritedState.capture()
     user = invoking_user(inherited.environment, as_root=request.as_root)
     session = new_session_name()
-    output = OutputDirectory.check(request.output, session, force=request.force)
+    output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     programs = tuple(find_executable(c, inherited.environment) for c in request.commands)
     container = container_namespace(request.container)
     settings = RecorderSettings(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.dirfd import identity_of
 from critpath.units import safe_text
+
+_NOBODY_AT_ALL: Final = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -44,24 +48,25 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
     given = environment.get(b"SUDO_UID")
     if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
         return None
+    uid, gid = _number(given), _number(environment.get(b"SUDO_GID"))
+    if not uid:
+        raise CritpathError(
+            "SUDO_UID or SUDO_GID is no number of a user",
+            "unset them, or give --as-root to stay root",
+        )
     try:
-        uid, gid = int(given or b""), int(environment.get(b"SUDO_GID") or b"-1")
         known = pwd.getpwuid(uid)
-    except KeyError:
+    except (KeyError, OverflowError):
         # A user of a directory service that is away: no name, but a number.
         known = None
-    except (ValueError, OverflowError):
-        raise CritpathError(
-            "SUDO_UID or SUDO_GID is no number", "unset them, or give --as-root to stay root"
-        ) from None
     if known is None:
-        if gid < 0:
+        if gid is None:
             raise CritpathError(
                 f"sudo was called by user {uid}, who is not known here",
                 "give --as-root to run the command as root",
             )
         return User(uid, gid, (gid,), {})
-    gid = known.pw_gid if gid < 0 else gid
+    gid = known.pw_gid if gid is None else gid
     name = os.fsencode(known.pw_name)
     return User(
         uid,
@@ -69,6 +74,35 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
         tuple(os.getgrouplist(known.pw_name, gid)),
         {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
     )
+
+
+def _number(text: bytes | None) -> int | None:
+    """Return the number of a user or group, None where it is not given.
+
+    Raises CritpathError if it is none: to the kernel 2**32 - 1 means "as it is", which is root.
+    """
+    if not text:
+        return None
+    if text.isdigit() and len(text) < 11 and int(text) < _NOBODY_AT_ALL:
+        return int(text)
+    raise CritpathError(
+        "SUDO_UID or SUDO_GID is no number of a user", "unset them, or give --as-root to stay root"
+    )
+
+
+def may_write(directory: int, user: User) -> bool:
+    """Return whether a user may make files in a directory, given by a descriptor."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", "test -w . && test -x ."],
+        cwd=f"/proc/self/fd/{directory}",
+        user=user.uid,
+        group=user.gid,
+        extra_groups=user.groups,
+        env={},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0
 
 
 def mark_users(text: str, user: User | None) -> tuple[int, ...]:
@@ -100,7 +134,7 @@ def mark_users(text: str, user: User | None) -> tuple[int, ...]:
                 f"--marks-from: there is no user {safe_text(name)}",
                 "name users of this machine, separated by commas; or all, or none",
             ) from None
-    if not all(0 <= uid < 2**32 - 1 for uid in found):
+    if not all(0 <= uid < _NOBODY_AT_ALL for uid in found):
         raise UsageError("--marks-from: no such number of a user", "name users of this machine")
     return tuple(sorted({uid for uid in found if uid}))
 

@@ -92,6 +92,24 @@ def refused(path):
     return caught.value.what
 
 
+@pytest.mark.parametrize("name", ["metadata", "c_0"])
+def test_a_link_to_itself_is_named(tmp_path, name):
+    write(tmp_path / "t", {"c_0": (0, [(5, 1)])})
+    (tmp_path / "t" / name).unlink()
+    (tmp_path / "t" / name).symlink_to(name)
+    assert name in refused(tmp_path / "t")
+
+
+def test_a_hole_of_terabytes_is_not_decoded(tmp_path):
+    write(tmp_path / "t", {"c_0": (0, [(5, 1)])})
+    with (tmp_path / "t" / "c_0").open("r+b") as stream:
+        try:
+            stream.truncate(1 << 42)
+        except OSError:
+            pytest.skip("no files of terabytes here")
+    assert "ever written" in refused(tmp_path / "t")
+
+
 def test_what_is_no_recording_is_refused(tmp_path):
     assert "no such file" in refused(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")

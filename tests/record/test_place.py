@@ -219,8 +219,13 @@ def test_who_called_sudo(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert invoking_user({b"SUDO_UID": b"7"}, as_root=False) is None
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(CritpathError, match="no number"):
-        invoking_user({b"SUDO_UID": b"x"}, as_root=False)
+    # To the kernel 2**32 - 1 is "as it is", and 2**32 is 0.
+    for number in (b"x", b"4294967295", b"4294967296", b"-1", b"+7", b"1_0", b"\xd9\xa7", b"00"):
+        with pytest.raises(CritpathError, match="no number"):
+            invoking_user({b"SUDO_UID": number}, as_root=False)
+        if number != b"00":
+            with pytest.raises(CritpathError, match="no number"):
+                invoking_user({b"SUDO_UID": b"54321", b"SUDO_GID": number}, as_root=False)
     stranger = invoking_user({b"SUDO_UID": b"54321", b"SUDO_GID": b"9"}, as_root=False)
     assert (stranger.uid, stranger.gid, stranger.groups) == (54321, 9, (9,))
     with pytest.raises(CritpathError, match="not known"):
@@ -259,6 +264,27 @@ def test_under_sudo_the_command_and_the_recording_are_the_users(box):
     done = box.record("-o", "asroot", "--as-root", "id", "-u", env=env)
     assert done.out == "0\n"
     assert (box.place / "asroot").stat().st_uid == 0
+
+
+@root
+def test_under_sudo_a_users_link_leads_to_no_place_of_roots(box):
+    nobody = pwd.getpwnam("nobody")
+    env = {"SUDO_UID": str(nobody.pw_uid), "SUDO_GID": str(nobody.pw_gid)}
+    kept, theirs = box.place / "kept", box.place / "theirs"
+    kept.mkdir(mode=0o755)
+    theirs.mkdir()
+    os.chown(theirs, nobody.pw_uid, nobody.pw_gid)
+    (box.place / "link").symlink_to(kept)
+    (box.place / "own").symlink_to(theirs)
+    done = box.record("-o", "link/rec", "true", env=env)
+    assert (done.code, list(kept.iterdir())) == (2, [])
+    assert "may not write" in done.err
+    box.place.chmod(0o755)
+    for place in (box.place, *box.place.parents[:2]):  # so that they come there
+        place.chmod(place.stat().st_mode | 0o011)
+    done = box.record("-o", "own/rec", "true", env=env)
+    assert done.code == 0, done.err
+    assert (theirs / "rec").stat().st_uid == nobody.pw_uid
 
 
 @root

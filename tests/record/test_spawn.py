@@ -143,6 +143,12 @@ def test_the_user_is_changed(start):
     assert start("grep -q 'CapEff:.0000000000000000' /proc/self/status", user=user) == 0
 
 
+@root
+def test_nobody_goes_on_as_root_by_a_number_that_changes_nothing(start):
+    with pytest.raises(OSError, match="not permitted|Invalid"):
+        start("true", user=(2**32 - 1, 65534, (65534,)))
+
+
 @pytest.mark.long
 def test_many_threads_and_many_starts():
     """Locks of the C library that other threads hold must not matter in the child."""
