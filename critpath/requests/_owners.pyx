@@ -130,6 +130,7 @@ cdef class Owners:
     cdef const uint8_t[::1] serves
     cdef const int32_t[:, ::1] child
     cdef const uint8_t[:, ::1] may
+    cdef const int32_t[::1] given
 
     def __cinit__(self, const int64_t[:, ::1] requests, const int32_t[:, ::1] request_rows,
                   const int64_t[:, ::1] subrequests, const int32_t[:, ::1] subrequest_rows,
@@ -362,7 +363,7 @@ cdef class Owners:
         s.thread = number
         if not s.connects:
             t.asked += 1
-        owner = self.choose(number, s)
+        owner = self.choose(number, s, self.given[row])
         if owner == PENDING:
             s.next = -1
             if t.last_pending < 0:
@@ -377,7 +378,7 @@ cdef class Owners:
             self.mark_send(time, number, owner, s.how, s.sure)
         return 0
 
-    cdef int32_t choose(self, int32_t number, Sub* s) noexcept nogil:
+    cdef int32_t choose(self, int32_t number, Sub* s, int32_t given) noexcept nogil:
         """Return for which request a sub-request is made, and note by which rule."""
         cdef Thread* t = &self.threads[number]
         cdef int32_t connect = self.connected[s.endpoint]
@@ -400,6 +401,10 @@ cdef class Owners:
                 self.leave(row)
                 s.how, s.sure = RULE_RESUME, self.subs[connect].sure
                 return row
+        if given >= 0 and not self.requests[given].answered:
+            self.leave(given)
+            s.how, s.sure = RULE_ORDER, CERTAINTY_LIKELY
+            return given
         if t.head < 0 or not t.received:
             return -1
         best = -1
@@ -755,7 +760,8 @@ cdef class Owners:
 
     def run(self, const int64_t[::1] time, const uint8_t[::1] act, const int32_t[::1] thread,
             const int32_t[::1] endpoint, const int32_t[::1] woken, const int32_t[::1] lead,
-            const int32_t[::1] root, const int32_t[:, ::1] child, const uint8_t[:, ::1] may):
+            const int32_t[::1] root, const int32_t[:, ::1] child, const uint8_t[:, ::1] may,
+            const int32_t[::1] given):
         """Go through everything that was done, in order of time.
 
         Parameters
@@ -768,11 +774,13 @@ cdef class Owners:
             Node of every request before it asked anything.
         child, may : [nodes, kinds]
             The node after a request asked, and whether it ever does; no rows: anybody may.
+        given : int32 [m]
+            Whose a sub-request is where its loop's queue would be asked, -1 to ask it.
         """
         cdef Py_ssize_t i
         cdef int what
         cdef int32_t row, of
-        self.child, self.may = child, may
+        self.child, self.may, self.given = child, may, given
         with nogil:
             self.start(lead, root)
             for i in range(time.shape[0]):

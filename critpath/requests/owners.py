@@ -8,8 +8,9 @@ request may ask next is learned from the recording itself, and an answer shows w
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -155,6 +156,7 @@ class _Attribution:
         self.thread = np.where(activity.tid >= 0, self._number(acting), -1).astype(np.int32)
         known = about & (activity.value >= 0)
         self.woken = np.where(known, self._number(woken), -1).astype(np.int32)
+        self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
         self._add_unanswered()
         self._find_kinds()
         self._make_pass()
@@ -251,8 +253,8 @@ class _Attribution:
             (self.endpoints.serves == 1).astype(np.uint8),
         )
 
-    def _run(self, lead: I32, learned: _Learned | None = None) -> I64:
-        """Make the pass; return the sub-requests' owners."""
+    def _run(self, lead: I32, learned: _Learned | None = None, given: I32 | None = None) -> I64:
+        """Make the pass; return the sub-requests' owners, of which some may be given."""
         activity = self.activity
         blank = np.zeros((0, self.kinds), np.int32)
         self.native.run(
@@ -260,6 +262,7 @@ class _Attribution:
             np.full(len(self.at), -1, np.int32) if learned is None else learned.root,
             blank if learned is None else learned.child,
             blank.astype(np.uint8) if learned is None else learned.may,
+            np.full(len(self.subrequests), -1, np.int32) if given is None else given,
         )
         return self.native.take_owners()
 
@@ -280,11 +283,70 @@ class _Attribution:
                 fewest = np.minimum(fewest, heals)
             owners = self._run(best)
             plain = self._count_heals()
-            learned = self._learn(owners)
-            owners = self._run(best, learned)
+            kept: _Learned | None = self._learn(owners)
+            owners = self._run(best, kept)
             if self._count_heals().sum() > plain.sum():
+                kept = None
                 owners = self._run(best)
+            owners = self._try_pools(owners, best, kept)
         return self._make_tables(owners)
+
+    def _try_pools(self, owners: I64, lead: I32, learned: _Learned | None) -> I64:
+        """Follow who waits for a connection, on loops where this is contradicted less often."""
+        heals = self._count_heals()
+        subs = self.subrequests
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
+        given = np.full(len(subs), -1, np.int32)
+        broken = np.zeros((0, 4), np.int64)
+        for number in np.flatnonzero((heals > 0) & self.loops).tolist():
+            mine = np.flatnonzero(asker == number)
+            if len(np.unique(self.asked[mine])) == 1:
+                found, lost = self._follow_pool(number, mine)
+                given[mine] = found
+                broken = np.vstack([broken, lost])
+        if not (given >= 0).any():
+            return owners
+        self._run(lead, learned, given)
+        with_pools = self._count_heals() + np.bincount(broken[:, 1], minlength=len(heals))
+        better = with_pools < heals
+        given[~better[asker]] = -1
+        self.broken = broken[better[broken[:, 1]]]
+        return self._run(lead, learned, given)
+
+    def _follow_pool(self, number: int, mine: I64) -> tuple[I32, I64]:
+        """Return whose a loop's sub-requests are if its requests share connections to a service.
+
+        Who finds none free waits, and is woken when one is given back; who comes to that point
+        before the woken one does takes it, and the woken one waits anew.  All this follows from
+        the order of receives, and how many connections are in use.  What contradicts it comes
+        second, as rows of `Doubts`.
+        """
+        requests, subs, many = self.requests, self.subrequests, len(self.requests)
+        received = np.flatnonzero(self.reader == number)
+        sent = received[received < many]
+        asks, connects = mine[subs.connects[mine] == 0], mine[subs.connects[mine] == 1]
+        opened = np.isin(subs.endpoint[asks], subs.endpoint[connects])
+        kinds = (
+            (self.times[received, 1], received, _Step.RECEIVE),
+            (requests.answered_ns[sent], sent, _Step.ANSWER),
+            (subs.begin_ns[asks], asks, _Step.ASK),
+            (subs.end_ns[asks], asks, _Step.RESULT),
+            (subs.begin_ns[connects], connects, _Step.OPEN),
+        )
+        time = np.concatenate([times for times, _, _ in kinds])
+        rows = np.concatenate([rows for _, rows, _ in kinds])
+        steps = np.concatenate([np.full(len(rows), step) for _, rows, step in kinds])
+        order = np.lexsort((steps, time))
+        pool = _Pool(len(np.unique(subs.endpoint[asks[~opened]])), subs.endpoint.tolist())
+        broken = []
+        for moment, row, step in zip(
+            time[order].tolist(), rows[order].tolist(), steps[order].tolist(), strict=True
+        ):
+            against = pool.follow(step, row)
+            if against >= 0:
+                broken.append((moment, number, against, against))
+        owner = np.array([pool.owner.get(row, -1) for row in mine.tolist()], np.int32)
+        return owner, np.array(broken, np.int64).reshape(-1, 4)
 
     def _count_heals(self) -> I64:
         heals: I64 = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
@@ -305,7 +367,9 @@ class _Attribution:
         contended = self._find_contended(how)
         contended = contended[np.isin(contended[:, 1], heals[:, 1])]
         odd = self._find_odd(request)
-        doubt = Doubts(np.vstack([heals, contended]), odd, self.times[:, 0], self.reader)
+        doubt = Doubts(
+            np.vstack([heals, contended, self.broken]), odd, self.times[:, 0], self.reader
+        )
         asker = thread_keys(self.endpoints.host[self.subrequests.endpoint], self.subrequests.tid)
         # A connection's first sub-request is as sure as its opening.
         chosen = (how == Rule.ORDER) | (how == Rule.RESUME)
@@ -424,6 +488,100 @@ class _Attribution:
             bits = np.int64(1) << np.minimum(np.maximum(activity.value[mine], 0), 62)
             run[of], cpus[of] = _spend_one(time, act == Act.RUN, bits, begin[of], end[of])
         return run, cpus
+
+
+class _Step(IntEnum):
+    """What a loop does that shares connections among its requests."""
+
+    RECEIVE = 0
+    RESULT = 1
+    ANSWER = 2
+    OPEN = 3
+    ASK = 4
+
+
+class _Pool:
+    """Who has, and who waits for, a loop's connections to a service.
+
+    Parameters
+    ----------
+    free : int
+        Connections from before the recording.
+    endpoint : list of int
+        Of each sub-request.
+    """
+
+    def __init__(self, free: int, endpoint: list[int]) -> None:
+        self.owner: dict[int, int] = {}  # requests, of sub-requests
+        self._size = self._free = free
+        self._endpoint = endpoint
+        self._opened: dict[int, int] = {}  # by whom, until it is used
+        self._ready: deque[tuple[int, bool]] = deque()  # and whether it gives one back
+        self._waiting: deque[int] = deque()
+        self._unanswered: set[int] = set()
+
+    def follow(self, step: int, row: int) -> int:
+        """Go on by a step of a request or sub-request; return whom it contradicts, or -1."""
+        if step == _Step.RECEIVE:
+            self._unanswered.add(row)
+            self._ready.append((row, False))
+        elif step == _Step.RESULT:
+            self._ready.append((self.owner.get(row, -1), True))
+        elif step == _Step.ANSWER:
+            return self._answer(row)
+        elif step == _Step.ASK and self._endpoint[row] in self._opened:
+            self.owner[row] = self._opened.pop(self._endpoint[row])
+        else:
+            return self._depart(row, opens=step == _Step.OPEN)
+        return NONE
+
+    def _come(self) -> int:
+        """Let the next go on, who first gives back what it has; that wakes who waits longest."""
+        request, gives = self._ready.popleft()
+        if gives:
+            self._free += 1
+            if self._waiting:
+                self._ready.append((self._waiting.popleft(), False))
+        return request
+
+    def _depart(self, row: int, *, opens: bool) -> int:
+        while self._ready:
+            request = self._come()
+            if request not in self._unanswered:
+                continue
+            if opens:
+                self._size += 1
+                self._opened[self._endpoint[row]] = request
+            elif self._free > 0:
+                self._free -= 1
+            else:
+                self._waiting.append(request)
+                continue
+            self.owner[row] = request
+            return NONE
+        if not self._waiting:
+            return NONE
+        # Somebody else went on, by what is not seen.
+        self.owner[row] = self._waiting.popleft()
+        return self.owner[row]
+
+    def _answer(self, row: int) -> int:
+        """Let those before it go on: whom a connection was free for did not take it."""
+        self._unanswered.discard(row)
+        against = NONE
+        if any(request == row for request, _ in self._ready):
+            while (request := self._come()) != row:
+                if request in self._unanswered:
+                    against = request if self._free > 0 else against
+                    self._waiting.append(request)
+        elif row in self._waiting:
+            self._waiting.remove(row)
+            against = row
+        if not self._unanswered:
+            self._ready.clear()
+            self._waiting.clear()
+            self._free = self._size
+        return against
 
 
 class Doubts:

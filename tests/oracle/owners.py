@@ -120,6 +120,8 @@ class Owners:
     child, may : lists of lists of int
         By what a request has asked so far (``node``) and what it asks next: the node after that,
         and whether it ever does; without rows, any may ask anything.
+    given : list of int
+        By sub-request; -1 where the queue is asked.
     """
 
     requests: list[Request]
@@ -129,6 +131,7 @@ class Owners:
     serves: Sequence[bool]
     child: Sequence[Sequence[int]] = ()
     may: Sequence[Sequence[int]] = ()
+    given: Sequence[int] = ()  # whose a sub-request is where its loop's queue would be asked
     slices: list[Slice] = field(default_factory=list)
     last_slice: dict[int, int] = field(default_factory=dict)
     steps: Counter[tuple[int, int]] = field(default_factory=Counter)  # receives, by loop and kind
@@ -316,10 +319,14 @@ class Owners:
             if owner >= 0 and not self.requests[owner].answered:
                 self.leave(self.requests[owner])
                 return owner, Rule.RESUME, self.subs[connect].sure
-        if not thread.queue or not thread.received:
+        given = self.given[sub.row] if self.given else -1
+        if given >= 0 and not self.requests[given].answered:
+            request = self.requests[given]
+        elif not thread.queue or not thread.received:
             return -1, Rule.NONE, DOUBTFUL
-        fit = [s for s in thread.queue if self.may_ask(s.request, sub)]
-        request = min(fit or thread.queue, key=lambda s: s.due).request
+        else:
+            fit = [s for s in thread.queue if self.may_ask(s.request, sub)]
+            request = min(fit or thread.queue, key=lambda s: s.due).request
         self.leave(request)
         return request.row, Rule.ORDER, LIKELY
 

@@ -568,11 +568,15 @@ Task = Generator[Operation, Any, None]
 
 @dataclass
 class Pool:
-    """Connections to a backend that are free; with ``grow``, one is opened where none is."""
+    """Connections to a backend that are free; with ``grow``, one is opened where none is.
+
+    Else who asks waits, is woken when one is given back, and waits anew if another took it.
+    """
 
     target: Far | Near
     free: deque[End]
     grow: bool = False
+    waiters: deque[tuple[Task, Operation]] = field(default_factory=deque)
 
 
 class Loop:
@@ -600,8 +604,13 @@ class Loop:
                 what, it = self.ready.popleft()
                 if what == "event":
                     yield from self.receive(it)
-                else:
-                    yield from self.go_on(*it)
+                    continue
+                if what == "give":
+                    *it, pool, end = it
+                    pool.free.append(end)
+                    if pool.waiters:
+                        self.ready.append(("task", pool.waiters.popleft()))
+                yield from self.go_on(*it)
 
     def receive(self, end: End) -> Generator[Operation, Any, None]:
         if not end.inbox:
@@ -611,11 +620,11 @@ class Loop:
             self.ready.append(("task", (self.handler(end, got), None)))
         elif end.number in self.waiting:
             task, hops, pool = self.waiting.pop(end.number)
-            pool.free.append(end)
             if hops:
+                pool.free.append(end)
                 self.ready.append(("task", (self.idle_round(task), None)))
             else:
-                self.ready.append(("task", (task, None)))
+                self.ready.append(("give", (task, None, pool, end)))
 
     def idle_round(self, task: Task) -> Task:
         """Reach the task a round later, as a callback that wakes another does."""
@@ -623,10 +632,11 @@ class Loop:
         return
         yield  # a generator
 
-    def go_on(self, task: Task, value: Any) -> Generator[Operation, Any, None]:
+    def go_on(self, task: Task, again: Operation | None) -> Generator[Operation, Any, None]:
+        value = None
         while True:
             try:
-                operation = task.send(value)
+                operation, again = again or task.send(value), None
             except StopIteration:
                 return
             value = None
@@ -641,6 +651,9 @@ class Loop:
                 _, pool, of, hops = operation
                 if pool.free:
                     end = pool.free.popleft()
+                elif not pool.grow:
+                    pool.waiters.append((task, operation))
+                    return
                 else:
                     end = yield "connect", self.process, pool.target, of, self.poll
                 number = next(self.world.ids)
@@ -664,15 +677,19 @@ def asyncio(
     kinds: tuple[int, ...] = (),
     back: int = 0,
     targets: int = 1,
+    size: int = 0,
 ) -> None:
-    """Handlers as tasks of one loop; ``kinds``: how many calls requests of each kind make."""
+    """Handlers as tasks of one loop; ``kinds``: how many calls requests of each kind make.
+
+    A pool has ``size`` connections, or one more than there are clients.
+    """
     clients, loop = Clients(world, n), Loop(world, 100)
     pools = []
     for k in range(targets):
         target = Far(world, 6379 + k, 400 * US)
         pools.append(Pool(target, deque(), grow))
         if not grow:
-            pools[k].free.extend(asking(world, 100, [target] * (c + 1)))
+            pools[k].free.extend(asking(world, 100, [target] * (size or c + 1)))
             for end in pools[k].free:
                 end.poll = loop.poll
 
@@ -815,6 +832,8 @@ CLASSES: Final[dict[str, Callable[[World, int, int], None]]] = {
     "direct loop, pooled (Node)": node,
     "direct loop, pooled, 3 calls": lambda w, c, n: node(w, c, n, 3),
     "loop, pooled (asyncio)": asyncio,
+    "loop, a pool of 3 (asyncio)": lambda w, c, n: asyncio(w, c, n, size=3),
+    "loop, a pool of 3, mixed kinds": lambda w, c, n: asyncio(w, c, n, size=3, kinds=(0, 1, 2)),
     "loop, pooled, mixed kinds": lambda w, c, n: asyncio(w, c, n, kinds=(0, 1, 2)),
     "loop, pooled, 3 hops in, 1 back": lambda w, c, n: asyncio(w, c, n, hops=3),
     "loop, two services, 3 hops in": lambda w, c, n: asyncio(w, c, n, hops=3, targets=2),

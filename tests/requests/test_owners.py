@@ -68,7 +68,9 @@ def test_drawings(drawing: ModuleType) -> None:
             assert of_thread == sum(g[0] == tables.tids[name] for g in got), each.title
 
 
-def run_twin(plain: ModuleType, made: Any, lead: np.ndarray, learned: Any) -> Any:
+def run_twin(
+    plain: ModuleType, made: Any, lead: np.ndarray, learned: Any, given: np.ndarray
+) -> Any:
     """Make the twin's pass over the numbers that the native one gets."""
     loops = np.flatnonzero(made.loops)
     root = np.full(len(made.at), -1) if learned is None else learned.root
@@ -118,7 +120,8 @@ def run_twin(plain: ModuleType, made: Any, lead: np.ndarray, learned: Any) -> An
     ]
     twin = plain.Owners(
         requests, subs, threads, turns, (made.endpoints.serves == 1).tolist(),
-        *(() if learned is None else (learned.child.tolist(), learned.may.tolist())),
+        *((), ()) if learned is None else (learned.child.tolist(), learned.may.tolist()),
+        given.tolist(),
     )  # fmt: skip
     activity = made.activity
     columns = (activity.time_ns, activity.act, made.thread, activity.endpoint, made.woken)
@@ -132,8 +135,10 @@ def check_twin(plain: ModuleType, arguments: tuple[Any, ...], lead: int, *, lear
     leads = np.full(len(made.keys), lead, np.int32)
     owners = made._run(leads)
     learned = made._learn(owners) if learn else None
-    owners = made._run(leads, learned)
-    twin = run_twin(plain, made, leads, learned)
+    given = np.full(len(owners), -1, np.int32)
+    given[::3] = owners[::3, 0]
+    owners = made._run(leads, learned, given)
+    twin = run_twin(plain, made, leads, learned, given)
     wanted = [[s.owner, s.how, s.sure, s.departure] for s in twin.subs]
     np.testing.assert_array_equal(owners, np.array(wanted).reshape(-1, 4))
     slices = [
@@ -254,6 +259,16 @@ def test_nobody_guesses_what_a_queue_of_callbacks_runs(
     shared = found.slices.request < 0
     assert found.slices.unanswered[shared].max() > 8
     assert (found.subrequests.request == world.owner).all()
+
+
+def test_who_waits_for_a_connection_is_overtaken(simulate: ModuleType, drawing: ModuleType) -> None:
+    """Three connections for all: the order of receives alone tells who has them."""
+    for clients in (4, 16, 64):
+        world = simulate.simulate("loop, a pool of 3 (asyncio)", clients, 150, clients)
+        subs = owning.find_owners(*simulate.arguments(world, drawing)).subrequests
+        assert (subs.request == world.owner).all()
+        assert (subs.attribution <= Certainty.LIKELY).all()
+        assert (subs.attribution == Certainty.LIKELY).sum() > 290
 
 
 def test_run_and_cpus(drawing: ModuleType) -> None:

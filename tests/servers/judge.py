@@ -168,8 +168,45 @@ def count(
             result["threads"] += 1
             right = table.tid[row] == thread if thread else int(table.tid[row]) in known
             result["thread"] += bool(right)
+    if arrivals is not None:
+        _count_own_time(result, found, asked, handled, number_of, arrivals)
     _count_subrequests(result, found, handled, number_of, asks)
     return result
+
+
+def _count_own_time(
+    result: Counter[str],
+    found: FoundRequests,
+    asked: list[Asked],
+    handled: Mapping[int, Handled],
+    number_of: Mapping[int, int],
+    arrivals: Arrivals,
+) -> None:
+    """Count how near a request's own time is to what the logs say, where all it asked is sure.
+
+    By the logs: from before the client's write until the answer arrived, less what lies between
+    the handler's time before a sub-request's write and the last receive before that after its read
+    (later it waits for the interpreter's lock, or its turn in the loop: that is its own time).
+    """
+    subs = found.subrequests
+    sure = Counter(
+        subs.request[(subs.attribution < Certainty.DOUBTFUL) & (subs.connects == 0)].tolist()
+    )
+    client = {one.number: one for one in asked}
+    for row, number in number_of.items():
+        one, of = client[number], handled.get(number)
+        end = arrivals.last(one)
+        if of is None or not of.thread or not of.asked or sure[row] < len(of.asked) or not end:
+            continue
+        spent, until = 0, 0
+        for sub in sorted(of.asked, key=lambda each: each.begin):
+            received = arrivals.received(sub)
+            spent += max(0, received - max(sub.begin, until))
+            until = max(until, received)
+        off = abs(int(found.requests.true_ns[row]) - (end - one.begin - spent))
+        result["own times"] += 1
+        result["own half"] += off <= _NEAR // 2
+        result["own near"] += off <= max(_NEAR, (end - one.begin) // 20)
 
 
 def _count_subrequests(
@@ -241,12 +278,30 @@ class Arrivals:
             strict=True,
         )
         self._sockets: dict[int, set[int]] = defaultdict(set)
-        for port, socket in pairs:
+        self._received: dict[int, list[int]] = defaultdict(list)
+        for (port, socket), time in zip(pairs, events.timestamp[owner].tolist(), strict=True):
             self._sockets[port].add(socket)
+            self._received[port].append(time)
         self._times: dict[int, list[int]] = defaultdict(list)
         columns = (events.column(ready, "skaddr"), events.timestamp[ready])
         for socket, time in zip(*(c.tolist() for c in columns), strict=True):
             self._times[socket].append(time)
+
+    def received(self, one: Asked) -> int:
+        """Return when something was received last meanwhile, by whoever asked from that port."""
+        times = self._received.get(one.port, [])
+        at = bisect.bisect_left(times, one.end) - 1
+        return times[at] if at >= 0 and times[at] >= one.begin else one.end
+
+    def last(self, one: Asked) -> int:
+        """Return when data arrived last while the client waited, 0 if it never did."""
+        found = 0
+        for socket in self._sockets.get(one.port, ()):
+            times = self._times[socket]
+            at = bisect.bisect_left(times, one.end) - 1
+            if at >= 0 and times[at] >= one.begin:
+                found = max(found, times[at])
+        return found
 
     def near(self, one: Asked, time: int) -> bool:
         """Return whether data arrived near that time, while the client waited."""
@@ -301,6 +356,8 @@ COLUMNS: Final = (
     ("begin", "begin", "matched"),
     ("end", "end", "matched"),
     ("thread", "thread", "threads"),
+    ("own time, 50 µs", "own half", "own times"),
+    ("100 µs or 5 %", "own near", "own times"),
     ("sub-requests", "subrequests right", "subrequests"),
     ("of certain", "certain right", "certain"),
     ("of likely", "likely right", "likely"),

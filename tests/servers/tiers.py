@@ -1,8 +1,9 @@
-"""Which tier became slower, and why: ``python tiers.py DIR [FAULT ...]``.
+"""Which tier became slower, and why: ``python tiers.py DIR [--healthy N] [FAULT ...]``.
 
-nginx, gunicorn, PostgreSQL and Redis (`apps.wsgi_shop`), healthy twice and with seven faults,
-recorded without marks and compared by ``--execution requests``. Prints what critpath names
-first beside the tier and the words that a developer would look for. Needs what `run.py` needs.
+nginx, gunicorn, PostgreSQL and Redis (`apps.wsgi_shop`), healthy and with seven faults, recorded
+without marks and compared by ``--execution requests``. Prints what critpath names first beside the
+tier and the words that a developer would look for. Healthy pairs (N) are recorded in alternation:
+a fault needs other servers, and so is recorded after the healthy ones. Needs what `run.py` needs.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ while True:
     c.commit(); time.sleep(0.008)
 """
 _CONNECTIONS, _REQUESTS, _THINK = 4, 320, 20_000
+_TURNS: Final = 8  # of each side, where two are recorded in turns
 
 
 def main() -> None:
@@ -61,16 +63,21 @@ def main() -> None:
         default=[str(Path(sys.executable).with_name("critpath"))],
         help="how to record",
     )
+    parser.add_argument("--healthy", type=int, default=20, help="healthy pairs")
     parser.add_argument("names", nargs="*", help="faults (default: all)")
     given = parser.parse_intermixed_args()
     place: Path = given.place.resolve()
     names = given.names or [*FAULTS]
-    wanted = [n for n in ("normal", "normal-2", *names) if not (place / n).exists()]
+    pairs = [f"healthy-{number}" for number in range(1, given.healthy + 1)]
+    wanted = [n for n in ("normal", *names, *pairs) if not (place / n).exists()]
     if wanted:
         record(place, wanted, given)
     critpath = given.critpath[-1]
-    for name in ("normal-2", *names):
-        print(compare(critpath, place, name), flush=True)
+    for name in names:
+        print(compare(critpath, name, place / "normal", place / name), flush=True)
+    for name in pairs:
+        pair = (place / name / side for side in ("normal", "sample"))
+        print(compare(critpath, name, *pair), flush=True)
 
 
 def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
@@ -85,22 +92,27 @@ def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
         for name in names:
             fault = name if name in FAULTS else ""
             with serving(park, fault), limited(park, fault):
-                record_one(park, place / name, given.critpath)
+                record_one(park, place / name, given.critpath, pair=name.startswith("healthy"))
             print(f"recorded {place / name}", flush=True)
     finally:
         park.close()
 
 
-def record_one(park: Park, to: Path, critpath: list[str]) -> None:
-    """Record the client's requests, after a few that warm the servers up."""
+def record_one(park: Park, to: Path, critpath: list[str], *, pair: bool) -> None:
+    """Record the client's requests, after a few that warm the servers up; a pair in turns."""
 
     def client(requests: int) -> list[str]:
         words = (PORTS["served"], _CONNECTIONS, requests, "http", _THINK, park.place / "asked")
         return [str(park.place / "client"), *map(str, words)]
 
     subprocess.run(client(60), check=True)
-    options = ("--quiet", "--force", "--profile", "requests", "-o", str(to))
-    subprocess.run([*critpath, "record", *options, "--", *client(_REQUESTS)], check=True)
+    command = [*critpath, "record", "--quiet", "--force", "--profile", "requests", "-o", str(to)]
+    if pair:
+        turn = shlex.join(client(_REQUESTS // _TURNS))
+        command += ["-n", str(_TURNS), "--interleave", turn, turn]
+    else:
+        command += ["--", *client(_REQUESTS)]
+    subprocess.run(command, check=True)
 
 
 @contextlib.contextmanager
@@ -159,11 +171,11 @@ def ask_postgres(park: Park, sql: str) -> None:
     subprocess.run([str(park.python), "-c", code, str(PORTS["postgres"]), sql], check=True)
 
 
-def compare(critpath: str, place: Path, name: str) -> str:
+def compare(critpath: str, name: str, normal: Path, sample: Path) -> str:
     """Return a row: what critpath names first, and whether it is what was wrong."""
     done = subprocess.run(
         [
-            *(critpath, "compare", str(place / "normal"), str(place / name), "--json", "-"),
+            *(critpath, "compare", str(normal), str(sample), "--json", "-"),
             *("--execution", f"requests:port={PORTS['served']}"),
         ],
         capture_output=True,

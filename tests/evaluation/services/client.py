@@ -4,6 +4,8 @@
 [--cpu N] [--time]``: REQUESTS are names of functions below, joined by ``+``; each is sent K
 times, in a random order, marked with its name. ``--beside`` is what runs besides, in a
 process of its own: another user of the servers, or of the machine. ``--time`` prints medians.
+``--served``: somebody else asks this program for each, over a connection: what is marked is then
+a request of it too.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from apps import hash_blocks, name_thread
 from park import PORTS
 
 from critpath_marks import execution
+from critpath_marks.channels import find_channel
 
 _WARMUP = 3
 
@@ -556,6 +559,47 @@ def fill() -> None:
     )
 
 
+@contextmanager
+def asked(order: list[str]) -> Iterator[Iterator[str]]:
+    """Give what another process asks for over a connection; each is answered when it is done."""
+    ready, begin = os.pipe()
+    with socket.create_server(("127.0.0.1", PORTS["client"])) as listener:
+        if not (asker := os.fork()):  # now: what a fork costs is over when the first is asked for
+            name_thread("asker")
+            with socket.create_connection(listener.getsockname()) as connection:
+                os.read(ready, 1)
+                for name in order:
+                    connection.sendall(f"{name}\n".encode())
+                    connection.recv(64)
+                    time.sleep(0.001)
+            os._exit(0)
+        connection, _ = listener.accept()
+        find_channel()  # so that the first mark costs no more than the others
+
+        def answer() -> Iterator[str]:
+            os.write(begin, b"!")
+            for line in lines:
+                yield line.decode().strip()
+                lines.write(b"done\n")
+                lines.flush()
+
+        with connection, connection.makefile("rwb") as lines:
+            yield answer()
+        os.waitpid(asker, 0)
+
+
+@contextmanager
+def paced(order: list[str]) -> Iterator[Iterator[str]]:
+    """Give one after the other, with pauses."""
+
+    def pause() -> Iterator[str]:
+        for name in order:
+            yield name
+            time.sleep(0.001)
+
+    yield pause()
+
+
 def main() -> int:
     if sys.argv[1] == "fill":
         fill()
@@ -568,6 +612,7 @@ def main() -> int:
     parser.add_argument("--cpu", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--time", action="store_true")
+    parser.add_argument("--served", action="store_true")
     given = parser.parse_args()
     name_thread("client")
     if given.cpu is not None:
@@ -581,15 +626,14 @@ def main() -> int:
         for each in [target] if target else list(params):
             params[each][key] = float(value)
     connections, times = Connections(), {name: [] for name in order}
-    with beside(given.beside):
+    with (asked if given.served else paced)(order) as turns, beside(given.beside):
         for name in given.requests.split("+") * _WARMUP:
             globals()[name](connections, params[name])
-        for name in order:
+        for name in turns:
             begin = time.monotonic()
             with execution(name):
                 globals()[name](connections, params[name])
             times[name].append((time.monotonic() - begin) * 1e3)
-            time.sleep(0.001)
     if given.time:
         print("  ".join(f"{name} {statistics.median(t):.2f} ms" for name, t in times.items()))
     os._exit(0)

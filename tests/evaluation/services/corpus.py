@@ -4,13 +4,15 @@ Each becomes ``DIR/CASE-STRENGTH`` with ``normal``, ``sample`` and ``truth.json`
 alternation; with ``--order sequential`` ``DIR/CASE-STRENGTH-seq``, one after the other.
 ``--healthy N`` records N healthy pairs of every request in alternation (``healthy/REQUEST-ab-K``),
 with ``--single`` two straight after each other (``healthy/REQUEST-one-Ka`` and ``b``); ``--busy``:
-with a neighbour.
+with a neighbour. ``--requests``: with the profile ``requests``, and the client is a server that
+somebody else asks (`client.py --served`), so that each marked execution is a request as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -23,21 +25,21 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cases import CASES, Case
+from park import PORTS
 
 HERE: Final = Path(__file__).resolve().parent
 LOCK: Final = Path("/tmp/kernel.lock")  # one recording at a time
 STRENGTHS: Final = ("mild", "clear")
 
 
-def commands(case: Case, strength: str, python: str) -> tuple[str, str]:
-    """Return the command lines of the normal version and of the slower one."""
+def commands(case: Case, strength: str, python: str, *more: str) -> tuple[str, str]:
+    """Return the command lines of the normal and the slower version, with `more` of the client."""
     mild = strength == "mild"
     normal = case.mild_normal if mild and case.mild_normal else case.normal
     sample = case.mild if mild else case.clear
@@ -52,6 +54,7 @@ def commands(case: Case, strength: str, python: str) -> tuple[str, str]:
         case.request,
         "--count",
         str(case.count),
+        *more,
         *case.common,
         *(case.mildly if mild else ()),
     ]
@@ -88,23 +91,36 @@ def record(critpath: str, to: Path, case: Case, *what: str) -> float:
 
 
 def record_case(
-    critpath: str, python: str, out: Path, case: Case, strength: str, order: str
+    critpath: str,
+    python: str,
+    out: Path,
+    case: Case,
+    strength: str,
+    order: str,
+    *,
+    requests: bool = False,
 ) -> None:
     """Record both versions of a case, and write down the truth beside them."""
+    if requests:
+        case = dataclasses.replace(case, profile="requests")
     name = f"{case.name}-{strength}" + ("-seq" if order == "sequential" else "")
     to = out / name
-    lines = commands(case, strength, python)
+    lines = commands(case, strength, python, *(["--served"] if requests else []))
     fresh = out / f".{name}"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    truth = asdict(case) | {
-        "case": name,
-        "strength": strength,
-        "order": order,
-        "verdict": "anomaly",
-        "commands": lines,
-        "execution": "process" if case.lines else "marker",
-    }
+    truth = (
+        dataclasses.asdict(case)
+        | {
+            "case": name,
+            "strength": strength,
+            "order": order,
+            "verdict": "anomaly",
+            "commands": lines,
+            "execution": "process" if case.lines else "marker",
+        }
+        | ({"requests": f"requests:port={PORTS['client']}"} if requests else {})
+    )
     (fresh / "truth.json").write_text(json.dumps(truth, indent=1))
     if order == "sequential":
         took = sum(
@@ -236,6 +252,7 @@ def main() -> None:
     parser.add_argument("--single", action="store_true")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--requests", action="store_true")
     parser.add_argument("--park", type=Path, required=True)
     given = parser.parse_intermixed_args()
     limit_application(given.park)
@@ -258,13 +275,24 @@ def main() -> None:
             print(f"healthy {number}: {time.strftime('%T')}", flush=True)
         return
     for case in CASES:
+        if given.requests and case.lines:
+            print(f"{case.name}: left out, no request goes over a socket", flush=True)
+            continue
         for strength in STRENGTHS:
             if (
                 not given.names
                 or f"{case.name}-{strength}" in given.names
                 or case.name in given.names
             ):
-                record_case(given.critpath, given.python, out, case, strength, given.order)
+                record_case(
+                    given.critpath,
+                    given.python,
+                    out,
+                    case,
+                    strength,
+                    given.order,
+                    requests=given.requests,
+                )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,11 @@ Compares every case with ``critpath compare --json`` and holds the first cause's
 truth beside the recording (`cases.py`). Healthy pairs: in alternation, straight after each other,
 ten minutes and more apart; each on the machine as it was, and with a neighbour (``stress-ng``);
 and four recordings against the four that came next.
+
+A corpus of `corpus.py --requests` is judged twice, by its marks and by its requests, which know
+nothing of the marks. What is right is the same: state, thread and count by `cases.py`. Of several
+kinds of requests, which the port of the one server does not tell apart, at least 80 % of a cause's
+requests must be of the slower kind; which kind each was is read from the marks by its time.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -43,12 +49,12 @@ class Judged:
     marked: int  # of them
 
 
-def compare(critpath: str, normal: Path, sample: Path) -> dict[str, Any]:
+def compare(critpath: str, normal: Path, sample: Path, *options: str) -> dict[str, Any]:
     """Return the document of an answer."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "answer.json"
         done = subprocess.run(
-            [critpath, "compare", str(normal), str(sample), "--json", str(file)],
+            [critpath, "compare", str(normal), str(sample), "--json", str(file), *options],
             capture_output=True,
             text=True,
             check=False,
@@ -133,10 +139,22 @@ def read_truth(file: Path) -> tuple[str, dict[str, Any]]:
     return truth["strength"] + ("-seq" if truth["order"] == "sequential" else ""), truth
 
 
-def judge_fault(critpath: str, place: Path) -> Judged:
-    """Judge a recorded case."""
+def name_kinds(document: dict[str, Any], marked: dict[str, Any]) -> None:
+    """Label requests as the marks within them do."""
+    kinds = [(e["set"], e["begin"], e["end"], e["label"]) for e in marked["executions"]]
+    for e in document["executions"]:
+        within = (k for k in kinds if k[0] == e["set"] and e["begin"] <= k[1] and k[2] <= e["end"])
+        e["label"] = next(within, ("", 0, 0, "?"))[3]
+
+
+def judge_fault(critpath: str, place: Path, *, requests: bool = False) -> Judged:
+    """Judge a recorded case, by its marks or by its requests."""
     kind, truth = read_truth(place / "truth.json")
-    document = compare(critpath, place / "normal", place / "sample")
+    options = ("--execution", truth["requests"]) if requests else ()
+    kind += ", requests" if requests else ""
+    document = compare(critpath, place / "normal", place / "sample", *options)
+    if requests and truth["label"] and "error" not in document:
+        name_kinds(document, compare(critpath, place / "normal", place / "sample"))
     if "error" in document:
         return Judged(
             place.name, kind, document["verdict"], "none", "", None, document["error"], 0, 0
@@ -265,6 +283,8 @@ def summarize(results: list[Judged]) -> Iterator[str]:
         ("mild", "mild, alternation"),
         ("clear-seq", "clear, one after the other"),
         ("mild-seq", "mild, one after the other"),
+        ("clear, requests", "clear, by requests"),
+        ("mild, requests", "mild, by requests"),
     ):
         those = kinds.get(kind, [])
         if those:
@@ -300,9 +320,9 @@ def describe(results: Iterable[Judged]) -> Iterator[str]:
             if r.verdict not in {"ok", "inconclusive"}:
                 yield f"{r.kind}: {r.case}: {r.verdict}: {r.sentence or r.why}"
         elif r.verdict != "anomaly":
-            yield f"{r.case}: {r.verdict}: {r.why}"
+            yield f"{r.case} ({r.kind}): {r.verdict}: {r.why}"
         elif r.right != "right":
-            yield f"{r.case}: {r.right} ({r.why}): {r.sentence}"
+            yield f"{r.case} ({r.kind}): {r.right} ({r.why}): {r.sentence}"
 
 
 def main() -> None:
@@ -318,11 +338,15 @@ def main() -> None:
     given = parser.parse_intermixed_args()
     work: list[Any] = []
     if not given.healthy_only:
-        work += [
-            (judge_fault, f.parent)
+        chosen = [
+            f.parent
             for f in sorted(given.corpus.glob("[!.]*/truth.json"))
             if not given.names or f.parent.name in given.names
         ]
+        for place in chosen:
+            work.append((judge_fault, place))
+            if "requests" in json.loads((place / "truth.json").read_text()):
+                work.append((partial(judge_fault, requests=True), place))
     if not given.no_healthy and not given.names:
         work += [(judge_healthy, *pair) for pair in healthy_pairs(given.corpus / "healthy")]
     results: list[Judged] = []
@@ -334,7 +358,7 @@ def main() -> None:
             ]
         for result in threads.map(lambda w: w[0](given.critpath, *w[1:]), work):
             results.append(result)
-            fine = f"{result.case}: {result.verdict} {result.right}"
+            fine = f"{result.case}: {result.verdict} {result.right} ({result.kind})"
             print(next(describe([result]), fine), flush=True)
     print()
     for line in summarize(results):

@@ -34,6 +34,7 @@ PORTS: Final = {
     "haproxy": 21011,
     "quota": 21012,
     "tax": 21013,
+    "client": 21014,  # of `client.py --served`
 }
 _SERVED: Final = 200_000  # bytes of the page that nginx sends
 _LIMITS: Final = (80, 200)  # requests a second
