@@ -190,15 +190,18 @@ def messages_of(paths: PathSet) -> list[str]:
 
 
 def _lost(paths: PathSet) -> list[str]:
+    touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
+    return [f"{what}: {touched}" for what in _losses(paths)]
+
+
+def _losses(paths: PathSet) -> list[str]:
+    """Return what was lost, as one text; none where nothing was."""
     events = sum(loss.events for loss in paths.losses)
     packets = sum(loss.packets for loss in paths.losses)
     if not paths.losses:
         return []
     what = f"{plural(events, 'event')} and {plural(packets, 'packet')} lost or damaged"
-    first = f" ({paths.losses[0].reason})" if packets else ""
-    return [
-        f"{what}{first}: {int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
-    ]
+    return [what + (f" ({paths.losses[0].reason})" if packets else "")]
 
 
 def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
@@ -210,7 +213,7 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
     """
     if len(paths):
         return
-    why = "; ".join(paths.executions.notes[:3])
+    why = "; ".join([*_losses(paths), *paths.executions.notes[:3]])
     raise InconclusiveError(
         f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
         "say what an execution is with --execution SPEC ('events:?,?' lists the trace's events)",

@@ -7,13 +7,14 @@ import json
 import os
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from critpath.commands.demo import MARKER
 from critpath.errors import InconclusiveError, UnreadableError
-from critpath.model import PathSet
+from critpath.model import Loss, PathSet
 from critpath.store import load_paths, save_paths
 
 # -------------------------------------------------------------------- compare
@@ -139,6 +140,9 @@ def test_no_execution_is_inconclusive(run, fake, no_paths):
         done = run(*command)
         assert done.code == 3, command
         assert "no complete execution in normal: 1 begin without an end" in done.err
+    # What was lost may be why.
+    fake.paths = replace(no_paths, losses=(Loss(0, 10, 0, 0, 5, 0, "discarded"),))
+    assert "in normal: 5 events and 0 packets lost or damaged; 1 begin" in run("path", "normal").err
     done = run("path", "normal", "--tid", "5")
     assert done.code == 2
     assert "no thread 5 in normal" in done.err
