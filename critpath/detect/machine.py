@@ -11,8 +11,9 @@ and with faults (docs/evaluation.md), not derived.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -59,13 +60,18 @@ _KIND: Final = 1.4  # one kind of request, over what the pace of the others make
 _LEVEL: Final = 0.005
 _NEW: Final = 0.05  # share of the executions that may have a state that counts as new
 _GROUP: Final = 4  # executions of a type in either set, for signs within it
+_FASTER: Final = 0.75  # of the time: what is in executions that take less made none slower
+# Of the time that was added, for a sign to decide: what is small beside it did not make it.
+_EXPLAINS: Final = 0.1
 
 
 @dataclass(frozen=True)
 class _Group:
     """Executions that are compared, and what a sign in them comes to over the whole sample."""
 
+    type: int
     label: str
+    symbols: Sequence[Symbol]
     counts: tuple[I64, I64]  # normal, sample: [executions, symbols]
     durations: tuple[F64, F64]
     share: float  # of the sample
@@ -73,6 +79,48 @@ class _Group:
     @property
     def mean(self) -> float:
         return float(self.durations[0].sum(axis=1).mean())
+
+    @cached_property
+    def longer(self) -> F64:
+        """By how much longer an execution is in each state, on average."""
+        before, after = (each.mean(axis=0) for each in self.durations)
+        return np.asarray(after - before, np.float64)
+
+    @cached_property
+    def added(self) -> float:
+        """Time that was added: not behind other requests, which grows with what these take."""
+        return float(self.longer[~_among(self.symbols, _QUEUES)].clip(min=0).sum())
+
+    def met(self, i: int) -> float:
+        """Return the share of a state's segments that came with more waits behind others."""
+        before, after = (c.mean(axis=0) for c in self.counts)
+        more = (after - before)[_among(self.symbols, _QUEUES)].sum()
+        return float(max(0.0, min(after[i] - before[i], more)) / max(after[i], 1e-9))
+
+    def seen(self, i: int, of: tuple[I64, I64] | tuple[F64, F64]) -> tuple[F64, F64]:
+        """Return the values of a state; of a loop's sleep with the time that it had for others.
+
+        While a request waits, a loop works for others or, with nothing to do, sleeps.
+        """
+        same = [i]
+        if self.symbols[i].state == State.WAIT_TIMER:
+            shared = Symbol(State.SHARED, self.symbols[i].role)
+            same += [k for k, symbol in enumerate(self.symbols) if symbol == shared]
+        before, after = (np.asarray(each[:, same].sum(axis=1), np.float64) for each in of)
+        return before, after
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A sign, with the time that it brought an execution of its kind, of what was added."""
+
+    sign: Sign
+    brought: float
+    added: float
+
+
+def _among(symbols: Sequence[Symbol], states: Collection[State]) -> Bool:
+    return np.array([symbol.state in states for symbol in symbols], np.bool_)
 
 
 def find_signs(
@@ -98,17 +146,22 @@ def find_signs(
     floor : float
         Least effect that counts, as a share of the mean duration.
     """
-    symbols = normal.symbols
-    found: list[Sign] = []
-    for group in _groups(normal, sample, strata, names):
+    groups = [*_groups(normal, sample, strata, names)]
+    found: list[_Found] = []
+    for group in groups:
+        if group.mean + group.longer.sum() < _FASTER * group.mean:
+            continue
         least = floor * group.mean
-        found += _counts(group, symbols, least)
-        found += _new_states(group, symbols, least)
-        found += _longer_states(group, symbols, significant, least)
-    found += _kinds(normal, sample, strata, names, floor)
+        found += _counts(group, least)
+        found += _new_states(group, least)
+        found += _longer_states(group, significant, least)
+    found += _kinds(normal, sample, strata, names, floor, {g.type: g.added for g in groups})
+    # The kind that most was added to, whichever the sign is of.
+    most = max(groups, key=lambda g: g.share * g.added, default=None)
     best: dict[tuple[str, str], Sign] = {}
-    for sign in sorted(found, key=lambda s: -s.effect):
-        best.setdefault((sign.kind, sign.name), sign)
+    for one in sorted(found, key=lambda f: -f.sign.effect):
+        if one.brought >= _EXPLAINS * max(one.added, most.added if most else 0.0):
+            best.setdefault((one.sign.kind, one.sign.name), one.sign)
     return tuple(best.values())
 
 
@@ -123,7 +176,9 @@ def _groups(
         if ours.sum() < _GROUP or size < _GROUP:
             continue
         yield _Group(
+            s,
             names[s] if len(types) > 1 else "",
+            normal.symbols,
             (normal.structure[ours], sample.structure[theirs]),
             (
                 normal.durations[ours].astype(np.float64),
@@ -133,23 +188,35 @@ def _groups(
         )
 
 
-def _counts(group: _Group, symbols: Sequence[Symbol], least: float) -> Iterator[Sign]:
+def _counts(group: _Group, least: float) -> Iterator[_Found]:
     """More segments of a state, and time that they brought."""
+    symbols, longer = group.symbols, group.longer
     before, after = (c.mean(axis=0) for c in group.counts)
-    longer = group.durations[1].mean(axis=0) - group.durations[0].mean(axis=0)
-    waits = np.array([symbol.state in INTERFERENCE for symbol in symbols])
+    rise = after - before
+    met = _among(symbols, _MET)
     # Each trip costs a wait for a cpu besides, which is no state of its own here.
-    brought = longer.clip(min=0) + _shared_out(longer[waits].clip(min=0).sum(), after - before)
+    waits = longer[_among(symbols, INTERFERENCE)].clip(min=0).sum()
+    brought = longer.clip(min=0) + _shared_out(waits, rise)
+    # A trip is of several states; what each brought by itself, without waits that others made.
+    surely = float(longer[~met & (rise >= _LEAST_RISE)].clip(min=0).sum())
     for i, symbol in enumerate(symbols):
-        rise = after[i] - before[i]
-        if symbol.state in _MET or _helps(symbol):
+        if met[i] or _helps(symbol):
             continue
-        if rise < _LEAST_RISE or after[i] < _MORE * before[i] or longer[i] <= 0:
+        counts = group.seen(i, group.counts)
+        usual = float(counts[0].mean())
+        more = float(counts[1].mean()) - usual
+        if symbol.state in RUNNING:
+            more -= float(after[i]) * group.met(i)
+        if more < _LEAST_RISE or usual + more < _MORE * usual or longer[i] <= 0:
             continue
-        if brought[i] >= least and _surely_more(group.counts[0][:, i], group.counts[1][:, i]):
-            yield Sign(
-                "count", symbol.name, group.label, float(before[i]), float(after[i]),
-                float(brought[i]) * group.share,
+        if brought[i] >= least and _surely_more(*counts):
+            yield _Found(
+                Sign(
+                    "count", symbol.name, group.label, float(before[i]), float(after[i]),
+                    float(brought[i]) * group.share,
+                ),
+                surely if symbol.state in RUNNING else float(brought[i]),
+                group.added,
             )  # fmt: skip
 
 
@@ -158,50 +225,59 @@ def _shared_out(time: float, rise: F64) -> F64:
     return np.asarray(time * positive / max(float(positive.sum()), 1e-9), dtype=np.float64)
 
 
-def _new_states(group: _Group, symbols: Sequence[Symbol], least: float) -> Iterator[Sign]:
+def _new_states(group: _Group, least: float) -> Iterator[_Found]:
     """States that hardly any normal execution has, and some sample executions have."""
     n, m = len(group.counts[0]), len(group.counts[1])
-    for i, symbol in enumerate(symbols):
+    for i, symbol in enumerate(group.symbols):
         if symbol.state in _MET or _helps(symbol):
             continue
-        before, after = (int((c[:, i] > 0).sum()) for c in group.counts)
-        longer = float(group.durations[1][:, i].mean() - group.durations[0][:, i].mean())
+        before, after = (int((c > 0).sum()) for c in group.seen(i, group.counts))
+        longer = float(group.longer[i])
         if before > _NEW * n or after < _GROUP - 1 or longer < least:
             continue
         if hypergeometric_tail(before + after, m, n, after) <= _LEVEL:
-            yield Sign("new", symbol.name, group.label, before / n, after / m, longer * group.share)
+            sign = Sign(
+                "new", symbol.name, group.label, before / n, after / m, longer * group.share
+            )
+            yield _Found(sign, longer, group.added)
 
 
-def _longer_states(
-    group: _Group, symbols: Sequence[Symbol], significant: Bool, least: float
-) -> Iterator[Sign]:
+def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_Found]:
     """States that last longer than the pace of a machine makes them."""
-    before, after = (d.mean(axis=0) for d in group.durations)
-    running = np.array([symbol.state in RUNNING for symbol in symbols])
-    queues = np.array([symbol.state in _QUEUES for symbol in symbols])
+    symbols = group.symbols
+    means = [d.mean(axis=0) for d in group.durations]
+    running, queues = _among(symbols, RUNNING), _among(symbols, _QUEUES)
     for i, symbol in enumerate(symbols):
         if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
             continue
-        longer = after[i] - before[i]
         if _helps(symbol) or _met_or_not(*(float(c[:, i].mean()) for c in group.counts)):
             continue
+        times = group.seen(i, group.durations)
+        before, after = (float(each.mean()) for each in times)
+        if symbol.state in RUNNING:
+            after -= after * group.met(i)
+        longer = after - before
         others = running & (np.arange(len(symbols)) != i)
         if symbol.state in _QUEUES:
             # A slow machine makes queues longer than it makes anything else.
-            rest = [float(means[~queues].sum()) for means in (before, after)]
+            rest = [float(each[~queues].sum()) for each in means]
             if rest[1] > _STEADY * rest[0] or longer < _QUEUE * group.mean:
                 continue
         pace, known = 1.0, False
-        if before[others].sum() > _NEW * before.sum():
-            pace, known = max(1.0, after[others].sum() / before[others].sum()), True
-        usual = before[i] * _most(symbol.state, pace, known=known)
-        if after[i] <= usual or longer < least or after[i] - pace * before[i] < least:
+        if means[0][others].sum() > _NEW * means[0].sum():
+            pace, known = max(1.0, means[1][others].sum() / means[0][others].sum()), True
+        usual = before * _most(symbol.state, pace, known=known)
+        if after <= usual or longer < least or after - pace * before < least:
             continue
-        if not _surely_more(*(d[:, i] for d in group.durations)):
+        if not _surely_more(*times):
             continue
-        yield Sign(
-            "share", symbol.name, group.label, float(before[i]), float(after[i]),
-            float(longer) * group.share,
+        brought = float(group.longer[i])
+        yield _Found(
+            Sign(
+                "share", symbol.name, group.label, float(means[0][i]), float(means[1][i]),
+                brought * group.share,
+            ),
+            brought, group.added,
         )  # fmt: skip
 
 
@@ -227,7 +303,8 @@ def _kinds(
     strata: tuple[I64, I64],
     names: Sequence[str],
     floor: float,
-) -> Iterator[Sign]:
+    added: Mapping[int, float],
+) -> Iterator[_Found]:
     """One kind of request slower than the others' pace makes it: difference of differences."""
     classes = _classes(normal.symbols)
     queues = np.array([symbol.state in _QUEUES for symbol in normal.symbols])
@@ -237,12 +314,11 @@ def _kinds(
         if (strata[0] == s).sum() >= _GROUP
     ]
     groups = [(s, x.astype(np.float64), y.astype(np.float64)) for s, x, y in groups]
-    if len(groups) < 2:
-        return
     for s, x, y in groups:
-        if len(y) < _GROUP:
+        # Types of one name are of one kind: what tells them apart may be the machine.
+        others = [(a.mean(axis=0), b.mean(axis=0)) for t, a, b in groups if names[t] != names[s]]
+        if len(y) < _GROUP or not others:
             continue
-        others = [(a.mean(axis=0), b.mean(axis=0)) for t, a, b in groups if t != s]
         before = np.sum([a for a, _ in others], axis=0)
         after = np.sum([b for _, b in others], axis=0)
         pace = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(min=1.0)
@@ -256,10 +332,9 @@ def _kinds(
         if found < _KIND * predicted or found - predicted < floor * (whole + queued):
             continue
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
-            yield Sign(
-                "kind", names[s], names[s], whole, found,
-                (found - whole) * len(y) / len(sample),
-            )  # fmt: skip
+            share = len(y) / len(sample)
+            sign = Sign("kind", names[s], names[s], whole, found, (found - whole) * share)
+            yield _Found(sign, found - whole, added.get(s, 0.0))
 
 
 def _classes(symbols: Sequence[Symbol]) -> I64:

@@ -165,6 +165,14 @@ def name_labels(
     rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     child, at = subrequests.child[rows], subrequests.endpoint[rows]
     service = np.where(child >= 0, requests.service[child], 0)
+    # One that was not seen to arrive is of the service that answers at that port of this machine.
+    port, here = endpoints.remote_port[at], endpoints.peer[at] >= 0
+    answers: dict[int, set[int]] = {}
+    for one, at_port in np.unique(np.column_stack([service, port])[child >= 0], axis=0).tolist():
+        answers.setdefault(at_port, set()).add(one)
+    for at_port, services in answers.items():
+        if len(services) == 1:
+            service[(child < 0) & here & (port == at_port)] = next(iter(services))
     # What is on another machine is known by its port, or by the path of its socket.
     far = np.where(endpoints.path[at] > 0, -endpoints.path[at], endpoints.remote_port[at])
     targets, number = np.unique(np.column_stack([service, far]), axis=0, return_inverse=True)

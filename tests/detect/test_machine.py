@@ -132,6 +132,52 @@ def test_one_kind_of_request_slower_than_the_others_is_an_anomaly():
     assert alike[0] == "inconclusive"
 
 
+def test_a_sign_that_is_small_beside_what_was_added_decides_nothing():
+    """Cold caches lengthen short work to a multiple, beside a neighbour on every cpu."""
+    cold = {"times": (1, 2.6, 1, 1, 1)}
+    assert verdict(drawn(1), drawn(2, **cold))[0] == "anomaly"
+    beside = verdict(drawn(1), drawn(2, **cold, more=(0, 0, 60e6, 0, 0)))
+    assert beside[0] == "inconclusive"
+    assert "busier machine" in beside[1][0]
+
+
+def test_a_sign_of_another_kind_than_what_became_slower_decides_nothing():
+    kinds = ("a",) * 15 + ("b",) * 15
+    more = np.zeros((30, 5))
+    more[:15, 2] = 90e6  # a waits for a cpu
+    times = np.ones((30, 5))
+    times[15:, 1] = 2.6  # b runs longer
+    said, _ = verdict(drawn(1), drawn(2, times=times, more=more), labels=(kinds, kinds))
+    assert said == "inconclusive"
+    assert verdict(drawn(1), drawn(2, times=times), labels=(kinds, kinds))[0] == "anomaly"
+
+
+def looped(seed, shared, slept, *, runs=1.0, cuts=0, n=40) -> VectorTable:
+    """Return requests of a loop: the times (ms) that it worked for others, and slept."""
+    rng = np.random.default_rng(seed)
+    symbols = (*SYMBOLS, Symbol(State.SHARED))
+    times = np.array([4e6, 2e6 * runs, 2e5, 0, slept * 1e6, shared * 1e6])
+    counts = np.array([3, 2 + cuts, 1, 0, round(slept), round(shared) + cuts])
+    durations = np.rint(times * np.exp(rng.normal(0, 0.1, (n, 6)))).astype(np.int64)
+    return VectorTable(symbols, np.tile(counts, (n, 1)), durations)
+
+
+def test_a_loop_that_sleeps_where_it_had_others_to_work_for_is_no_sign():
+    assert verdict(looped(1, 12, 0), looped(2, 9, 5))[0] == "inconclusive"
+    assert verdict(looped(1, 12, 0), looped(2, 12, 20))[0] == "anomaly"
+
+
+def test_what_others_cut_into_more_pieces_is_no_more_trips():
+    assert verdict(looped(1, 4, 0), looped(2, 16, 0, cuts=5, runs=3))[0] == "inconclusive"
+    more = looped(1, 4, 0), looped(2, 4, 0, runs=3)
+    assert verdict(*more)[0] == "anomaly"
+
+
+def test_executions_that_take_a_quarter_less_have_no_sign():
+    times = (1, 2.6, 1, 0.02, 1)
+    assert verdict(drawn(1, more=(0, 0, 0, 9e6, 0)), drawn(2, times=times))[0] != "anomaly"
+
+
 def test_six_of_24_executions_with_a_timeout_are_found_by_their_size():
     rng, zero = np.random.default_rng(3), np.zeros(24, np.int64)
     normal, sample = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from critpath.model.requests import LINK_KINDS
-from critpath.requests.links import attribute
+from critpath.requests.links import attribute, name_labels
 from critpath.requests.owners import cut_subrequests
 
 
@@ -24,6 +25,16 @@ def test_every_request_is_under_the_one_that_asked_for_it(tiers: Any) -> None:
     world, found = tiers
     np.testing.assert_array_equal(found.requests.parent, world.parent)
     assert (world.parent >= 0).sum() == 400
+
+
+def test_one_that_was_not_seen_to_arrive_is_of_the_connection_that_it_was_on(tiers: Any) -> None:
+    world, found = tiers
+    child = found.subrequests.child.copy()
+    child[::7] = -1
+    unseen = dataclasses.replace(found.subrequests, child=child)
+    label, strings = name_labels(world.endpoints, found.requests, unseen)
+    before = [found.requests.strings[each] for each in found.requests.label]
+    assert [strings[each] for each in label] == before
 
 
 def test_parents_contain_their_children(tiers: Any) -> None:
