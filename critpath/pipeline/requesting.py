@@ -28,7 +28,7 @@ from critpath.model import (
 from critpath.model.requests import Links, Pieces, Sketches, Slices, Subrequests
 from critpath.requests.links import attribute, judge_attribution
 from critpath.requests.paths import compose_paths
-from critpath.requests.turns import FoundTurns, find_turns
+from critpath.requests.turns import FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
 
@@ -244,9 +244,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
         end=requests.end_ns[rows],
         tid=tid,
         host=host,
-        comm=tuple(
-            found.processes.thread(*each) for each in zip(host.tolist(), tid.tolist(), strict=True)
-        ),
+        comm=_name_threads(found.processes, host, tid),
         label=tuple(labels),
         incomplete=found.account.incomplete,
         notes=(account,),
@@ -255,20 +253,41 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
     return executions, rows
 
 
+def _name_threads(processes: Processes, host: I64, tid: I64) -> tuple[str, ...]:
+    """Return what each thread is called."""
+    _, first, each = np.unique((host << 32) + tid, return_index=True, return_inverse=True)
+    threads = zip(host[first].tolist(), tid[first].tolist(), strict=True)
+    names = [processes.thread(*thread) for thread in threads]
+    return tuple([names[one] for one in each.tolist()])
+
+
 def _share_sure(codes: U8) -> dict[str, float]:
     """Return which share of requests each certainty has; nothing of none."""
-    sure = Counter(codes.tolist())
+    sure = np.bincount(codes, minlength=len(Certainty)).tolist()
     return {c.name.lower(): sure[c] / len(codes) for c in Certainty if sure[c]}
 
 
 def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> RequestFacts:
     """Return what of requests goes with them as executions."""
     table, below = found.requests, found.subrequests
-    asks: dict[int, Counter[str]] = {}
+    asks: dict[int, dict[str, int]] = {}
     counted = (below.request >= 0) & (below.child >= 0) & (below.connects == 0)
-    services = table.service[below.child[counted]].tolist()
-    for request, code in zip(below.request[counted].tolist(), services, strict=True):
-        asks.setdefault(request, Counter())[table.strings[code]] += 1
+    services, many = table.service[below.child[counted]], len(table.strings)
+    pairs, counts = np.unique(
+        below.request[counted].astype(np.int64) * many + services, return_counts=True
+    )
+    columns = ((pairs // many).tolist(), (pairs % many).tolist(), counts.tolist())
+    for request, code, count in zip(*columns, strict=True):
+        asks.setdefault(request, {})[table.strings[code]] = count
+    dumped: dict[tuple[tuple[str, int], ...], str] = {(): "{}"}
+
+    def dump(row: int) -> str:
+        """Return what a request asks as JSON; that is made once for all that ask the same."""
+        asked = tuple(asks.get(row, {}).items())
+        if asked not in dumped:
+            dumped[asked] = json.dumps(dict(asked), sort_keys=True)
+        return dumped[asked]
+
     above = table.parent[rows]
     parents = zip(
         *(above.tolist(), table.endpoint[above].tolist(), table.turn[above].tolist()), strict=True
@@ -277,7 +296,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     return RequestFacts(
         service=tuple(table.strings[code] for code in table.service[rows].tolist()),
         parent=tuple(f"{names[of]}#{turn}" if at >= 0 else "" for at, of, turn in parents),
-        asks=tuple(json.dumps(asks.get(row, {}), sort_keys=True) for row in rows.tolist()),
+        asks=tuple(map(dump, rows.tolist())),
         boundary=tuple(words[code] for code in table.boundary[rows].tolist()),
         attribution=tuple(words[code] for code in found.attribution[rows].tolist()),
         true_ns=table.true_ns[rows],

@@ -141,21 +141,19 @@ class _Attribution:
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
         self.endpoints, self.workers = endpoints, workers
-        about = activity.act == Act.WAKE
+        about = np.flatnonzero((activity.act == Act.WAKE) & (activity.value >= 0))
+        acts = np.flatnonzero(activity.tid >= 0)
         host = endpoints.host[requests.endpoint]
-        acting = thread_keys(activity.host, activity.tid)
-        woken = thread_keys(activity.host, activity.value)
+        acting = thread_keys(activity.host[acts], activity.tid[acts])
+        woken = thread_keys(activity.host[about], activity.value[about])
+        readers = thread_keys(host, requests.reader_tid)
         self.keys = np.unique(
-            np.concatenate(
-                [
-                    *(acting[activity.tid >= 0], woken[about & (activity.value >= 0)]),
-                    *(thread_keys(host, requests.reader_tid), thread_keys(host, requests.tid)),
-                ]
-            )
+            np.concatenate([acting, woken, readers, thread_keys(host, requests.tid)])
         )
-        self.thread = np.where(activity.tid >= 0, self._number(acting), -1).astype(np.int32)
-        known = about & (activity.value >= 0)
-        self.woken = np.where(known, self._number(woken), -1).astype(np.int32)
+        self.thread = np.full(len(activity), -1, np.int32)
+        self.thread[acts] = self._number(acting)
+        self.woken = np.full(len(activity), -1, np.int32)
+        self.woken[about] = self._number(woken)
         self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
         self._add_unanswered()
         self._find_kinds()

@@ -7,8 +7,6 @@ thread is the request's.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -24,11 +22,10 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.requests._pieces import Composer
 from critpath.requests.owners import find_loops, thread_keys
 
 WALK: Final = int(State.UNKNOWN)  # of a piece: its thread's path says what the state was
-_DEEPEST: Final = 50  # tiers
-_Thread = tuple[list[int], list[int], list[int]]
 
 
 def compose_paths(
@@ -60,200 +57,70 @@ def compose_paths(
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
-    sketches = _Sketches(activity, endpoints, requests, subrequests, slices, follow=doubtful)
-    start, found, left = [0], [], 0
-    for row in rows.tolist():
-        try:
-            pieces = sketches.compose(row)
-        except _DoubtfulError:
-            left += 1
-            pieces = sketches.stay(row)
-        found += pieces
-        start.append(len(found))
-    table = np.array(found, np.int64).reshape(-1, 4)
+    composer, keys = _make_composer(activity, endpoints, requests, subrequests, slices, doubtful)
+    start, table, left = composer.compose(np.ascontiguousarray(rows, np.int64))
     return Pieces(
-        start=np.array(start, np.int64),
-        host=table[:, 0] >> 32,
-        tid=table[:, 0] & 0xFFFFFFFF,
+        start=start,
+        host=keys[table[:, 0]] >> 32,
+        tid=keys[table[:, 0]] & 0xFFFFFFFF,
         begin=table[:, 1].copy(),
         end=table[:, 2].copy(),
         state=table[:, 3].astype(np.uint8),
     ), left
 
 
-class _DoubtfulError(Exception):
-    """It is not known what was done for a request."""
+def _make_composer(
+    activity: Activity,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subs: Subrequests,
+    slices: Slices,
+    follow: bool,
+) -> tuple[Composer, I64]:
+    """Sort slices and sub-requests by thread and by request; return the threads' keys, too."""
+    host = endpoints.host[requests.endpoint]
+    threads = thread_keys(host, requests.tid), thread_keys(host, requests.reader_tid)
+    # Of every request what it asked: those that end last come last.
+    mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
+    mine = mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
+    asker = thread_keys(endpoints.host[subs.endpoint[mine]], subs.tid[mine])
+    # Of others only what is theirs for sure; -1 is a shared stretch.
+    sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
+    kept = np.flatnonzero(sure & (slices.end_ns > slices.begin_ns))
+    worker = thread_keys(slices.host[kept], slices.tid[kept])
+    keys = np.unique(np.concatenate([*threads, asker, worker]))
+    answerer, reader, asker, worker = (np.searchsorted(keys, k) for k in (*threads, asker, worker))
+    of, slice_first = _sort_by_thread(worker, slices.begin_ns[kept], len(keys))
+    kept = kept[of]
+    sleeps = np.flatnonzero((activity.act == Act.SLEEP) & (activity.tid >= 0))
+    asleep = thread_keys(activity.host[sleeps], activity.tid[sleeps])
+    at = np.minimum(np.searchsorted(keys, asleep), max(len(keys) - 1, 0))
+    some = np.flatnonzero(keys[at] == asleep) if len(keys) else at[:0]
+    of, sleep_first = _sort_by_thread(at[some], activity.time_ns[sleeps[some]], len(keys))
+    times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
+    columns = (
+        asker,
+        subs.child[mine],
+        (subs.attribution[mine] == Certainty.DOUBTFUL) & (not follow),
+        # What is answered here, but by no request that was found, is not understood.
+        endpoints.peer[subs.endpoint[mine]] < 0,
+    )
+    return Composer(
+        np.ascontiguousarray(times, np.int64),
+        np.column_stack([answerer, reader]).astype(np.int32),
+        (requests.boundary == Certainty.DOUBTFUL).astype(np.uint8),
+        np.searchsorted(subs.request[mine], np.arange(len(requests) + 1)),
+        np.column_stack([subs.begin_ns[mine], subs.end_ns[mine]]),
+        np.column_stack(columns).astype(np.int32),
+        *(slice_first, slices.begin_ns[kept], slices.end_ns[kept]),
+        slices.request[kept].astype(np.int64),
+        *(sleep_first, activity.time_ns[sleeps[some][of]]),
+        find_loops(times, reader.astype(np.int32), len(keys)).astype(np.uint8),
+        (WALK, State.QUEUED, State.SHARED, State.WAIT_NET),
+    ), keys
 
 
-_Piece = tuple[int, int, int, int]  # thread, begin, end, state
-
-
-class _Sketches:
-    """Slices and sub-requests, by thread and by request."""
-
-    def __init__(
-        self,
-        activity: Activity,
-        endpoints: Endpoints,
-        requests: RequestTable,
-        subs: Subrequests,
-        slices: Slices,
-        *,
-        follow: bool,
-    ) -> None:
-        self._follow = follow
-        host = endpoints.host[requests.endpoint]
-        answerer, reader = (
-            thread_keys(host, requests.tid),
-            thread_keys(host, requests.reader_tid),
-        )
-        self._answerer, self._reader = answerer.tolist(), reader.tolist()
-        self._begin, self._end = requests.begin_ns.tolist(), requests.end_ns.tolist()
-        self._received = requests.received_ns.tolist()
-        self._doubtful = (requests.boundary == Certainty.DOUBTFUL).tolist()
-        every, number = np.unique(reader, return_inverse=True)
-        times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
-        loops = find_loops(times, number.reshape(-1).astype(np.int32), len(every))
-        self._loops = set(every[loops].tolist())
-        self._add_subrequests(subs, endpoints, len(requests))
-        keys = thread_keys(slices.host, slices.tid)
-        # Of others only what is theirs for sure; -1 is a shared stretch.
-        sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
-        sure &= slices.end_ns > slices.begin_ns
-        self._slices: dict[int, _Thread] = {
-            key: (slices.begin_ns[at].tolist(), slices.end_ns[at].tolist(), of.tolist())
-            for key, at in _by_thread(keys, np.flatnonzero(sure), slices.begin_ns)
-            for of in (slices.request[at],)
-        }
-        sleeps = np.flatnonzero((activity.act == Act.SLEEP) & (activity.tid >= 0))
-        asleep = thread_keys(activity.host, activity.tid)
-        self._sleeps = {
-            key: activity.time_ns[at].tolist()
-            for key, at in _by_thread(asleep, sleeps, activity.time_ns)
-        }
-
-    def _add_subrequests(self, subs: Subrequests, endpoints: Endpoints, requests: int) -> None:
-        """Note of every request what it asked: those that end last come last."""
-        mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
-        mine = mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
-        self._first = np.searchsorted(subs.request[mine], np.arange(requests + 1)).tolist()
-        key = thread_keys(endpoints.host[subs.endpoint[mine]], subs.tid[mine])
-        self._asked = list(
-            zip(
-                *(subs.begin_ns[mine].tolist(), subs.end_ns[mine].tolist(), key.tolist()),
-                subs.child[mine].tolist(),
-                (subs.attribution[mine] == Certainty.DOUBTFUL).tolist(),
-                # What is answered here, but by no request that was found, is not understood.
-                (endpoints.peer[subs.endpoint[mine]] < 0).tolist(),
-                strict=True,
-            )
-        )
-
-    def stay(self, row: int) -> list[_Piece]:
-        """Return the pieces of a request on the thread that answered it, whatever it asked."""
-        pieces: list[_Piece] = []
-        low, high = self._begin[row], self._end[row]
-        received = min(max(self._received[row], low), high)
-        self._work(row, self._answerer[row], received, high, pieces)
-        self._wait(row, self._reader[row], low, received, pieces)
-        pieces.reverse()
-        return pieces
-
-    def compose(self, row: int) -> list[_Piece]:
-        """Return a request's pieces in order of time."""
-        pieces: list[_Piece] = []
-        self._compose(row, self._begin[row], self._end[row], pieces, 0)
-        pieces.reverse()
-        return pieces
-
-    def _compose(self, row: int, low: int, high: int, pieces: list[_Piece], depth: int) -> None:
-        """Add the pieces of a request between two times, the last first."""
-        if self._doubtful[row] or depth > _DEEPEST:
-            raise _DoubtfulError
-        time, thread = high, self._answerer[row]
-        received = min(max(self._received[row], low), high)
-        for begin, end, asker, child, doubtful, remote in reversed(
-            self._asked[self._first[row] : self._first[row + 1]]
-        ):
-            if doubtful and not self._follow:
-                raise _DoubtfulError
-            # Of several at once, the one that was answered last was waited for.
-            if end > time or begin < received:
-                continue
-            if child >= 0:
-                asked, answered = max(self._begin[child], received), min(self._end[child], end)
-                if answered <= asked:
-                    raise _DoubtfulError
-                self._work(row, thread, end, time, pieces)
-                self._wait(row, asker, answered, end, pieces)
-                self._compose(child, asked, answered, pieces, depth + 1)
-                time = asked
-            elif asker in self._loops:
-                if not remote:
-                    raise _DoubtfulError
-                self._work(row, thread, end, time, pieces)
-                _add(pieces, asker, begin, end, State.WAIT_NET)
-                time = begin
-            else:
-                self._work(row, thread, begin, time, pieces)
-                time = begin
-            thread = asker
-        self._work(row, thread, received, time, pieces)
-        self._wait(row, self._reader[row], low, received, pieces)
-
-    def _wait(self, row: int, thread: int, low: int, high: int, pieces: list[_Piece]) -> None:
-        """Add the time until a thread received what was there: it may serve others first."""
-        begin, end, of = self._slices.get(thread, ([], [], []))
-        others = []
-        for at in range(bisect_left(begin, high) - 1, -1, -1):
-            if end[at] <= low:
-                break
-            if of[at] != row:
-                others.append(at)
-        if others:
-            # From the first of them on; before, it was not there yet.
-            since, until = max(begin[others[-1]], low), min(end[others[0]], high)
-            _add(pieces, thread, until, high, WALK)
-            _add(pieces, thread, since, until, State.QUEUED)
-            high = since
-        _add(pieces, thread, low, high, WALK)
-
-    def _work(self, row: int, thread: int, low: int, high: int, pieces: list[_Piece]) -> None:
-        """Add a stretch in which a request was worked for; others that its thread served meanwhile.
-
-        A thread that slept since it served others was woken for this one: what woke it is told by
-        its own path.
-        """
-        begin, end, of = self._slices.get(thread, ([], [], []))
-        own = high
-        for at in range(bisect_left(begin, high) - 1, -1, -1):
-            if end[at] <= low:
-                break
-            if of[at] == row:
-                own = begin[at]
-                continue
-            since, until = max(begin[at], low), min(end[at], high)
-            if of[at] >= 0 and self._slept(thread, until, min(own, high)):
-                break
-            _add(pieces, thread, until, high, WALK)
-            _add(pieces, thread, since, until, State.SHARED if of[at] < 0 else State.QUEUED)
-            high = own = since
-        _add(pieces, thread, low, high, WALK)
-
-    def _slept(self, thread: int, low: int, high: int) -> bool:
-        times = self._sleeps.get(thread, [])
-        return bisect_right(times, high) > bisect_left(times, low)
-
-
-def _add(pieces: list[_Piece], thread: int, begin: int, end: int, state: int) -> None:
-    if end > begin:
-        pieces.append((thread, begin, end, int(state)))
-
-
-def _by_thread(keys: I64, rows: I64, time: I64) -> Iterator[tuple[int, I64]]:
-    """Yield every thread of some rows with its own, in order of time."""
-    rows = rows[np.lexsort((time[rows], keys[rows]))]
-    bounds = np.flatnonzero(np.diff(keys[rows])) + 1
-    for group in np.split(rows, bounds):
-        if len(group):
-            yield int(keys[group[0]]), group
+def _sort_by_thread(thread: I64, time: I64, threads: int) -> tuple[I64, I64]:
+    """Return rows by thread and in order of time, and where each thread's begin."""
+    order = np.lexsort((time, thread))
+    return order, np.searchsorted(thread[order], np.arange(threads + 1))

@@ -278,11 +278,13 @@ class Processes:
 
     def users(self, activity: Activity, count: int) -> Sequence[frozenset[int]]:
         """Return the processes that received from or sent to each endpoint."""
-        moves = (activity.act == Act.RECEIVE) | (activity.act == Act.SEND)
-        columns = (activity.endpoint, activity.host, activity.tid)
+        moves = np.flatnonzero((activity.act == Act.RECEIVE) | (activity.act == Act.SEND))
         found: list[set[int]] = [set() for _ in range(count)]
-        rows = np.unique(np.stack([c[moves].astype(np.int64) for c in columns], axis=1), axis=0)
-        for endpoint, host, tid in rows.tolist():
+        # A socket is of one host.
+        pairs = (activity.endpoint[moves].astype(np.int64) << 32) + activity.tid[moves]
+        rows = moves[np.unique(pairs, return_index=True)[1]]
+        columns = (activity.endpoint, activity.host, activity.tid)
+        for endpoint, host, tid in zip(*(c[rows].tolist() for c in columns), strict=True):
             found[endpoint].add(self.pid(host, tid))
         return [frozenset(each) for each in found]
 
@@ -305,8 +307,9 @@ class Names:
     def services(self, turns: Turns) -> I32:
         """Return the code of each turn's service."""
         of, by = turns.column(ENDPOINT), turns.column(TID)
-        pairs, each = np.unique(np.stack([of, by], axis=1), axis=0, return_inverse=True)
-        codes = [self._code(self._name(endpoint, tid)) for endpoint, tid in pairs.tolist()]
+        _, first, each = np.unique((of << 32) + by, return_index=True, return_inverse=True)
+        pairs = zip(of[first].tolist(), by[first].tolist(), strict=True)
+        codes = [self._code(self._name(endpoint, tid)) for endpoint, tid in pairs]
         found: I32 = np.array(codes, np.int32)[each.reshape(-1)]
         return found
 

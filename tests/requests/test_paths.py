@@ -40,6 +40,30 @@ def test_pieces_tile_every_request_of_every_class(load: Any, connections: int) -
         assert (pieces.end > pieces.begin).all(), name
 
 
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_the_native_pieces_are_those_of_the_plain_twin(load: Any, doubtful: bool) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    twin = load("oracle/pieces.py")
+    some = 0
+    for seed, name in enumerate(simulate.CLASSES):
+        for connections in (1, 5, 16):
+            world = simulate.simulate(name, connections, 60, seed)
+            activity, workers, endpoints, requests = simulate.arguments(world, drawing)[:4]
+            requests = replace(requests, boundary=np.zeros(len(requests), np.uint8))
+            found = attribute(activity, workers, endpoints, requests)
+            rows = np.random.default_rng(seed).permutation(len(requests))
+            tables = (found.requests, found.subrequests, found.slices, rows)
+            pieces, left = compose_paths(activity, endpoints, *tables, doubtful=doubtful)
+            table = [pieces.host, pieces.tid, pieces.begin, pieces.end, pieces.state]
+            each = list(zip(*(column.tolist() for column in table), strict=True))
+            bounds = zip(pieces.start[:-1], pieces.start[1:], strict=True)
+            expected, in_doubt = twin.compose(activity, endpoints, *tables, doubtful=doubtful)
+            assert [each[low:high] for low, high in bounds] == expected, name
+            assert left == in_doubt
+            some += left
+    assert doubtful or some > 0
+
+
 def test_a_request_goes_on_in_the_tiers_that_it_asks(load: Any) -> None:
     simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
     world = simulate.simulate("two tiers and a database", 4, 100, 3)

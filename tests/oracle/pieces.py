@@ -1,0 +1,203 @@
+"""Plain-Python twin of the native pieces of requests: a list of pieces per request."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+
+from critpath.model import State
+from critpath.model.requests import Act, Certainty
+from critpath.requests.owners import find_loops, thread_keys
+
+WALK = int(State.UNKNOWN)
+DEEPEST = 50
+
+
+def compose(activity, endpoints, requests, subrequests, slices, rows, *, doubtful=False):
+    """Return host, thread, begin, end, state of every piece of each row; how many are in doubt."""
+    sketches = Sketches(activity, endpoints, requests, subrequests, slices, follow=doubtful)
+    found, left = [], 0
+    for row in rows.tolist():
+        try:
+            pieces = sketches.compose(row)
+        except DoubtfulError:
+            left += 1
+            pieces = sketches.stay(row)
+        found.append([(key >> 32, key & 0xFFFFFFFF, *rest) for key, *rest in pieces])
+    return found, left
+
+
+class DoubtfulError(Exception):
+    """It is not known what was done for a request."""
+
+
+class Sketches:
+    """Slices and sub-requests, by thread and by request."""
+
+    def __init__(
+        self,
+        activity,
+        endpoints,
+        requests,
+        subs,
+        slices,
+        *,
+        follow,
+    ):
+        self._follow = follow
+        host = endpoints.host[requests.endpoint]
+        answerer, reader = (
+            thread_keys(host, requests.tid),
+            thread_keys(host, requests.reader_tid),
+        )
+        self._answerer, self._reader = answerer.tolist(), reader.tolist()
+        self._begin, self._end = requests.begin_ns.tolist(), requests.end_ns.tolist()
+        self._received = requests.received_ns.tolist()
+        self._doubtful = (requests.boundary == Certainty.DOUBTFUL).tolist()
+        every, number = np.unique(reader, return_inverse=True)
+        times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
+        loops = find_loops(times, number.reshape(-1).astype(np.int32), len(every))
+        self._loops = set(every[loops].tolist())
+        self._add_subrequests(subs, endpoints, len(requests))
+        keys = thread_keys(slices.host, slices.tid)
+        # Of others only what is theirs for sure; -1 is a shared stretch.
+        sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
+        sure &= slices.end_ns > slices.begin_ns
+        self._slices = {
+            key: (slices.begin_ns[at].tolist(), slices.end_ns[at].tolist(), of.tolist())
+            for key, at in _by_thread(keys, np.flatnonzero(sure), slices.begin_ns)
+            for of in (slices.request[at],)
+        }
+        sleeps = np.flatnonzero((activity.act == Act.SLEEP) & (activity.tid >= 0))
+        asleep = thread_keys(activity.host, activity.tid)
+        self._sleeps = {
+            key: activity.time_ns[at].tolist()
+            for key, at in _by_thread(asleep, sleeps, activity.time_ns)
+        }
+
+    def _add_subrequests(self, subs, endpoints, requests):
+        """Note of every request what it asked: those that end last come last."""
+        mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
+        mine = mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
+        self._first = np.searchsorted(subs.request[mine], np.arange(requests + 1)).tolist()
+        key = thread_keys(endpoints.host[subs.endpoint[mine]], subs.tid[mine])
+        self._asked = list(
+            zip(
+                *(subs.begin_ns[mine].tolist(), subs.end_ns[mine].tolist(), key.tolist()),
+                subs.child[mine].tolist(),
+                (subs.attribution[mine] == Certainty.DOUBTFUL).tolist(),
+                # What is answered here, but by no request that was found, is not understood.
+                (endpoints.peer[subs.endpoint[mine]] < 0).tolist(),
+                strict=True,
+            )
+        )
+
+    def stay(self, row):
+        """Return the pieces of a request on the thread that answered it, whatever it asked."""
+        pieces = []
+        low, high = self._begin[row], self._end[row]
+        received = min(max(self._received[row], low), high)
+        self._work(row, self._answerer[row], received, high, pieces)
+        self._wait(row, self._reader[row], low, received, pieces)
+        pieces.reverse()
+        return pieces
+
+    def compose(self, row):
+        """Return a request's pieces in order of time."""
+        pieces = []
+        self._compose(row, self._begin[row], self._end[row], pieces, 0)
+        pieces.reverse()
+        return pieces
+
+    def _compose(self, row, low, high, pieces, depth):
+        """Add the pieces of a request between two times, the last first."""
+        if self._doubtful[row] or depth > DEEPEST:
+            raise DoubtfulError
+        time, thread = high, self._answerer[row]
+        received = min(max(self._received[row], low), high)
+        for begin, end, asker, child, doubtful, remote in reversed(
+            self._asked[self._first[row] : self._first[row + 1]]
+        ):
+            if doubtful and not self._follow:
+                raise DoubtfulError
+            # Of several at once, the one that was answered last was waited for.
+            if end > time or begin < received:
+                continue
+            if child >= 0:
+                asked, answered = max(self._begin[child], received), min(self._end[child], end)
+                if answered <= asked:
+                    raise DoubtfulError
+                self._work(row, thread, end, time, pieces)
+                self._wait(row, asker, answered, end, pieces)
+                self._compose(child, asked, answered, pieces, depth + 1)
+                time = asked
+            elif asker in self._loops:
+                if not remote:
+                    raise DoubtfulError
+                self._work(row, thread, end, time, pieces)
+                _add(pieces, asker, begin, end, State.WAIT_NET)
+                time = begin
+            else:
+                self._work(row, thread, begin, time, pieces)
+                time = begin
+            thread = asker
+        self._work(row, thread, received, time, pieces)
+        self._wait(row, self._reader[row], low, received, pieces)
+
+    def _wait(self, row, thread, low, high, pieces):
+        """Add the time until a thread received what was there: it may serve others first."""
+        begin, end, of = self._slices.get(thread, ([], [], []))
+        others = []
+        for at in range(bisect_left(begin, high) - 1, -1, -1):
+            if end[at] <= low:
+                break
+            if of[at] != row:
+                others.append(at)
+        if others:
+            # From the first of them on; before, it was not there yet.
+            since, until = max(begin[others[-1]], low), min(end[others[0]], high)
+            _add(pieces, thread, until, high, WALK)
+            _add(pieces, thread, since, until, State.QUEUED)
+            high = since
+        _add(pieces, thread, low, high, WALK)
+
+    def _work(self, row, thread, low, high, pieces):
+        """Add a stretch in which a request was worked for; others that its thread served meanwhile.
+
+        A thread that slept since it served others was woken for this one: what woke it is told by
+        its own path.
+        """
+        begin, end, of = self._slices.get(thread, ([], [], []))
+        own = high
+        for at in range(bisect_left(begin, high) - 1, -1, -1):
+            if end[at] <= low:
+                break
+            if of[at] == row:
+                own = begin[at]
+                continue
+            since, until = max(begin[at], low), min(end[at], high)
+            if of[at] >= 0 and self._slept(thread, until, min(own, high)):
+                break
+            _add(pieces, thread, until, high, WALK)
+            _add(pieces, thread, since, until, State.SHARED if of[at] < 0 else State.QUEUED)
+            high = own = since
+        _add(pieces, thread, low, high, WALK)
+
+    def _slept(self, thread, low, high):
+        times = self._sleeps.get(thread, [])
+        return bisect_right(times, high) > bisect_left(times, low)
+
+
+def _add(pieces, thread, begin, end, state):
+    if end > begin:
+        pieces.append((thread, begin, end, int(state)))
+
+
+def _by_thread(keys, rows, time):
+    """Yield every thread of some rows with its own, in order of time."""
+    rows = rows[np.lexsort((time[rows], keys[rows]))]
+    bounds = np.flatnonzero(np.diff(keys[rows])) + 1
+    for group in np.split(rows, bounds):
+        if len(group):
+            yield int(keys[group[0]]), group
