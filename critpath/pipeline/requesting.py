@@ -25,8 +25,8 @@ from critpath.model import (
     ReplayedRecording,
     RequestFacts,
 )
-from critpath.model.requests import Links, Pieces, Sketches, Slices, Subrequests
-from critpath.requests.links import attribute, judge_attribution
+from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
+from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.requests.turns import FoundTurns, Processes, find_turns
 from critpath.text import notes
@@ -99,7 +99,7 @@ def find_sketches(
         requests=table,
         subrequests=found.subrequests,
         slices=found.slices,
-        links=found.links,
+        links=find_links(found.activity, table, found.subrequests, found.slices),
         attribution=found.attribution,
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
@@ -143,7 +143,6 @@ class FoundRequests(FoundTurns):
 
     subrequests: Subrequests
     slices: Slices
-    links: Links
     attribution: U8
 
 
@@ -183,7 +182,6 @@ def _find_turns(
         processes=found.processes,
         subrequests=made.subrequests,
         slices=made.slices,
-        links=made.links,
         attribution=judge_attribution(len(made.requests), made.subrequests),
     )
 

@@ -37,7 +37,6 @@ class Attributed:
         With ``label``, ``parent``, ``true_ns``, ``asked_ns``, ``queued_ns`` and ``threads``.
     subrequests : Subrequests
     slices : Slices
-    links : Links
     unattributed : int
         Sub-requests of processes that serve, for nobody.
     exchanged : int
@@ -47,7 +46,6 @@ class Attributed:
     requests: RequestTable
     subrequests: Subrequests
     slices: Slices
-    links: Links
     unattributed: int
     exchanged: int
 
@@ -72,13 +70,12 @@ def attribute(
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
     subrequests = join_tiers(endpoints, requests, owned.subrequests)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
-    links = find_links(activity, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.
     process = dict(zip(workers.tid.tolist(), workers.pid.tolist(), strict=True))
     serving = {process.get(tid, tid) for tid in np.unique(requests.tid).tolist()}
     askers = np.array([process.get(t, t) in serving for t in subrequests.tid.tolist()], np.bool_)
     nobodys = int((askers & (subrequests.request < 0) & (subrequests.connects == 0)).sum())
-    return Attributed(requests, subrequests, owned.slices, links, nobodys, owned.exchanged)
+    return Attributed(requests, subrequests, owned.slices, nobodys, owned.exchanged)
 
 
 def join_tiers(
