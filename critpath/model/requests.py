@@ -35,6 +35,7 @@ class Act(IntEnum):
     EXIT = 9
     RUN = 10  # a thread gets a cpu; value: which
     PREEMPT = 11  # a thread that could go on loses its cpu
+    LEAVE = 12  # a thread's first packet since it last received or sent goes to a device
 
 
 class Certainty(IntEnum):

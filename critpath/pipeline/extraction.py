@@ -17,13 +17,13 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
+from critpath.pipeline.clocks import align_events
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
 from critpath.text import notes
-from critpath.timeline.clocks import align_hosts
 from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import (
     MissingSwitches,
@@ -349,13 +349,12 @@ def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timeline
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import add_manifest, find_addresses, open_manifest
     from critpath.read.recording import read_events
-    from critpath.timeline.clocks import align_hosts
     from critpath.timeline.missing_switches import repair_switches
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
     events = repair_switches(read_events(source, KERNEL_EVENTS, reader=reader))
-    events = add_manifest(align_hosts(events), manifest)
+    events = add_manifest(align_events(events), manifest)
     return events, replay(events, find_addresses(manifest))
 
 
@@ -686,7 +685,7 @@ class RecordingOpener:
             return EventStream(self._traces, self._wanted, ahead=ahead, reached=reached)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
-            self._events = align_hosts(repair_switches(events))
+            self._events = align_events(repair_switches(events))
         return WholeRecording(self._events)
 
     def sort_whole(self, reason: OutOfOrder) -> None:

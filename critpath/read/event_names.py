@@ -19,7 +19,8 @@ def _with_group(group: str, *names: str) -> tuple[str, ...]:
 _TID: Final = ("tid", "pid")
 
 # Where the headers of a packet lie: LTTng >= 2.10 has them as nested variants.  An
-# IPv4 address is one number, most significant byte first; an IPv6 one is absent.
+# IPv4 address is one number, most significant byte first; an IPv6 one is absent.  Trace
+# Compass's addons for older kernels (``inet_sock_local_out``) tell no addresses.
 _NETWORK: Final = (
     ("skbaddr",),
     ("len",),
@@ -27,9 +28,9 @@ _NETWORK: Final = (
     ("network_header.transport_header.source_port",),
     ("network_header.daddr",),
     ("network_header.transport_header.dest_port",),
-    ("network_header.transport_header.seq",),
-    ("network_header.transport_header.ack_seq",),
-    ("network_header.transport_header.flags",),
+    ("network_header.transport_header.seq", "seq"),
+    ("network_header.transport_header.ack_seq", "ack_seq"),
+    ("network_header.transport_header.flags", "flags"),
 )
 
 _WAKE: Final = (_TID, ("comm",), ("target_cpu",), ("success",))
@@ -135,10 +136,12 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         (*_with_group("filelock", "posix_lock_inode", "flock_lock_inode"),),
         (("ret",), ("s_dev",), ("i_ino",), ("owner",), ("type",), ("fl_start",), ("fl_end",)),
     ),
-    EventRequest(Kind.NET_SEND, _with_group("net", "net_dev_queue"), _NETWORK),
+    EventRequest(
+        Kind.NET_SEND, ("inet_sock_local_out", *_with_group("net", "net_dev_queue")), _NETWORK
+    ),
     EventRequest(
         Kind.NET_RECEIVE,
-        ("net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
+        ("inet_sock_local_in", "net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
         _NETWORK,
     ),
     EventRequest(

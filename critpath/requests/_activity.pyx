@@ -83,6 +83,7 @@ ctypedef struct Hand:
     int32_t host
     int32_t endpoint      # plus 1
     int8_t used
+    int8_t left           # a packet of it went to a device since
 
 
 cdef inline int64_t valid(int64_t tid) noexcept nogil:
@@ -317,6 +318,7 @@ cdef class Activities:
                          const int64_t* v) except -1 nogil:
         cdef Cpu* c = self.find_cpu(host, cpu)
         cdef Py_ssize_t i
+        cdef int64_t tid
         cdef int act
         if kind == KIND_SWITCH:
             if c.tid == -1 and c.first == -1:
@@ -332,6 +334,11 @@ cdef class Activities:
                 self.put(time, ACT_RUN, v[4], host, -1, cpu)
         elif kind == KIND_WAKING or kind == KIND_WAKEUP:
             self.put(time, ACT_WAKE, self.waker_at(c, cpu), host, -1, v[0])
+        elif kind == KIND_NET_SEND:
+            tid = self.waker_at(c, cpu)
+            if tid > 0 and c.soft < 0 and not self.hand_of(tid, host).left:
+                self.hand_of(tid, host).left = 1
+                self.put(time, ACT_LEAVE, tid, host, -1, 0)
         elif kind == KIND_FORK:
             self.put(time, ACT_CREATE, valid(v[0]), host, -1, v[2])
         elif kind == KIND_EXIT:
@@ -407,6 +414,7 @@ cdef class Activities:
             if kind == KIND_SOCKET_SEND and hand.endpoint and hand.endpoint - 1 != at:
                 self.pair(at, hand.endpoint - 1)
             hand.endpoint = 0
+            hand.left = 0
         return 0
 
     cdef void pair(self, int32_t sender, int32_t receiver) noexcept nogil:

@@ -40,9 +40,11 @@ class ActivityEvents:
         Previous states of threads that could go on.
     waking : bool
         Whether the recording has ``sched_waking``; else wakes are ``sched_wakeup``.
+    leaving : bool
+        Whether it is asked when a thread's packets leave: `Act.LEAVE`.
     """
 
-    def __init__(self, runnable: I64, *, waking: bool) -> None:
+    def __init__(self, runnable: I64, *, waking: bool, leaving: bool = False) -> None:
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64))
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -51,6 +53,8 @@ class ActivityEvents:
         self._dumped: list[tuple[int, EventClass, list[int]]] = []
         wake = Kind.WAKING if waking else Kind.WAKEUP
         self._wanted = (_THREADS - {Kind.WAKING}) | SOCKETS | {wake}
+        if leaving:
+            self._wanted |= {Kind.NET_SEND}
 
     def feed(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
         """Take note of some events, which come after those before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, i
 
 
 # What a TCP packet keeps on its way, as `critpath.read.event_names` names the fields.
-_HEADERS = tuple(
+HEADERS: Final = tuple(
     f"network_header.{name}"
     for name in (
         "saddr",
@@ -131,7 +131,7 @@ def match_packets(events: Events) -> tuple[I64, I64]:
     if not len(rows):
         return rows, rows
     hosts = np.array([c.host for c in events.classes], np.int64)[events.event_class[rows]]
-    headers = np.column_stack([events.column(rows, name) for name in _HEADERS])
+    headers = np.column_stack([events.column(rows, name) for name in HEADERS])
     buffers = events.column(rows, "skbaddr")
     waiting: dict[tuple[int, ...], int] = {}
     pairs: list[tuple[int, int]] = []

@@ -54,6 +54,7 @@ PAGES: Final = {
         "docs/exploring",
         "docs/recording",
         "docs/finding-requests",
+        "docs/hosts",
         "docs/costs",
         "docs/kernels",
         "docs/ci",

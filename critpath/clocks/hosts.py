@@ -1,0 +1,361 @@
+"""The clocks of all hosts against one: over pairs that exchange messages, claims, one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from typing import Final
+
+import numpy as np
+
+from critpath.clocks.corridor import LARGEST_DRIFT, Corridor, make_corridor
+from critpath.clocks.pair import PairClock, align_pair
+from critpath.model import F64, I64
+from critpath.model.clocks import (
+    MESSAGES,
+    REFERENCE,
+    SAME_KERNEL,
+    SAMPLES,
+    UNALIGNED,
+    ClockAlignment,
+    ClockFacts,
+    ClockLine,
+    Crossings,
+    HostClock,
+)
+
+# Messages by sender and receiver (positions of hosts).
+Exchanged = Mapping[tuple[int, int], Crossings]
+_NONE: Final = Crossings(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_SAME: Final = PairClock((ClockLine(0, 1, 0, 0.0),), np.zeros((1, 3), np.int64), ())
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """A host's clock against another's, and how that is known."""
+
+    clock: PairClock
+    source: str
+    claim: int = -1
+    held: bool = True
+
+
+def align_clocks(
+    facts: Sequence[ClockFacts], exchanged: Exchanged, reference: int = 0
+) -> ClockAlignment:
+    """Put the clocks of all hosts on the line of one of them.
+
+    Parameters
+    ----------
+    facts : sequence of ClockFacts
+        Of every host.
+    exchanged : mapping
+        Messages between two hosts.
+    reference : int
+        Position of the host whose clock the others are told in.
+
+    Returns
+    -------
+    ClockAlignment
+
+    Notes
+    -----
+    Each pair of hosts bounds the line between its clocks (`critpath.clocks.pair`).  A host is
+    told in the reference's time over the pairs that are known best: a maximum spanning tree by
+    how surely.  Where no clock of three and more hosts stepped or bent, one linear programme
+    then moves all lines to where the smallest margin of all pairs, by the pair's delay, is
+    largest.
+    """
+    known: dict[tuple[int, int], _Known] = {}
+    for a, b in combinations(range(len(facts)), 2):
+        found = _compare(facts[a], facts[b], exchanged.get((a, b), _NONE), exchanged.get((b, a)))
+        if found is not None:
+            known[a, b] = found
+    order = _grow_tree(len(facts), known, reference)
+    clocks = {reference: _SAME}
+    sources = {reference: _Known(_SAME, REFERENCE)}
+    for near, far in order:
+        a, b = min(near, far), max(near, far)
+        link = known[a, b]
+        pair = link.clock if near == a else _invert(link.clock)
+        clocks[far] = _compose(pair, clocks[near])
+        sources[far] = link
+    clocks = _settle_together(facts, exchanged, reference, clocks, known)
+    hosts = tuple(
+        _tell(of, place, clocks.get(place), sources.get(place), exchanged)
+        for place, of in enumerate(facts)
+    )
+    return ClockAlignment(facts[reference].host, hosts)
+
+
+def _tell(
+    of: ClockFacts, place: int, clock: PairClock | None, how: _Known | None, exchanged: Exchanged
+) -> HostClock:
+    to = sum(len(m) for (_, b), m in exchanged.items() if b == place)
+    sent = sum(len(m) for (a, _), m in exchanged.items() if a == place)
+    if clock is None or how is None:
+        return HostClock(of.host, UNALIGNED, messages=(to, sent))
+    return HostClock(
+        *(of.host, how.source, clock.lines, clock.sure, clock.steps, (to, sent)),
+        *(how.claim, how.held),
+    )
+
+
+# One pair of hosts.
+
+
+def _compare(a: ClockFacts, b: ClockFacts, to: Crossings, back: Crossings | None) -> _Known | None:
+    """Return clock b against clock a."""
+    if a.kernel and a.kernel == b.kernel:
+        line = ClockLine(b.begin, max(b.end, b.begin + 1), 0, 0.0)
+        ends = np.array([[b.begin, 0, 0], [b.end, 0, 0]], np.int64)
+        return _Known(PairClock((line,), ends, ()), SAME_KERNEL)
+    back = back or _NONE
+    corridor = make_corridor(
+        (to.arrived, to.left - to.arrived), (back.left, back.arrived - back.left)
+    )
+    claimed = _claim(a, b)
+    if claimed is None:
+        clock = align_pair(corridor, b.begin, b.end)
+        return None if clock is None else _Known(clock, MESSAGES)
+    (times, offsets), error = claimed
+    alone = make_corridor((times, offsets - error), (times, offsets + error))
+    if not corridor.bounded:
+        clock = align_pair(alone, b.begin, b.end)
+        return None if clock is None else _Known(clock, SAMPLES, error)
+    clock = align_pair(corridor, b.begin, b.end)
+    if clock is None:
+        return None
+    both = make_corridor(
+        (
+            np.concatenate([to.arrived, times]),
+            np.concatenate([to.left - to.arrived, offsets - error]),
+        ),
+        (
+            np.concatenate([back.left, times]),
+            np.concatenate([back.arrived - back.left, offsets + error]),
+        ),
+    )
+    fits = both.fit()
+    if clock.steps or fits is None or fits.margin < 0:
+        return _Known(clock, MESSAGES, error, held=bool(clock.steps))
+    closer = align_pair(both, b.begin, b.end)
+    chosen = closer if closer is not None and closer.width < clock.width else clock
+    return _Known(chosen, MESSAGES, error)
+
+
+def _claim(a: ClockFacts, b: ClockFacts) -> tuple[tuple[I64, I64], int] | None:
+    """Return times of clock b, what to add there for clock a's, and how wrong that may be.
+
+    From time since the Unix epoch, which the operating systems say they know so well.
+    """
+    if min(a.error, b.error) < 0 or not len(a.samples) or not len(b.samples):
+        return None
+    real = b.samples[:, 1]
+    inside = (real >= a.samples[0, 1]) & (real <= a.samples[-1, 1])
+    times, real = b.samples[inside, 0], real[inside]
+    if not len(times):
+        return None
+    # Clock a at that real time: between its own samples, from the nearer of which it counts on.
+    near = np.clip(np.searchsorted(a.samples[:, 1], real), 1, max(len(a.samples) - 1, 1)) - 1
+    theirs = a.samples[near, 0] + (real - a.samples[near, 1])
+    return (times, theirs - times), a.error + b.error
+
+
+# Several pairs.
+
+
+def _grow_tree(
+    count: int, known: Mapping[tuple[int, int], _Known], reference: int
+) -> list[tuple[int, int]]:
+    """Return the edges (near, far) of the tree of what is known best, from the reference on."""
+    inside, order = {reference}, []
+    while len(inside) < count:
+        edges = [
+            (of.clock.width, near, far)
+            for (a, b), of in known.items()
+            for near, far in ((a, b), (b, a))
+            if near in inside and far not in inside
+        ]
+        if not edges:
+            break
+        _, near, far = min(edges)
+        inside.add(far)
+        order.append((near, far))
+    return order
+
+
+def _invert(of: PairClock) -> PairClock:
+    """Return clock a against clock b, of b against a."""
+    lines = tuple(
+        ClockLine(
+            line.begin + line.offset,
+            line.end + line.at(line.end),
+            -line.offset,
+            -line.drift / (1 + line.drift),
+        )
+        for line in of.lines
+    )
+    host = HostClock("", MESSAGES, of.lines)
+    times = of.sure[:, 0] + host.offsets(of.sure[:, 0])
+    sure = np.column_stack([times, -of.sure[:, 2], -of.sure[:, 1]])
+    steps = tuple((time + _offset_before(of.lines, time) + by, -by) for time, by in of.steps)
+    return PairClock(lines, np.ascontiguousarray(sure[np.argsort(times, kind="stable")]), steps)
+
+
+def _offset_before(lines: Sequence[ClockLine], time: int) -> int:
+    return next((line.at(time) for line in reversed(lines) if line.begin < time), 0)
+
+
+def _compose(inner: PairClock, outer: PairClock) -> PairClock:
+    """Return clock c against a, of c against b (inner) and b against a (outer)."""
+    if outer is _SAME:
+        return inner
+    of, via = (HostClock("", MESSAGES, x.lines, x.sure) for x in (inner, outer))
+    back = _invert(inner)
+    mid = HostClock("", MESSAGES, back.lines)
+
+    def earlier(times: I64) -> I64:
+        """Return b's times in c's."""
+        return times + mid.offsets(times)
+
+    breaks = earlier(np.array([line.begin for line in outer.lines[1:]], np.int64))
+    first, last = inner.lines[0].begin, inner.lines[-1].end
+    edges = np.unique([*(line.begin for line in inner.lines), *breaks.tolist(), last])
+    edges = edges[(edges >= first) & (edges <= last)]
+    lines = []
+    for begin, end in pairwise(edges.tolist()):
+        ends = np.array([begin, end - 1], np.int64)
+        middle = ends + of.offsets(ends)
+        offsets = middle + via.offsets(middle) - ends
+        drift = float(offsets[1] - offsets[0]) / max(end - 1 - begin, 1)
+        lines.append(ClockLine(begin, end, int(offsets[0]), drift))
+    times = np.unique(np.concatenate([inner.sure[:, 0], earlier(outer.sure[:, 0])]))
+    times = times[(times >= first) & (times <= last)]
+    low, high = of.bounds(times)
+    least, most = via.bounds(times + of.offsets(times))
+    # A wrong time of b is one at which a's clock against b's differs by the drift, no more.
+    slack = 1 + LARGEST_DRIFT * np.maximum(-low, high)
+    sure = np.column_stack(
+        [
+            times,
+            np.floor(low + least - slack).astype(np.int64),
+            np.ceil(high + most + slack).astype(np.int64),
+        ]
+    )
+    steps = [*inner.steps]
+    steps += [(int(earlier(np.array([t], np.int64))[0]), by) for t, by in outer.steps]
+    return PairClock(tuple(lines), sure, tuple(sorted(steps)))
+
+
+def _settle_together(
+    facts: Sequence[ClockFacts],
+    exchanged: Exchanged,
+    reference: int,
+    clocks: dict[int, PairClock],
+    known: Mapping[tuple[int, int], _Known],
+) -> dict[int, PairClock]:
+    """Move the lines of all hosts to where the smallest margin of all pairs is largest.
+
+    Only where more pairs are known than the tree has, and every clock is one line.
+    """
+    pairs = [pair for pair, of in known.items() if of.source == MESSAGES]
+    free = [place for place in clocks if place != reference]
+    if (
+        len(pairs) <= len(free)
+        or any(of.source == SAME_KERNEL for of in known.values())
+        or any(len(known[pair].clock.lines) > 1 for pair in pairs)
+        or any(len(clocks[place].lines) > 1 for place in free)
+    ):
+        return clocks
+    from scipy.optimize import linprog  # noqa: PLC0415 - half a second, for three hosts and more
+
+    column = {place: number for number, place in enumerate(free)}
+    width = 2 * len(free) + 1
+    rows, sides = [], []
+    for a, b in pairs:
+        to, back = exchanged.get((a, b), _NONE), exchanged.get((b, a), _NONE)
+        corridor = make_corridor(
+            (to.arrived, to.left - to.arrived), (back.left, back.arrived - back.left)
+        )
+        delay = max(known[a, b].clock.width, 1.0)
+        for row, side in _rows_of(corridor.hulls(), (a, b), column, clocks, width):
+            row[-1] = delay
+            rows.append(row)
+            sides.append(side)
+    if not rows:
+        return clocks
+    unit = max([1.0, *map(abs, sides)])
+    solved = linprog(
+        [*[0.0] * (width - 1), -1.0],
+        A_ub=np.array(rows),
+        b_ub=np.array(sides),
+        bounds=[(-1e3 * unit, 1e3 * unit)] * (width - 1) + [(0.0, None)],
+    )
+    if not solved.success:
+        return clocks
+    moved = dict(clocks)
+    for place in free:
+        at = 2 * column[place]
+        moved[place] = _move(clocks[place], float(solved.x[at]), float(solved.x[at + 1]))
+    del facts
+    return moved
+
+
+def _rows_of(
+    of: Corridor,
+    pair: tuple[int, int],
+    column: Mapping[int, int],
+    clocks: Mapping[int, PairClock],
+    width: int,
+) -> list[tuple[F64, float]]:
+    """Return what each message allows: corrections at begin and end of each host's line.
+
+    Unknown are, for each host, by how much to move its line's begin and its end (ns).
+    """
+    a, b = pair
+    found = []
+    hosts = {place: HostClock("", MESSAGES, clocks[place].lines) for place in pair}
+    for low, x, y in ((True, of.low_x, of.low), (False, of.high_x, of.high)):
+        theirs = of.origin + np.rint(x).astype(np.int64)
+        ours = theirs + of.base + np.rint(y).astype(np.int64)
+        # In the reference's time as it is now: a message leaves before it arrives.
+        gap = (theirs + hosts[b].offsets(theirs)) - (ours + hosts[a].offsets(ours))
+        for t_b, t_a, apart in zip(theirs.tolist(), ours.tolist(), gap.tolist(), strict=True):
+            sign = 1.0 if low else -1.0
+            row = np.zeros(width)
+            for place, time, side in ((b, t_b, -sign), (a, t_a, sign)):
+                if place not in column:
+                    continue
+                line = clocks[place].lines[0]
+                share = (time - line.begin) / max(line.end - line.begin, 1)
+                row[2 * column[place]] += side * (1 - share)
+                row[2 * column[place] + 1] += side * share
+            found.append((row, sign * apart))
+    return found
+
+
+def _move(of: PairClock, begin: float, end: float) -> PairClock:
+    """Return a clock with its line's begin and end moved, and the bound about it as it was."""
+    line = of.lines[0]
+    length = max(line.end - line.begin, 1)
+    moved = replace(
+        line, offset=line.offset + round(begin), drift=line.drift + (end - begin) / length
+    )
+    times = of.sure[:, 0]
+    by = HostClock("", MESSAGES, (moved,)).offsets(times) - HostClock(
+        "", MESSAGES, (line,)
+    ).offsets(times)
+    low = np.minimum(of.sure[:, 1] - by, 0) - 1
+    high = np.maximum(of.sure[:, 2] - by, 0) + 1
+    return PairClock((moved,), np.column_stack([times, low, high]), of.steps)
+
+
+# Times of a host in the reference's.
+
+
+def move_times(clock: HostClock, times: I64) -> I64:
+    """Return times of a host (ascending) in the reference's clock; they never go back."""
+    moved: I64 = np.maximum.accumulate(times + clock.offsets(times))
+    return moved
