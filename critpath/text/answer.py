@@ -43,7 +43,8 @@ _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 _USUAL: Final = re.compile(
     r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
     r"|tracefs was not mounted"
-    r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %$"
+    r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
+    r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
 )
 
 
@@ -165,7 +166,11 @@ def first_peer(document: ComparisonDocument) -> str:
 def mean_of(document: ComparisonDocument, executions: int) -> str:
     """Return ``mean of 5`` where the first cause's times are of fewer requests, else ""."""
     cause = first_cause(document, describe_headline(document).word)
-    fewer = cause is not None and len(cause.positions) < executions
+    # A cause of all that were examined stands for all.
+    examined = {one.position for one in document.aligned}
+    fewer = cause is not None and len(cause.positions) < min(
+        executions, len(examined) or executions
+    )
     return f"mean of {executions:,}" if fewer else ""
 
 
