@@ -42,7 +42,7 @@ _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 # What a reader need not know to believe the answer: how critpath usually works.
 _USUAL: Final = re.compile(
     r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
-    r"|tracefs was not mounted"
+    r"|tracefs was not mounted|slow \w+ were examined, evenly spread"
     r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
     r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
 )

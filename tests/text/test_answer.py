@@ -258,14 +258,22 @@ def test_normal_operation_is_no_warning(document):
     found = document(kind("a", 1, 2, slow=30))
     found.warnings = [
         "executions are labelled by field 'type' of app:request_begin",
-        f"before: {notes.requests_found(2_320, 4, RequestAccount(), {'certain': 1.0})}",
+        f"before: {notes.requests_found(2_320, 4, RequestAccount(), {'certain': 1.0}, {})}",
+        notes.requests_found(
+            9, 1, RequestAccount(), {"certain": 1.0}, {"certain": 0.8, "likely": 0.2}
+        ),
+        notes.requests_found(9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 1.0}),
+        notes.some_examined(50, 296),
         "a loss",
     ]
     assert serious_warnings(found) == ["A loss"]
     found.warnings = [
-        notes.requests_found(2_320, 4, RequestAccount(1), {"certain": 0.9, "doubtful": 0.1})
+        notes.requests_found(2_320, 4, RequestAccount(1), {"certain": 0.9, "doubtful": 0.1}, {}),
+        notes.requests_found(
+            9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 0.9, "doubtful": 0.1}
+        ),
     ]
-    assert len(serious_warnings(found)) == 1
+    assert len(serious_warnings(found)) == 2
 
 
 # What no answer has in it, whatever it is about.
