@@ -413,10 +413,15 @@ def _join_pieces(
     )
     known = np.flatnonzero(~walked & (worker >= 0))
     at = paths.start[known]
-    columns = {name: getattr(paths, name).copy() for name in ("state", "comm", "tid", "host")}
+    names = ("state", "comm", "tid", "host", "detail")
+    columns = {name: getattr(paths, name).copy() for name in names}
     columns["state"][at] = state[known]
     columns["comm"][at] = replayed.workers.name[worker[known]]
     columns["tid"][at], columns["host"][at] = tid[known], host[known]
+    by = pieces.by[mine][known]
+    asker = find_workers(replayed.workers, by >> 32, by & 0xFFFFFFFF, end[known])
+    named = (by >= 0) & (asker >= 0)
+    columns["detail"][at[named]] = replayed.workers.name[asker[named]]
     return replace(paths, start=paths.start[start - start[0]], **columns)
 
 

@@ -403,6 +403,8 @@ def state_facts(
     idle = state == State.WAIT_CPU and detail == IDLE
     if state == State.WAIT_CPU and not idle:
         peer = (reason.rival if reason else "") or who or peer
+    if state == State.QUEUED and not most_detail(alike).startswith(OTHERS):
+        peer = who or peer  # who asked for what was served meanwhile
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
     certainty = "observed"
     local = whose_packet(detail) if state == State.WAIT_NET else None

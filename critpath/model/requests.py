@@ -543,6 +543,9 @@ class Pieces:
     begin, end : int64 [pieces]
     state : uint8 [pieces]
         The `State` of the whole piece; UNKNOWN where the thread's path tells.
+    by : int64 [pieces]
+        Where it waits behind other requests, the thread of this host that asked for most of
+        that; -1 where that is not known.
     """
 
     start: I64
@@ -551,6 +554,7 @@ class Pieces:
     begin: I64
     end: I64
     state: U8
+    by: I64
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 
 from critpath.model import I64, State
 from critpath.model.requests import (
+    NONE,
     Act,
     Activity,
     Certainty,
@@ -66,7 +67,41 @@ def compose_paths(
         begin=table[:, 1].copy(),
         end=table[:, 2].copy(),
         state=table[:, 3].astype(np.uint8),
+        by=_find_askers(
+            table, np.repeat(rows, np.diff(start)), keys, endpoints, subrequests, slices
+        ),
     ), left
+
+
+def _find_askers(
+    pieces: I64, row: I64, keys: I64, endpoints: Endpoints, subs: Subrequests, slices: Slices
+) -> I64:
+    """Return who asked for most of what was done for others while pieces waited for that."""
+    found = np.full(len(pieces), NONE, np.int64)
+    known = np.flatnonzero(subs.child >= 0)
+    asker = np.full(int(slices.request.max(initial=-1)) + 2, NONE, np.int64)  # the last: of nobody
+    inside = known[subs.child[known] < len(asker) - 1]
+    asker[subs.child[inside]] = thread_keys(endpoints.host[subs.endpoint[inside]], subs.tid[inside])
+    worker = thread_keys(slices.host, slices.tid)
+    waits = np.flatnonzero(pieces[:, 3] == State.QUEUED)
+    for thread in np.unique(pieces[waits, 0]).tolist():
+        mine = waits[pieces[waits, 0] == thread]
+        of = np.flatnonzero(worker == keys[thread])  # in order, and none overlaps another
+        first = np.searchsorted(slices.end_ns[of], pieces[mine, 1], side="right")
+        many = np.searchsorted(slices.begin_ns[of], pieces[mine, 2]) - first
+        which = np.repeat(np.arange(len(mine)), many)
+        at = of[np.arange(len(which)) - np.repeat(np.cumsum(many) - many - first, many)]
+        low = np.maximum(slices.begin_ns[at], pieces[mine[which], 1])
+        spent = np.minimum(slices.end_ns[at], pieces[mine[which], 2]) - low
+        other = slices.request[at] != row[mine[which]]
+        pairs, place = np.unique(
+            np.column_stack([which[other], asker[slices.request[at[other]]]]),
+            axis=0,
+            return_inverse=True,
+        )
+        order = np.argsort(np.bincount(place.reshape(-1), spent[other]), kind="stable")
+        found[mine[pairs[order, 0]]] = pairs[order, 1]  # the longest comes last
+    return found
 
 
 def _make_composer(

@@ -279,12 +279,19 @@ def _waits_for_thread(
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
     if facts.state == "QUEUED":
-        who = quoted(peer_name(facts))
-        return f"{wait} {words.time} behind other requests of {who}{after_it}{words.tail}"
+        who = f"of {quoted(peer_name(facts))}{_mostly_from(facts)}"
+        return f"{wait} {words.time} behind other requests {who}{after_it}{words.tail}"
     if facts.state == "SHARED":
         loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
         return f"{words.verb('spend')} {words.time} on {loop}{after_it}{words.tail}"
     return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{after_it}{words.tail}"
+
+
+def _mostly_from(facts: CauseFacts) -> str:
+    """Name who sent most of what was served meanwhile."""
+    if facts.peer in {"", facts.comm}:
+        return ""
+    return f", mostly from {quoted(facts.peer.replace('#', '*'))}"
 
 
 def _brought_along(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:
@@ -327,7 +334,7 @@ def _waits(
         f"{group}{words.tail}",
         "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
         f"{words.tail}",
-        "QUEUED": f"{wait} {words.time} behind other requests{words.tail}",
+        "QUEUED": f"{wait} {words.time} behind other requests{_mostly_from(facts)}{words.tail}",
         "SHARED": f"{words.verb('spend')} {words.time} on a loop shared with other requests"
         f"{words.tail}",
         "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",

@@ -164,6 +164,8 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
             phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
         elif detail in SOFTIRQS:
             detail = f"softirq {detail}"
+        elif state == State.QUEUED and detail:
+            detail = f"of {detail}"
         elif state == State.WAIT_FUTEX and detail == "futex":
             detail = ""
         return phrase.format(f" ({detail})" if detail else "") + where

@@ -80,6 +80,18 @@ def test_a_request_goes_on_in_the_tiers_that_it_asks(load: Any) -> None:
         assert len(below) == 3
 
 
+def test_who_waits_behind_others_knows_who_asked_for_them(load: Any) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("two tiers and a database", 16, 100, 3)
+    found, pieces, _ = composed(simulate.arguments(world, drawing)[:4])
+    waits = pieces.state == State.QUEUED
+    assert (pieces.by[~waits] == -1).all()
+    asked = np.flatnonzero(waits & (pieces.by >= 0))
+    assert len(asked) > 20
+    known = set(found.subrequests.tid[found.subrequests.child >= 0].tolist())
+    assert {int(by) & 0xFFFFFFFF for by in pieces.by[asked]} <= known
+
+
 # What is to be found: thread, what it is there, begin and end in columns from the first line's
 # begin; "walk" where the thread's own path tells.
 DRAWINGS = (

@@ -150,6 +150,10 @@ CASES = {
         {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn"},
         "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`",
     ),
+    "its turn, behind somebody's": (
+        {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn", "peer": "crawler"},
+        "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`, mostly from `crawler`",
+    ),
     "a shared loop": (
         {"state": "SHARED"},
         "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests",
