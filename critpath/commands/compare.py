@@ -20,7 +20,7 @@ SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 # What --help shows together; the last group has the rest.
 GROUPS: Final = {
-    "everyday": ("html", "verbose", "execution", "json", "jobs"),
+    "everyday": ("html", "explore", "verbose", "execution", "json", "jobs"),
     "gate, for CI": (
         *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
         *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
@@ -50,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="if NORMAL does not exist, say so and exit with 0: for the first run of a CI job",
     )
+    parser.add_argument(
+        "--explore",
+        metavar="FILE",
+        help="write a page on which to ask what the slow ones after the change have in common, "
+        "and link it in the report of --html; inline: as a part of that report",
+    )
     add_output_arguments(parser)
 
 
@@ -71,10 +77,24 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
-    write_reports(comparison_document(comparison), outputs)
+    explore = _explore(comparison, sources, settings) if outputs.explore else ""
+    write_reports(comparison_document(comparison), outputs, explore)
     if outputs.to_stdout:
         warn(comparison.warnings, quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> str:
+    """Return the page to explore the executions of both sets on."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.explore.page import render_page  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        progress("looking at what the slow ones have in common")
+        paths = pipeline.join_sets([comparison.normal, comparison.sample])
+        known = pipeline.facts_of(paths, normal=len(comparison.normal.sources))
+        exploration = pipeline.explore(paths, given=[pipeline.SAMPLE], facts=known)
+        return render_page(exploration, paths, command=list(map(str, sources)))
 
 
 def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> Analysis:

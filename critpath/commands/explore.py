@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,9 @@ from critpath.commands.output import (
     write_together,
 )
 from critpath.commands.parser import checked
+from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, RUNNING, Settings, whole
+from critpath.errors import UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="recordings, directories of them, CTF traces, extract files; of two the first is the "
-        "normal and the second the sample set",
+        "normal and the second the sample set; or one file of compare --json",
     )
     parser.add_argument(
         "--given",
@@ -117,6 +120,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet, Exploration]:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
+    if saved := [str(one) for one in arguments.trace if is_saved(str(one))]:
+        return _explore_saved(saved, arguments, settings)
     with Progress(quiet=settings["quiet"]) as progress:
         paths = pipeline.extract(
             arguments.trace,
@@ -132,3 +137,31 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
         return paths, pipeline.explore(
             paths, given=arguments.given, what=arguments.what, depth=arguments.depth
         )
+
+
+def _explore_saved(
+    saved: list[str], arguments: argparse.Namespace, settings: Settings
+) -> tuple[PathSet, Exploration]:
+    """Ask about the executions of a comparison, of whose paths it has but a few."""
+    import numpy as np  # noqa: PLC0415 - start-up time
+
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports.exported import read_all_executions  # noqa: PLC0415 - as above
+    from critpath.text.exploring import without_paths  # noqa: PLC0415 - as above
+
+    if len(arguments.trace) > 1:
+        raise UsageError(
+            f"{saved[0]} is a comparison, which has both sets", "name it alone, or recordings"
+        )
+    if settings.origins["execution"] == "command line":
+        raise UsageError(
+            "a saved comparison has its executions already", "choose some of them with --given"
+        )
+    paths, normal, clusters = read_all_executions(load_comparison(saved[0]), saved[0])
+    require_executions(paths, arguments.trace)
+    known = pipeline.facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
+    given = arguments.given or ([pipeline.SAMPLE] if arguments.what is None else [])
+    found = pipeline.explore(
+        paths, given=given, what=arguments.what, depth=arguments.depth, facts=known
+    )
+    return paths, replace(found, notes=(*found.notes, without_paths()))

@@ -27,7 +27,7 @@ from critpath.commands.output import (
     warn,
     write_pieces,
 )
-from critpath.commands.reports import load_comparison
+from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, Settings
 from critpath.errors import UsageError
 from critpath.units import plural
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(inputs)
     check_outputs([arguments.output], inputs, force=arguments.force)
     check_terminal(arguments.output, name, binary=format_.binary)
-    if any(map(_is_saved, arguments.sources)) and settings.origins["execution"] == "command line":
+    if any(map(is_saved, arguments.sources)) and settings.origins["execution"] == "command line":
         raise UsageError(
             "a saved comparison has its executions already", "choose some of them with --id ID"
         )
@@ -135,17 +135,6 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _is_saved(source: str) -> bool:
-    """Tell a saved comparison from what executions are extracted from."""
-    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
-
-    path = Path(source)
-    return source == STDOUT or (
-        path.is_file() and not is_paths_file(path) and not is_baseline_file(path)
-    )
-
-
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     """Return the executions of every source, those that are wanted."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
@@ -155,7 +144,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     sets = []
     with Progress(quiet=settings["quiet"]) as progress:
         for source in arguments.sources:
-            if _is_saved(source):
+            if is_saved(source):
                 document = load_comparison(source)
                 sets.append(read_aligned_executions(document, source, wanted))
                 if not wanted:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import quote
 
 from critpath.commands.output import (
     STDOUT,
@@ -36,6 +37,9 @@ _FILES: Final = {
 }
 
 
+INLINE: Final = "inline"
+
+
 @dataclass(frozen=True)
 class Outputs:
     """What is wanted of a comparison.
@@ -48,11 +52,15 @@ class Outputs:
         Annotations and a job's summary as well.
     verbose : bool
         Every table on the terminal.
+    explore : str
+        The file of the page to explore the executions on, ``inline`` for a part of the report;
+        "" for none.
     """
 
     places: dict[str, str]
     github: bool
     verbose: bool = False
+    explore: str = ""
 
     @property
     def to_stdout(self) -> bool:
@@ -81,24 +89,39 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
     """Return what the options ask for, checked before any work."""
     given = {name: getattr(arguments, name) for name in _FILES}
     places = {name: place for name, place in given.items() if place is not None}
-    outputs = Outputs(places, bool(arguments.github), bool(arguments.verbose))
+    explore = getattr(arguments, "explore", None) or ""
+    if explore == INLINE and "html" not in places:
+        raise UsageError("--explore inline is a part of the report", "add --html FILE")
+    if explore == STDOUT:
+        raise UsageError("--explore - would stand among other text", "give --explore a file's name")
+    outputs = Outputs(places, bool(arguments.github), bool(arguments.verbose), explore)
     if outputs.github and outputs.to_stdout:
         name = next(name for name, place in places.items() if place == STDOUT)
         raise UsageError(
             f"--{name} - and --github both write to stdout", f"give --{name} a file's name"
         )
-    check_outputs([*places.values(), *(files() if outputs.github else ())], inputs)
+    pages = [] if explore in {"", INLINE} else [explore]
+    check_outputs([*places.values(), *pages, *(files() if outputs.github else ())], inputs)
     return outputs
 
 
-def write_reports(document: ComparisonDocument, outputs: Outputs) -> None:
+def write_reports(document: ComparisonDocument, outputs: Outputs, explore: str = "") -> None:
     """Write every document, and the text of the terminal unless stdout is one's.
+
+    `explore` is the page to explore on, where one is wanted.
 
     Everything is rendered before anything is written, and files are there all or none.
     They come first, as a reader of stdout may close early; but the verdict and the
     annotations are printed even where a file could not be written.
     """
-    texts = {place: _render(name, document) for name, place in outputs.places.items()}
+    texts = {
+        place: _render_html(document, outputs, explore)
+        if name == "html"
+        else _render(name, document)
+        for name, place in outputs.places.items()
+    }
+    if outputs.explore not in {"", INLINE}:
+        texts[outputs.explore] = explore
     for_github = prepare(document) if outputs.github else None
     console = make_console()
     with console.capture() as captured:
@@ -141,6 +164,19 @@ def _to_stdout(texts: dict[str, str]) -> None:
     if text is not None:
         # JSON is inert by itself, and must stay what it is.
         write_output(STDOUT, text if text.startswith("{") else log_text(text))
+
+
+def _render_html(document: ComparisonDocument, outputs: Outputs, explore: str) -> str:
+    """Return the report, with the way to the page to explore on."""
+    from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
+
+    place = outputs.places["html"]
+    if not outputs.explore or (place == STDOUT and outputs.explore != INLINE):
+        return render_html(document)
+    if outputs.explore == INLINE:
+        return render_html(document, framed=explore)
+    near = os.path.relpath(outputs.explore, Path(place).parent)
+    return render_html(document, explore=f"./{quote(near)}")
 
 
 def _render(name: str, document: ComparisonDocument) -> str:
@@ -320,3 +356,14 @@ def load_comparison(file: str) -> ComparisonDocument:
             f"{file} holds no comparison", "give a file of critpath compare --json"
         )
     return cast("ComparisonDocument", document)
+
+
+def is_saved(source: str) -> bool:
+    """Tell a saved comparison from what executions are extracted from."""
+    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
+
+    path = Path(source)
+    return source == STDOUT or (
+        path.is_file() and not is_paths_file(path) and not is_baseline_file(path)
+    )

@@ -22,7 +22,7 @@ from critpath.documents.base import (
     Span,
     doc,
 )
-from critpath.documents.exploration import ExplorationDocument
+from critpath.documents.exploration import AccountEntry, ExplorationDocument, RequestEntry
 from critpath.documents.pictures import (
     Change,
     Doing,
@@ -134,6 +134,7 @@ class SetEntry(Part):
     machine: Annotated[
         MachineEntry | None, doc("what the machine was like; null where nothing measured it")
     ] = None
+    requests: Annotated[AccountEntry | None, doc("of requests found without marks")] = None
 
 
 class Sets(Part):
@@ -358,6 +359,7 @@ class ExecutionEntry(Part):
     paper: Annotated[bool, doc("it stands out by the paper's rule")]
     symbol: Annotated[str | None, doc("the symbol it stands out most in, or total")]
     lossy: Annotated[bool, doc("the tracer lost events while it ran")]
+    request: Annotated[RequestEntry | None, doc("of a request found without marks")] = None
 
 
 class FindingPart(Part):

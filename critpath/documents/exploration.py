@@ -1,4 +1,4 @@
-"""The document of an exploration (``critpath explore --json``)."""
+"""The document of an exploration (``critpath explore --json``), and what others have for one."""
 
 from __future__ import annotations
 
@@ -101,3 +101,34 @@ class ExplorationDocument(Part, kw_only=True):
     fields: Annotated[list[str], doc("what conditions can speak of")]
     questions: Annotated[list[QuestionEntry], doc("the answers")]
     notes: Annotated[list[str], doc("what a reader must know")]
+
+
+# What a comparison keeps of requests, so that they can be explored.
+
+
+class AccountEntry(Part):
+    """What became of all that the servers of a set were asked."""
+
+    requests: Annotated[int, doc("that are executions")]
+    doubtful: Annotated[int, doc("of these, whose begin or end is in doubt")]
+    incomplete: Annotated[int, doc("without an answer, or cut by the recording's ends")] = 0
+    unsolicited: Annotated[int, doc("answers to nothing")] = 0
+    skipped: Annotated[int, doc("left out by skip=")] = 0
+    busy_periods: Annotated[int, doc("times in which several were under way at once")] = 0
+    unattributed: Annotated[int, doc("sub-requests of which nobody knows for whom")] = 0
+
+
+class RequestEntry(Part):
+    """What is known of an execution that is a request of a server (times in ns)."""
+
+    service: Annotated[str, doc("whose request it is")]
+    parent: Annotated[str, doc("id of the request whose sub-request it is; '' for none")]
+    true: Annotated[int, doc("its own time, without that of its sub-requests")]
+    asked: Annotated[int, doc("for how long some sub-request was under way")]
+    queued: Annotated[int, doc("from its arrival until it was received")]
+    bytes_in: int
+    bytes_out: int
+    threads: Annotated[int, doc("how many worked for it")]
+    boundary: Annotated[str, doc("how sure begin and end are")]
+    attribution: Annotated[str, doc("how sure it is what it asked")]
+    asks: Annotated[list[tuple[str, int]], doc("how often it asked which service")]

@@ -38,18 +38,22 @@ _NO_IDLE: Final = frozenset({*RUNNING, State.IRQ, State.SOFTIRQ, State.RECLAIM, 
 
 def find_facts(
     paths: PathSet,
-    vectors: VectorTable,
+    vectors: VectorTable | None,
     clusters: I64 | None = None,
+    *,
+    normal: int | None = None,
 ) -> FactTable:
     """Return everything that conditions can say of some executions.
 
     Parameters
     ----------
     paths : PathSet
-    vectors : VectorTable
-        Of its paths.
+    vectors : VectorTable or None
+        Of its paths; None where paths are not known, so that nothing is said of them.
     clusters : int64 array or None
         The type of every execution, from 1; 0 for none.
+    normal : int or None
+        How many of the first recordings are the normal set; None: of two the first is.
 
     Returns
     -------
@@ -74,10 +78,9 @@ def find_facts(
         Fact("begin", "time", _since_first(begin, recording), asked=False),
         _text("execution", executions.id, asked=False),
         *([] if len(labels) < 2 and not any(labels) else [_label_fact(noun, labels, label)]),
-        *_machine_facts(paths, label, recording),
+        *_machine_facts(paths, label, recording, normal),
         *of_requests,
-        *_path_facts(paths),
-        *_symbol_facts(vectors),
+        *([] if vectors is None else [*_path_facts(paths), *_symbol_facts(vectors)]),
     ]
     if clusters is not None:
         facts.append(
@@ -119,7 +122,7 @@ def _since_first(begin: I64, recording: Any) -> I64:
     return np.asarray(begin - first[recording], np.int64)
 
 
-def _machine_facts(paths: PathSet, label: Any, recording: Any) -> list[Fact]:
+def _machine_facts(paths: PathSet, label: Any, recording: Any, normal: int | None) -> list[Fact]:
     """Return who did it, when, and what else was under way."""
     executions = paths.executions
     tids = executions.tid
@@ -145,8 +148,11 @@ def _machine_facts(paths: PathSet, label: Any, recording: Any) -> list[Fact]:
     ]
     if len(paths.sources) > 1:
         facts.append(Fact("recording", "text", recording, tuple(paths.sources), asked=False))
-    if len(paths.sources) == 2:
-        facts.append(Fact("set", "text", recording, ("normal", "sample"), asked=False))
+    if normal is None and len(paths.sources) == 2:
+        normal = 1
+    if normal is not None:
+        second = (recording >= normal).astype(np.int32)
+        facts.append(Fact("set", "text", second, ("normal", "sample"), asked=False))
     concurrent, before, known = _company(executions.begin, executions.end, tids, label, recording)
     facts += [
         Fact("concurrent", "number", concurrent),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from critpath.pipeline.calibration import calibrate
     from critpath.pipeline.comparison import compare, note_repaired_switches
     from critpath.pipeline.engines import dask_address, dask_engine
-    from critpath.pipeline.exploring import explore, facts_of
+    from critpath.pipeline.exploring import SAMPLE, explore, facts_of
     from critpath.pipeline.extraction import (
         ExtractSettings,
         choose_executions,
@@ -69,7 +69,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.engines",
     ),
-    **dict.fromkeys(("explore", "facts_of"), "critpath.pipeline.exploring"),
+    **dict.fromkeys(("SAMPLE", "explore", "facts_of"), "critpath.pipeline.exploring"),
     **dict.fromkeys(
         (
             "ExtractSettings",
@@ -103,6 +103,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "SAMPLE",
     "CompareSettings",
     "ExtractSettings",
     "calibrate",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LARGEST_CLUSTERED: Final = 4_000  # different executions of a label; their distances are computed
 FEWEST_CLUSTERED: Final = 20
 MOST_LABELS: Final = 10  # asked about unasked, those of most time
+SAMPLE: Final = "set == 'sample'"  # of a comparison, who is looked at unasked
 _SUBTYPE: Final = 0.05
 
 
@@ -25,6 +26,7 @@ def explore(
     given: Sequence[str] = (),
     what: str | None = None,
     depth: int = 1,
+    facts: FactTable | None = None,
 ) -> Exploration:
     """Ask what the executions of a selection have in common.
 
@@ -37,6 +39,8 @@ def explore(
         The condition that selects some of them; None for the slowest tenth of each label.
     depth : int
         With 2, also any two of the best conditions together.
+    facts : FactTable or None
+        What is known of them; None for `facts_of`.
 
     Returns
     -------
@@ -52,21 +56,34 @@ def explore(
     from critpath.model.exploration import Exploration
     from critpath.text.exploring import labels_left_out
 
-    table = facts_of(paths)
+    table = facts or facts_of(paths)
     if what is not None:
         return Exploration(table, (ask(table, given, what, depth=depth),))
     questions, left_out = _slowest_of_each(table, given, depth)
     return Exploration(table, tuple(questions), labels_left_out(left_out))
 
 
-def facts_of(paths: PathSet) -> FactTable:
-    """Return everything that conditions can say of some executions."""
+def facts_of(
+    paths: PathSet, *, normal: int | None = None, clusters: I64 | None = None
+) -> FactTable:
+    """Return everything that conditions can say of some executions.
+
+    Parameters
+    ----------
+    paths : PathSet
+    normal : int or None
+        How many of the first recordings are the normal set; None: of two the first is.
+    clusters : int64 array or None
+        Types that are known already, from 1; then nothing is said of what is on the paths.
+    """
     from critpath.explore.columns import find_facts
 
+    if clusters is not None:
+        return find_facts(paths, None, clusters, normal=normal)
     [table] = vectors([paths])
     known = paths.executions.requests
     labels = paths.executions.label if known is None else known.service
-    return find_facts(paths, table, find_clusters(table, labels))
+    return find_facts(paths, table, find_clusters(table, labels), normal=normal)
 
 
 def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:

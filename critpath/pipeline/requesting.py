@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -79,7 +79,11 @@ def find_requests(
         said = notes.paths_doubtful(unknown, len(kept))
         executions = replace(executions, notes=(*executions.notes, said))
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
-    counted = {"requests": len(kept), "requests_doubtful": doubtful}
+    counted = {
+        "requests": len(kept),
+        "requests_doubtful": doubtful,
+        **{f"requests_{name}": count for name, count in asdict(found.account).items() if count},
+    }
     return executions, replace(events, environment=(*events.environment, counted)), pieces
 
 

@@ -12,12 +12,24 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from critpath.errors import TooMuchTimeError, UnreadableError
-from critpath.model import I64, MOST_TIME, CriticalPaths, Executions, Loss, PathSet, State
+from critpath.model import (
+    I64,
+    MOST_TIME,
+    Certainty,
+    CriticalPaths,
+    Executions,
+    Loss,
+    PathSet,
+    RequestFacts,
+    State,
+)
+from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store import write_text
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 FORMAT: Final = "critpath/baseline/1"
 STATES: Final = tuple(State(code).name for code in range(len(State)))
+CERTAIN: Final = Certainty.CERTAIN.name.lower()  # as usual: a file leaves it out
 STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
 # Of any version, and even where an unfinished merge stands above it.
 _MARK: Final = b'"critpath/baseline/'
@@ -248,7 +260,9 @@ def _paths(
     strings: dict[str, int] = {"": 0}
     kinds, threads = _tables(given, place, strings)
     origin = _whole(given.get("origin"), f"{place}.origin", -_END)
-    begins, ends, steps, lossy = [], [], [], []
+    begins: list[int] = []
+    ends: list[int] = []
+    steps, lossy = [], []
     columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
     affected = []
     spent = 0
@@ -285,6 +299,7 @@ def _paths(
         label=tuple(columns["label"]),
         incomplete=_whole(given.get("incomplete"), f"{place}.incomplete"),
         notes=_texts(given, "notes", place),
+        requests=_requests(given, place, [e - b for b, e in zip(begins, ends, strict=True)]),
     )
     table = np.concatenate([np.zeros((0, STEP), np.int64), *steps])
     durations = [np.cumsum(each[:, 3]) for each in steps]
@@ -307,6 +322,40 @@ def _paths(
         strings=texts,
     )
     return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
+
+
+def _requests(
+    given: Mapping[str, Any], place: str, durations: Sequence[int]
+) -> RequestFacts | None:
+    """Return what is known of requests, None where it is not known of all."""
+    rows = list(_items(given.get("executions"), f"{place}.executions"))
+    if not rows or not all("request" in row for _, row in rows):
+        return None
+    texts: dict[str, list[str]] = {name: [] for name in FACT_TEXTS}
+    numbers: dict[str, list[int]] = {name: [] for name in FACT_NUMBERS}
+    for (where, row), duration in zip(rows, durations, strict=True):
+        known = row["request"]
+        if type(known) is not dict:
+            _wrong(f"{where}.request", "an object")
+        for name in set(FACT_TEXTS) - {"asks"}:
+            default = CERTAIN if name in {"boundary", "attribution"} else ""
+            texts[name].append(_text(known.get(name, default), f"{where}.request.{name}"))
+        asks = known.get("asks", {})
+        if type(asks) is not dict:
+            _wrong(f"{where}.request.asks", "an object")
+        asked = {
+            _text(key, f"{where}.request.asks"): _whole(value, f"{where}.request.asks")
+            for key, value in asks.items()
+        }
+        texts["asks"].append(json.dumps(asked, sort_keys=True))
+        for name in FACT_NUMBERS:
+            value = _whole(known.get(name, 0), f"{where}.request.{name}", -_TIME, _TIME)
+            numbers[name].append(value)
+        if numbers["true_ns"][-1] + numbers["asked_ns"][-1] != duration:
+            _wrong(f"{where}.request", "of own time and that of sub-requests that are its duration")
+    columns: dict[str, Any] = {name: tuple(of) for name, of in texts.items()}
+    columns |= {name: np.array(of, np.int64) for name, of in numbers.items()}
+    return RequestFacts(**columns)
 
 
 def _tables(
@@ -489,8 +538,18 @@ def _rows(
             row["lossy"] = True
         if of.lossy[mine].any():
             row["lossy_segments"] = np.flatnonzero(of.lossy[mine]).tolist()
+        if executions.requests is not None:
+            row["request"] = _request(executions.requests, i)
         row["path"] = steps[mine].reshape(-1).tolist()
         yield row
+
+
+def _request(known: RequestFacts, row: int) -> dict[str, Any]:
+    """Return what is known of a request, without what is usual."""
+    found: dict[str, Any] = {name: utf8(getattr(known, name)[row]) for name in FACT_TEXTS}
+    found["asks"] = json.loads(found["asks"] or "{}")
+    found |= {name: int(getattr(known, name)[row]) for name in FACT_NUMBERS}
+    return {name: value for name, value in found.items() if value and value != CERTAIN}
 
 
 # ---------------------------------------------- what a baseline keeps of a recording

@@ -363,3 +363,11 @@ def small_print(question: Question) -> tuple[str, str]:
     name = "note.exact" if question.exact else "note"
     note = say(name, k=f"{question.looked:,}", shifts=f"{question.shifts:,}")
     return " · ".join(parts), note
+
+
+def without_paths() -> str:
+    """How little a saved comparison can be asked, and what can be asked all."""
+    return (
+        "a saved comparison has no paths but those that it explains: nothing is known of waits and "
+        "CPUs; compare --explore FILE has all"
+    )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from urllib.parse import quote
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
 from critpath import pipeline
 from critpath.report.explore.page import render_page
+from critpath.store import save_paths
 
 ENTER, ESCAPE, UP, BACKSPACE = "\ue007", "\ue00c", "\ue013", "\ue003"
 READY = "return document.documentElement.dataset.ready"
@@ -151,6 +153,70 @@ def test_hostile_names_are_text_in_the_script_s_views_too(show, written):
     page.settle()
     assert page.run("return document.querySelectorAll('main img, main script').length") == 0
     assert names[0] in page.text("main")
+
+
+@pytest.mark.parametrize(
+    "given", ["tid >= 1", "thread ~ '.'", "begin >= 0s", "not execution in ['none']"]
+)
+def test_a_page_may_begin_with_any_condition(show, load, tmp_path, given):
+    paths = load("explore/made.py").paths(120)
+    place = tmp_path / "any.html"
+    asked = pipeline.explore(paths, given=[given])
+    place.write_text(render_page(asked, paths, command=["made"]), "utf-8")
+    page = opened(show, place)
+    assert "120" in page.text("#trail")
+
+
+HOSTILE = 'a"><img src=x onerror=alert(1)> %23#é.html'
+
+
+@pytest.fixture(scope="module")
+def linked(critpath, load, tmp_path_factory):
+    """Return a function that compares two sets, with a page to explore on."""
+    home = tmp_path_factory.mktemp("linked")
+    made = load("explore/made.py")
+    for name, seed in (("normal", 1), ("sample", 2)):
+        save_paths(made.paths(120, seed=seed), home / f"{name}.paths")
+
+    def compare(place, report="report.html", **more):
+        (home / place).parent.mkdir(exist_ok=True)
+        run = critpath(
+            *("compare", "normal.paths", "sample.paths", "--quiet"),
+            *("--explore", place, "--html", report),
+            cwd=home,
+            **more,
+        )
+        assert run.returncode in {0, 1, 3}, run.stderr
+        return home / report
+
+    return compare
+
+
+@pytest.mark.parametrize("place", ["explore.html", HOSTILE, "below/page of it.html"])
+def test_the_report_leads_to_the_page_beside_it(show, linked, place):
+    report = linked(place)
+    page = show(report)
+    assert page.run("return document.querySelectorAll('header img').length") == 0
+    link = page.one("header a.btn")
+    assert link.text == "Explore these executions"
+    link.send_keys(ENTER)  # by keyboard alone
+    page.until(READY)
+    assert "sample" in page.text("#trail")
+    assert Path(unquote(urlsplit(page.run("return location.href")).path)) == report.parent / place
+
+
+def test_the_page_is_a_part_of_the_report(show, linked):
+    page = show(linked("inline", "inline.html"))
+    page.one("header a.btn").click()
+    page.until("return document.querySelector('#explore').open")
+    page.driver.switch_to.frame(page.one("iframe.explore"))
+    try:
+        page.until(READY)
+        assert page.text("#h")
+        page.one("#view-1").send_keys(UP)
+        page.settle()
+    finally:
+        page.driver.switch_to.default_content()
 
 
 @pytest.mark.long

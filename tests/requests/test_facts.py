@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_endpoints import ends
 from test_requesting import MANIFEST, replayed
 
+from critpath.errors import UnreadableError
 from critpath.executions.specification import parse_specification
 from critpath.graph.critical_path import join_sets
 from critpath.model import CriticalPaths, Kind, PathSet, State
-from critpath.pipeline import facts_of
+from critpath.pipeline import compare, facts_of, make_sessions
 from critpath.pipeline.requesting import find_requests
+from critpath.report.document.as_json import load_document, to_json
+from critpath.report.document.comparison import comparison_document
+from critpath.report.document.redaction import redact
+from critpath.report.exports.exported import read_all_executions
 from critpath.store import PathsWriter, load_paths, save_paths
+from critpath.store.baseline import Baseline, load_baseline, save_baseline
 
 # Ends of a connection from outside, and both of one between two servers of the machine.
 FRONT, ASKS, SERVES = 1 << 40, 1 << 41, 1 << 42
@@ -199,3 +206,72 @@ def test_sql_sees_the_tree(critpath, file):
         {"label": ":80", "depth": 0, "n": 60, "off": 0.0, "least": 30_000.0},
         {"label": ":90", "depth": 1, "n": 60, "off": 0.0, "least": 0.0},
     ]
+
+
+def test_a_baseline_keeps_them(tiers, tmp_path):
+    file = tmp_path / "b.json"
+    sessions = make_sessions([tiers], 0)
+    save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
+    [back] = load_baseline(file).sessions
+    assert same(back.paths.executions.requests, tiers.executions.requests)
+    text = file.read_text("utf-8")
+    # What an older version left out is not known, and what contradicts itself is refused.
+    assert '"boundary"' not in text
+    older = re.sub(r'"request":\{.*?\},("path")', r"\1", text)
+    file.write_text(older, "utf-8")
+    assert load_baseline(file).sessions[0].paths.executions.requests is None
+    file.write_text(text.replace('"true_ns":100000', '"true_ns":100001', 1), "utf-8")
+    with pytest.raises(UnreadableError, match="own time"):
+        load_baseline(file)
+
+
+@pytest.fixture(scope="module")
+def saved(tiers):
+    document = comparison_document(compare(tiers, running(found(two_tiers()), "other")))
+    return load_document(to_json(document))
+
+
+def test_a_comparison_keeps_them(tiers, saved):
+    known = tiers.executions.requests
+    mine = [one for one in saved.executions if one.set == "normal"]
+    assert [one.request.true for one in mine] == known.true_ns.tolist()
+    assert [one.request.parent for one in mine] == list(known.parent)
+    assert mine[0].request.asks == [(":90", 1)]
+    assert saved.sets.sample.requests is None  # these have no account
+
+
+def test_a_saved_comparison_can_be_explored(critpath, saved, tiers, tmp_path):
+    paths, normal, clusters = read_all_executions(saved, "saved")
+    assert len(paths) == 2 * len(tiers) == len(clusters)
+    assert normal == 1
+    assert same(paths.executions.requests.take(np.arange(120)), tiers.executions.requests)
+    place = tmp_path / "c.json"
+    place.write_text(to_json(saved), "utf-8")
+    run = critpath("explore", place, "-o", tmp_path / "page.html", "--json", tmp_path / "x.json")
+    assert run.returncode == 0, run.stderr
+    assert "has no paths but those that it explains" in run.stderr
+    questions = json.loads((tmp_path / "x.json").read_text("utf-8"))["questions"]
+    assert {one["given"][0]["condition"] for one in questions} == {"set == 'sample'"}
+    assert "true" in (tmp_path / "page.html").read_text("utf-8")
+    for more in ([place, place], [place, "--execution", "requests"]):
+        run = critpath("explore", *more)
+        assert run.returncode == 2
+        assert len(run.stderr.strip().splitlines()) == 2
+
+
+def test_what_a_shared_comparison_tells_of_requests_has_no_addresses(saved):
+    text = to_json(redact(saved))
+    assert "10.0.0" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--explore", "inline"], "--explore inline is a part of the report"),
+        (["--explore", "-"], "--explore - would stand among other text"),
+    ],
+)
+def test_where_the_page_cannot_be(critpath, file, options, what):
+    run = critpath("compare", file, file, *options)
+    assert run.returncode == 2
+    assert what in run.stderr

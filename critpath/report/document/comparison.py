@@ -6,8 +6,9 @@ to the same bytes years later.  A figure that is not finite is None.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,6 +19,7 @@ import numpy as np
 
 from critpath.documents import (
     COMPARISON_FORMAT,
+    AccountEntry,
     AlignedEntry,
     AlignedRow,
     AlignedSegment,
@@ -43,6 +45,7 @@ from critpath.documents import (
     PairEntry,
     PercentileEntry,
     Plane,
+    RequestEntry,
     SetEntry,
     SetName,
     Sets,
@@ -65,6 +68,7 @@ from critpath.model import (
     Finding,
     PathSet,
     Percentile,
+    RequestFacts,
     State,
     StateTest,
     VectorTable,
@@ -251,7 +255,21 @@ def describe_set(paths: PathSet) -> SetEntry:
         epochs=_epochs(paths),
         recorded=begin_dates(paths),
         machine=_machine(paths),
+        requests=_account(paths),
     )
+
+
+def _account(paths: PathSet) -> AccountEntry | None:
+    """Return what became of the requests of all recordings of a set."""
+    known = [one for one in paths.environment if "requests" in one]
+    if not known:
+        return None
+    counts = {
+        name: sum(int(one.get(key, 0)) for one in known)
+        for name in AccountEntry.__struct_fields__
+        for key in ("requests" if name == "requests" else f"requests_{name}",)
+    }
+    return AccountEntry(**counts)
 
 
 def begin_dates(paths: PathSet) -> list[str]:
@@ -487,6 +505,7 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[Ex
         members = enumerate(_members(clusters))
         usual = {k: float(duration[rows].mean()) for k, rows in members if len(rows)}
     entries = []
+    requests = _requests(executions.requests)
     for i, name in enumerate(executions.id):
         cluster = int(clusters.labels[i]) if clustered else None
         pair = excess = None
@@ -517,9 +536,31 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[Ex
                 paper=bool(outliers.paper[i]) if judged else False,
                 symbol=_symbol_name(comparison, int(outliers.symbol[i])) if judged else None,
                 lossy=bool(paths.lossy[i]),
+                request=next(requests, None),
             )
         )
     return entries
+
+
+def _requests(known: RequestFacts | None) -> Iterator[RequestEntry]:
+    """Yield what is known of each request; nothing where executions are none."""
+    if known is None:
+        return
+    words = {text: sorted(json.loads(text or "{}").items()) for text in set(known.asks)}
+    for i, service in enumerate(known.service):
+        yield RequestEntry(
+            service=service,
+            parent=known.parent[i],
+            true=int(known.true_ns[i]),
+            asked=int(known.asked_ns[i]),
+            queued=int(known.queued_ns[i]),
+            bytes_in=int(known.bytes_in[i]),
+            bytes_out=int(known.bytes_out[i]),
+            threads=int(known.threads[i]),
+            boundary=known.boundary[i],
+            attribution=known.attribution[i],
+            asks=words[known.asks[i]],
+        )
 
 
 def _symbol_name(comparison: Analysis, code: int) -> str:

@@ -57,6 +57,7 @@ from critpath.text.exploring import (
 )
 
 MOST: Final = 20_000  # executions in a page
+_ALIKE: Final = frozenset({"execution", "tid"})  # each is of one execution, or said by another
 MOST_IDS: Final = 400_000  # letters of their names
 _CHIPS: Final = {"found": "slower", "nothing": "ok", "few": "inconclusive"}
 _KEYS: Final = (
@@ -89,7 +90,11 @@ def render_page(exploration: Exploration, paths: PathSet, *, command: Sequence[s
     rows = _sampled(table, question)
     kept = set(rows.tolist())
     chosen = [row for row in choose_sketched(table, question) if row in kept]
-    sketches = draw_sketches(paths, chosen, colours)
+    sketches = {
+        row: sketch
+        for row, sketch in draw_sketches(paths, chosen, colours).items()
+        if len(sketch.stretches)
+    }
     said = _said(exploration, rows)
     call = _call(paths.specification, command)
     body = (
@@ -405,6 +410,7 @@ def page_data(
     place[rows] = np.arange(len(rows))
     letters = sum(len(table.id[row]) for row in rows.tolist())
     begin = table.facts["begin"].values[rows]
+    wanted = {*AXES, "set"}.union(*map(_fields, (*question.steps, question.asked)))
     return {
         "noun": table.noun,
         "n": len(rows),
@@ -418,7 +424,7 @@ def page_data(
         "facts": [
             _fact_data(fact, rows, place)
             for name, fact in table.facts.items()
-            if name not in {"begin", "execution", "tid"} and (fact.asked or name in AXES)
+            if name != "begin" and (name in wanted or (fact.asked and name not in _ALIKE))
         ],
         "axes": {name: words for name, words in AXES.items() if name in table.facts},
         "words": WORDS,
@@ -440,6 +446,13 @@ def page_data(
             for row, one in sketches.items()
         },
     }
+
+
+def _fields(condition: Condition | None) -> set[str]:
+    """Return what a condition is about: the page has to know it."""
+    if isinstance(condition, Junction):
+        return set().union(*map(_fields, condition.parts))
+    return set() if condition is None else {condition.field}
 
 
 def _tree(condition: Condition | None) -> Any:

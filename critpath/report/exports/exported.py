@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from critpath.documents import AlignedSegment, ComparisonDocument, ExecutionEntry, FindingEntry
+from critpath.documents import (
+    AlignedSegment,
+    ComparisonDocument,
+    ExecutionEntry,
+    FindingEntry,
+    SetEntry,
+)
 from critpath.errors import UnreadableError
-from critpath.model import I64, CriticalPaths, Executions, PathSet, State
+from critpath.model import I64, CriticalPaths, Executions, PathSet, RequestFacts, State
+from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.units import safe_text
 
 UNSEEN = "unknown thread"
@@ -89,21 +98,87 @@ def read_aligned_executions(
         ) from error
 
 
+def read_all_executions(
+    document: ComparisonDocument, name: str
+) -> tuple[PathSet, int, Sequence[int]]:
+    """Return every execution of a saved comparison, those of the normal set first.
+
+    Returns
+    -------
+    paths : PathSet
+        Paths are empty but of those that are aligned: a comparison has no others.
+    normal : int
+        How many recordings are the normal set's.
+    clusters : sequence of int
+        Types from 1, of the sample those that they are compared with; 0 for none.
+
+    Raises
+    ------
+    UnreadableError
+        If a number in it is none that a trace can have.
+    """
+    sets = document.sets
+    try:
+        rows = [e for which in ("normal", "sample") for e in document.executions if e.set == which]
+        segments = {one.position: one.segments for one in document.aligned}
+        paths = _path_set(
+            rows,
+            [segments.get(e.position, []) if e.set == "sample" else [] for e in rows],
+            [sets.normal, sets.sample],
+        )
+        known = [e.cluster for e in rows if e.set == "normal" and e.cluster is not None]
+        more = max(known, default=-1) + 1
+        clusters = [_common_cluster(e, more) for e in rows]
+    except (OverflowError, ValueError, KeyError, IndexError) as error:
+        raise UnreadableError(
+            f"{safe_text(name)}: its executions are damaged: {error}",
+            "give a file that `critpath compare --json FILE` wrote",
+        ) from error
+    return paths, len(sets.normal.sources), clusters
+
+
+def _common_cluster(row: ExecutionEntry, more: int) -> int:
+    """Return an execution's type among those of both sets, from 1."""
+    if row.cluster is None:
+        return 0
+    if row.set == "normal":
+        return row.cluster + 1
+    return 1 + (more + row.cluster if row.pair is None else row.pair)
+
+
 def _executions_aligned(document: ComparisonDocument, name: str, chosen: Sequence[str]) -> Exported:
     aligned = [one for one in document.aligned if not chosen or one.execution in chosen]
     known = {e.position: e for e in document.executions if e.set == "sample"}
     rows = [known[one.position] for one in aligned]
-    segments = [s for one in aligned for s in one.segments]
+    paths = _path_set(rows, [one.segments for one in aligned], [document.sets.sample])
+    findings = tuple(
+        tuple(f for f in document.findings if f.position == one.position) for one in aligned
+    )
+    return Exported(name, paths, tuple(row.cluster for row in rows), findings)
+
+
+def _path_set(
+    rows: Sequence[ExecutionEntry],
+    of_rows: Sequence[Sequence[AlignedSegment]],
+    sets: Sequence[SetEntry],
+) -> PathSet:
+    """Return executions of one or both sets, with the segments that are known of each."""
+    segments = [s for each in of_rows for s in each]
     codes: dict[str, int] = {"": 0}
     coded = {
         name: np.array([codes.setdefault(getattr(s, name), len(codes)) for s in segments], np.int32)
         for name in ("detail", "comm")
     }
-    counts = [len(one.segments) for one in aligned]
+    counts = [len(each) for each in of_rows]
     lossy = np.array([row.lossy for row in rows], np.bool_)
-    source = document.sets.sample
-    if not all(0 <= row.source < len(source.sources) for row in rows):
+    first = {"sample": len(sets[0].sources) if len(sets) > 1 else 0, "normal": 0}
+    size = {"sample": len(sets[-1].sources), "normal": len(sets[0].sources)}
+    if not all(0 <= row.source < size[row.set] for row in rows):
         raise ValueError("an execution is of a recording that the set has not")
+    if not all(row.begin <= row.end for row in rows):
+        raise ValueError("an execution ends before it begins")
+    sources = tuple(source for one in sets for source in one.sources)
+    epochs = [pair for one in sets for pair in zip(one.sources, one.epochs, strict=False)]
 
     def texts(key: str) -> tuple[str, ...]:
         return tuple(getattr(row, key) for row in rows)
@@ -111,7 +186,7 @@ def _executions_aligned(document: ComparisonDocument, name: str, chosen: Sequenc
     def numbers(of: Sequence[ExecutionEntry] | Sequence[AlignedSegment], key: str) -> I64:
         return np.array([getattr(row, key) for row in of], np.int64)
 
-    paths = PathSet(
+    return PathSet(
         executions=Executions(
             id=texts("id"),
             begin=numbers(rows, "begin"),
@@ -120,6 +195,7 @@ def _executions_aligned(document: ComparisonDocument, name: str, chosen: Sequenc
             host=np.zeros(len(rows), np.int64),
             comm=texts("comm"),
             label=texts("label"),
+            requests=_facts_of_requests(rows),
         ),
         paths=CriticalPaths(
             start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -134,18 +210,27 @@ def _executions_aligned(document: ComparisonDocument, name: str, chosen: Sequenc
             lossy=np.repeat(lossy, counts),
             strings=tuple(codes),
         ),
-        session=numbers(rows, "source"),
-        sources=tuple(source.sources),
-        specification=source.specification,
+        session=numbers(rows, "source") + np.array([first[row.set] for row in rows], np.int64),
+        sources=sources,
+        specification=sets[-1].specification,
         losses=(),
         lossy=lossy,
         environment=tuple(
-            {"recording": recording, "clock_epoch": epoch}
-            for recording, epoch in zip(source.sources, source.epochs, strict=False)
-            if epoch
+            {"recording": recording, "clock_epoch": epoch} for recording, epoch in epochs if epoch
         ),
     )
-    findings = tuple(
-        tuple(f for f in document.findings if f.position == one.position) for one in aligned
-    )
-    return Exported(name, paths, tuple(row.cluster for row in rows), findings)
+
+
+def _facts_of_requests(rows: Sequence[ExecutionEntry]) -> RequestFacts | None:
+    """Return what is known of requests, None where it is not known of all."""
+    known = [row.request for row in rows if row.request is not None]
+    if not known or len(known) < len(rows):
+        return None
+    texts: dict[str, Any] = {
+        name: tuple(getattr(one, name) for one in known) for name in FACT_TEXTS if name != "asks"
+    }
+    texts["asks"] = tuple(json.dumps(dict(one.asks), sort_keys=True) for one in known)
+    for name in FACT_NUMBERS:
+        values = [getattr(one, name.removesuffix("_ns")) for one in known]
+        texts[name] = np.array(values, np.int64)
+    return RequestFacts(**texts)

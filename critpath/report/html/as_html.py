@@ -7,6 +7,7 @@ run even where escaping had failed.
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import PurePath
 from typing import Final
@@ -50,13 +51,17 @@ _PLACED: Final = re.compile(r'class="([^"]*)" style="([^"]*)"')
 _TWICE: Final = 1.95  # from here on a change is told as a multiple
 
 
-def render_html(document: ComparisonDocument) -> str:
+def render_html(document: ComparisonDocument, *, explore: str = "", framed: str = "") -> str:
     """Render a comparison as a self-contained page.
 
     Parameters
     ----------
     document : dict
         From `comparison_document` or `load_document`.
+    explore : str
+        Where the page to explore its executions on is, from here; "" for none.
+    framed : str
+        That page itself, to be part of this one.
 
     Returns
     -------
@@ -70,17 +75,19 @@ def render_html(document: ComparisonDocument) -> str:
     cards = {*re.findall(r'id="cause-(\d+)"', causes)}
     slowest = render_slowest(document, rows, folded=folded, causes=cards)
     body, rules = place_by_rules(
-        f"{_top(document)}<main>{_answer(document, answer)}{_first_screen(document)}"
+        f"{_top(document, explore, framed=bool(framed))}<main>"
+        f"{_answer(document, answer)}{_first_screen(document)}"
         f"{causes}{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
         f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
-        f"{render_statistics(document)}</div>"
+        f"{render_statistics(document)}{_frame(framed)}</div>"
         f"</main>{_foot(document, causes=bool(causes))}"
     )
     style = "".join(map(_asset, STYLES)) + rules
     data = {"rows": rows[:MOST_ROWS], "of": len(rows), "markdown": render_markdown(document)}
     title = f"critpath: {_plain(verdict.headline(document))}"
-    return assemble_page(title, style, body, script_of(map(_asset, SCRIPTS)), data, kind=answer)
+    script = script_of(map(_asset, SCRIPTS))
+    return assemble_page(title, style, body, script, data, kind=answer, framed=framed)
 
 
 def answer_of(document: ComparisonDocument) -> str:
@@ -103,13 +110,27 @@ def place_by_rules(body: str) -> tuple[str, str]:
     return placed, "".join(f".{name}{{{where}}}\n" for where, name in known.items())
 
 
-def _top(document: ComparisonDocument) -> str:
+def _frame(page: str) -> str:
+    """Return the fold that has the page to explore on."""
+    if not page:
+        return ""
+    inner = html.escape(page, quote=True)
+    return (
+        '<details class="fold" id="explore"><summary>Explore these executions</summary>'
+        f'<iframe class="explore" title="explore these executions" srcdoc="{inner}"></iframe>'
+        "</details>"
+    )
+
+
+def _top(document: ComparisonDocument, explore: str, *, framed: bool) -> str:
     names = [_name(document.sets[which].sources) for which in ("normal", "sample")]
     date = _date(document)
     shown = f'<span class="date">{text(date)}</span>' if date else ""
+    where = "#explore" if framed else html.escape(explore, quote=True)
+    link = f'<a class="btn" href="{where}">Explore these executions</a>' if where else ""
     return (
         f'<header class="top"><b>critpath</b><span class="sets"><code>{text(names[0])}</code> → '
-        f'<code>{text(names[1])}</code></span>{shown}<span class="room"></span>'
+        f'<code>{text(names[1])}</code></span>{shown}<span class="room"></span>{link}'
         '<button class="btn" id="copy" type="button">Copy summary</button>'
         '<button class="btn" id="theme" type="button">Light / dark</button></header>'
     )

@@ -5,15 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from critpath.report.html.elements import text
 
+_ALLOWED: Final = re.compile(r"script-src ('[^';]+'); style-src ('[^';]+');")
+
 
 def assemble_page(
-    title: str, style: str, body: str, script: str, data: dict[str, Any], *, kind: str = ""
+    title: str,
+    style: str,
+    body: str,
+    script: str,
+    data: dict[str, Any],
+    *,
+    kind: str = "",
+    framed: str = "",
 ) -> str:
     """Return a whole page.
 
@@ -29,9 +39,15 @@ def assemble_page(
         What the script reads.
     kind : str
         The body's class.
+    framed : str
+        Another page of ours, which the body has in a frame: its policy is this one's.
     """
+    scripts, styles = [f"'{_digest(script)}'"], [f"'{_digest(style)}'"]
+    if allowed := _ALLOWED.search(framed):
+        scripts.append(allowed[1])
+        styles.append(allowed[2])
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src {' '.join(scripts)}; style-src {' '.join(styles)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     named = f' class="{kind}"' if kind else ""
