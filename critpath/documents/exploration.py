@@ -118,6 +118,13 @@ class AccountEntry(Part):
     unattributed: Annotated[int, doc("sub-requests of which nobody knows for whom")] = 0
 
 
+class AskEntry(Part):
+    """Of whom a request asked something."""
+
+    service: Annotated[str, doc("who was asked")]
+    times: Annotated[int, doc("how often")]
+
+
 class RequestEntry(Part):
     """What is known of an execution that is a request of a server (times in ns)."""
 
@@ -126,9 +133,9 @@ class RequestEntry(Part):
     true: Annotated[int, doc("its own time, without that of its sub-requests")]
     asked: Annotated[int, doc("for how long some sub-request was under way")]
     queued: Annotated[int, doc("from its arrival until it was received")]
-    bytes_in: int
-    bytes_out: int
+    bytes_in: Annotated[int, doc("what was asked")]
+    bytes_out: Annotated[int, doc("what was answered")]
     threads: Annotated[int, doc("how many worked for it")]
     boundary: Annotated[str, doc("how sure begin and end are")]
     attribution: Annotated[str, doc("how sure it is what it asked")]
-    asks: Annotated[list[tuple[str, int]], doc("how often it asked which service")]
+    asks: Annotated[list[AskEntry], doc("the services that it asked")]

@@ -24,7 +24,7 @@ from critpath.pipeline import facts_of, sum_tiers
 from critpath.pipeline.requesting import find_sketches
 from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
-from critpath.requests.links import attribute, judge_attribution
+from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.store import save_paths
 
@@ -55,7 +55,8 @@ def simulated(load, name, connections, requests=120):
     activity, workers, endpoints, table = arguments
     table = replace(table, boundary=np.zeros(len(table), np.uint8))
     made = attribute(activity, workers, endpoints, table)
-    everything = (made.requests, made.subrequests, made.slices, made.links)
+    links = find_links(activity, made.requests, made.subrequests, made.slices)
+    everything = (made.requests, made.subrequests, made.slices, links)
     sure = judge_attribution(len(made.requests), made.subrequests)
     ids = tuple(map(str, range(len(made.requests))))
     top = made.requests.parent < 0

@@ -56,6 +56,7 @@ from critpath.documents import (
     Verdict,
     Window,
 )
+from critpath.documents.exploration import AskEntry
 from critpath.model import (
     F64,
     I64,
@@ -546,7 +547,10 @@ def _requests(known: RequestFacts | None) -> Iterator[RequestEntry]:
     """Yield what is known of each request; nothing where executions are none."""
     if known is None:
         return
-    words = {text: sorted(json.loads(text or "{}").items()) for text in set(known.asks)}
+    words = {
+        text: [AskEntry(name, times) for name, times in sorted(json.loads(text or "{}").items())]
+        for text in set(known.asks)
+    }
     for i, service in enumerate(known.service):
         yield RequestEntry(
             service=service,

@@ -229,7 +229,9 @@ def _facts_of_requests(rows: Sequence[ExecutionEntry]) -> RequestFacts | None:
     texts: dict[str, Any] = {
         name: tuple(getattr(one, name) for one in known) for name in FACT_TEXTS if name != "asks"
     }
-    texts["asks"] = tuple(json.dumps(dict(one.asks), sort_keys=True) for one in known)
+    texts["asks"] = tuple(
+        json.dumps({each.service: each.times for each in one.asks}, sort_keys=True) for one in known
+    )
     for name in FACT_NUMBERS:
         values = [getattr(one, name.removesuffix("_ns")) for one in known]
         texts[name] = np.array(values, np.int64)
