@@ -176,10 +176,15 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
 
 
 def _profile(settings: Settings, specification: str) -> str:
-    """Return the profile: requests are asked for by their executions, if by nothing else."""
-    of_requests = re.split("[:,]", specification)[0] == "requests"
-    chosen = settings.origins["profile"] != "default"
-    return "requests" if of_requests and not chosen else str(settings["profile"])
+    """Return the profile: by default the one that the executions need."""
+    kind, marker, *_ = (*re.split("[:,]", specification), "")
+    if settings.origins["profile"] != "default" or kind not in {"requests", "slices"}:
+        return str(settings["profile"])
+    if kind == "requests":
+        return kind
+    from critpath.model.requests import MARKERS  # noqa: PLC0415 - numpy
+
+    return MARKERS[marker].profile
 
 
 def _check_execution(specification: str) -> None:

@@ -265,7 +265,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             None,
             "what an execution is: process | thread | marker | "
             "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | "
-            "requests[:port=N,comm=NAME,...] of servers, which requests:? lists "
+            "requests[:port=N,comm=NAME,...] of servers, which requests:? lists | "
+            "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads "
             "(default: what the recording says)",
             "SPEC",
         ),

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from critpath.executions._prefilter import EventFilter
-from critpath.executions.specification import Specification
+from critpath.executions.specification import Specification, name_marker_events
 from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
 
 
@@ -61,8 +61,10 @@ class Prefilter:
     def __init__(self, specifications: Collection[Specification]) -> None:
         patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
         self._named = {pattern.name for pattern in patterns}
-        # Whether what threads do with sockets is asked for.
-        self.requests = any(s.kind == "requests" for s in specifications)
+        self._named.update(name for s in specifications for name in name_marker_events(s))
+        # Whether what threads do to each other is asked for: of all, or of those with sockets.
+        self.slices = any(s.kind == "slices" for s in specifications)
+        self.requests = self.slices or any(s.kind == "requests" for s in specifications)
         self._filter = EventFilter()
         self._known = 0
         self._actions: U8 = np.zeros(0, np.uint8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from critpath.executions.fields import (
 from critpath.executions.marker import MARKER_EVENTS as MARKER_WANTED
 from critpath.executions.membership import ALL_THREADS, ThreadFilter
 from critpath.model import EventRequest, Kind
+from critpath.model.requests import MARKERS
 from critpath.units import shorten
 
 LENGTH_LIMIT: Final = 10_000
@@ -33,9 +34,12 @@ KINDS: Final[dict[str, str]] = {
     "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
     "windows": "windows:FILE.csv",
     "requests": "requests[:port=N,comm=NAME,...]",
+    "slices": "slices:MARKER[,comm=NAME][,min=DURATION][,root]",
 }
 
 
+SIGNAL_SENT: Final = ("signal_generate", "signal:signal_generate")
+_WORDS: Final = frozenset({"top", "root"})  # options without a value
 PEERS: Final = ("any", "external", "local")
 DOUBTFUL: Final = ("leave", "include")  # what to do with what is doubtful of requests
 _UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -90,6 +94,31 @@ ALL_REQUESTS: Final = RequestFilter()
 
 
 @dataclass(frozen=True)
+class SliceFilter:
+    """Which slices of threads are executions.
+
+    Attributes
+    ----------
+    marker : str
+        A key of `critpath.model.requests.MARKERS`.
+    comm : str
+        Name of the thread or its process; "" for any.
+    least : int
+        Shortest slice (ns).
+    root : bool
+        An execution is a slice that no other caused, with all that it led to.
+    """
+
+    marker: str = ""
+    comm: str = ""
+    least: int = 0
+    root: bool = False
+
+
+NO_SLICES: Final = SliceFilter()
+
+
+@dataclass(frozen=True)
 class Specification:
     """A parsed ``--execution``.
 
@@ -108,6 +137,8 @@ class Specification:
         For ``process`` and ``thread``: which of them; for ``requests``, where who serves is.
     requests : RequestFilter
         For ``requests``: which of them.
+    slices : SliceFilter
+        For ``slices``: which of them.
     label_open : bool
         For ``events``: neither a label nor ``-`` was given, so that a text field of the
         begin event may serve (`find.add_label`).
@@ -123,12 +154,13 @@ class Specification:
     file: str = ""
     where: ThreadFilter = ALL_THREADS
     requests: RequestFilter = ALL_REQUESTS
+    slices: SliceFilter = NO_SLICES
     label_open: bool = False
     text: str = ""
 
 
 def parse_specification(text: str) -> Specification:
-    """Parse ``process``, ``thread``, ``marker``, ``events:...``, ``windows:FILE``, ``requests``.
+    """Parse ``process``, ``thread``, ``marker``, ``requests``, ``slices:...`` and the others.
 
     Raises
     ------
@@ -158,6 +190,8 @@ def parse_specification(text: str) -> Specification:
         return Specification(kind, file=rest, text=text)
     if kind == "requests":
         return _parse_requests(rest, text, given=bool(colon))
+    if kind == "slices":
+        return _parse_slices(rest, text)
     if colon:
         raise UsageError(f"'{kind}' takes nothing after it, not: {shorten(rest)}", f"write {kind}")
     return Specification(kind, text=text)
@@ -209,22 +243,8 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     if rest.strip() == "?":
         return Specification("requests", requests=RequestFilter(listing=True), text=text)
     options = split_outside_brackets(rest, ",") if given else []
-    values: dict[str, str] = {}
-    for option in options:
-        name, equals, value = (part.strip() for part in option.partition("="))
-        if name not in _REQUEST_OPTIONS or (not value if name != "top" else bool(equals)):
-            near = difflib.get_close_matches(name, _REQUEST_OPTIONS, n=1)
-            raise UsageError(
-                f"not an option of requests: {shorten(option) or '(nothing)'}",
-                f"did you mean {near[0]}{'' if near[0] == 'top' else '='}?"
-                if near and near[0] != name
-                else f"write requests, or requests: and some of {_REQUEST_FORMS}",
-            )
-        if name in values:
-            raise UsageError(
-                f"{name} is given twice in: {shorten(text)}", f"write {KINDS['requests']}"
-            )
-        values[name] = unescape(value)
+    forms = f"requests, or requests: and some of {_REQUEST_FORMS}"
+    values = _parse_options("requests", options, _REQUEST_OPTIONS, forms, text)
 
     def number(name: str, most: int) -> int:
         return _parse_number(name, values.get(name, "0"), most)
@@ -244,6 +264,74 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)
+
+
+def _parse_options(
+    kind: str, options: Sequence[str], known: tuple[str, ...], forms: str, text: str
+) -> dict[str, str]:
+    """Return the values of ``NAME=VALUE``, and "" of words that stand by themselves."""
+    values: dict[str, str] = {}
+    for option in options:
+        name, equals, value = (part.strip() for part in option.partition("="))
+        if name not in known or (not value if name not in _WORDS else bool(equals)):
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"not an option of {kind}: {shorten(option) or '(nothing)'}",
+                f"did you mean {near[0]}{'' if near[0] in _WORDS else '='}?"
+                if near and near[0] != name
+                else f"write {forms}",
+            )
+        if name in values:
+            raise UsageError(f"{name} is given twice in: {shorten(text)}", f"write {KINDS[kind]}")
+        values[name] = unescape(value)
+    return values
+
+
+def _parse_slices(rest: str, text: str) -> Specification:
+    """Parse what follows ``slices:``: the marker first, then options."""
+    marker, *options = split_outside_brackets(rest, ",")
+    marker = marker.strip()
+    if marker == "?":
+        kinds = ", ".join(f"{name} (profile {of.profile})" for name, of in MARKERS.items())
+        raise UsageError(f"the markers of slices: {kinds}", "choose one with slices:MARKER")
+    if marker not in MARKERS:
+        near = difflib.get_close_matches(marker, MARKERS, n=1)
+        raise UsageError(
+            f"not a marker of slices: {shorten(marker) or '(nothing)'}",
+            f"did you mean slices:{near[0]}?"
+            if near
+            else f"write slices: and one of {', '.join(MARKERS)}",
+        )
+    values = _parse_options("slices", options, ("comm", "min", "root"), KINDS["slices"], text)
+    least = _parse_duration(values["min"]) if "min" in values else 0
+    chosen = SliceFilter(marker, values.get("comm", ""), least, "root" in values)
+    return Specification("slices", slices=chosen, text=text)
+
+
+def request_marker_events(marker: str) -> tuple[EventRequest, ...]:
+    """Return the events that a marker of slices needs beyond the scheduler's."""
+    of = MARKERS[marker]
+    if marker == "signal":
+        return (
+            EventRequest(Kind.OTHER, of.events, (("sig",),)),
+            EventRequest(Kind.OTHER, SIGNAL_SENT, (("tid", "pid"),)),
+        )
+    entries, exits = [], []
+    for name, field in dict((*of.calls, *of.writes, *of.others)).items():
+        if field:
+            names = (f"syscall_entry_{name}", f"syscalls:sys_enter_{name}")
+            entries.append(EventRequest(Kind.OTHER, names, ((field,),)))
+        results = (f"syscall_exit_{name}", f"syscalls:sys_exit_{name}")
+        exits.append(EventRequest(Kind.OTHER, results, (("ret",),)))
+    return (*entries, *exits)
+
+
+def name_marker_events(specification: Specification) -> list[str]:
+    """Return the names of the events that slices are found by, beside the scheduler's."""
+    if specification.kind != "slices":
+        return []
+    wanted = request_marker_events(specification.slices.marker)
+    return [name for request in wanted for name in request.names]
 
 
 def _choose(values: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
@@ -312,6 +400,8 @@ def get_event_requests(specification: Specification) -> tuple[EventRequest, ...]
     """
     if specification.kind == "marker":
         return MARKER_WANTED
+    if specification.kind == "slices":
+        return request_marker_events(specification.slices.marker)
     if specification.where:
         return specification.where.get_requests()
     fields: dict[str, dict[tuple[str, ...], None]] = {}

@@ -60,6 +60,56 @@ class Rule(IntEnum):
     IMPLICIT = 8  # slices without a network
 
 
+@dataclass(frozen=True)
+class Marker:
+    """What cuts threads into slices without a network (docs/finding-requests.md).
+
+    Attributes
+    ----------
+    profile : str
+        The least profile with its events.
+    calls : tuple of (str, str)
+        System calls that threads wait in, and the field that says what for.
+    writes : tuple of (str, str)
+        Those by which another thread ends such a wait; none where every thread may.
+    others : tuple of (str, str)
+        Those that show what kind of descriptor a number is, or that it is none any more; with ""
+        their result is one.
+    events : tuple of str
+        Events without which nothing is found; none where the scheduler's suffice.
+    """
+
+    profile: str
+    calls: tuple[tuple[str, str], ...] = ()
+    writes: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    events: tuple[str, ...] = ()
+
+
+_READS: Final = (("read", "fd"), ("readv", "fd"))
+_WRITES: Final = tuple((name, "fd") for name in ("write", "writev"))
+_MAKERS: Final = tuple(
+    (name, "")
+    for name in ("socket", "accept", "accept4", "open", "openat", "openat2", "timerfd_create")
+)
+_SPEAKERS: Final = tuple(
+    (name, "fd") for name in ("connect", "bind", "sendto", "recvfrom", "sendmsg", "recvmsg")
+)
+_EVENTFD: Final = (("eventfd2", ""), ("eventfd", ""), ("close", "fd"))
+
+MARKERS: Final[Mapping[str, Marker]] = {
+    "wake": Marker("minimal"),
+    "fork": Marker("minimal"),
+    "futex": Marker("syscalls", (("futex", "uaddr"), ("futex_wait", "uaddr"))),
+    "semaphore": Marker("syscalls", (("semop", "semid"), ("semtimedop", "semid"))),
+    "queue": Marker("syscalls", (("msgrcv", "msqid"), ("mq_timedreceive", "mqdes"))),
+    "pipe": Marker("syscalls", _READS, _WRITES, (*_MAKERS, *_SPEAKERS, *_EVENTFD)),
+    "eventfd": Marker("syscalls", _READS, _WRITES, _EVENTFD),
+    "unix": Marker("requests", events=("sk_data_ready", "sock:sk_data_ready")),
+    "signal": Marker("full", events=("signal_deliver", "signal:signal_deliver")),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Activity(Table):
     """What threads of one recording did with sockets and with each other, in order of time.

@@ -89,6 +89,7 @@ def extract_recording(
     `place` tells who waits where it is among others: `` (2 of 6)``.
     """
     from critpath.pipeline.requesting import find_requests
+    from critpath.pipeline.slicing import find_slices
 
     with _replay_chosen(recording, settings, progress, place) as chosen:
         found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
@@ -96,7 +97,9 @@ def extract_recording(
             executions, events, pieces = find_requests(
                 found, specification, manifest, recording
             ) or (
-                find_executions(
+                find_slices(found, specification, manifest)
+                if specification.kind == "slices"
+                else find_executions(
                     found.events,
                     specification,
                     chosen.names,
@@ -168,6 +171,7 @@ def _replay_chosen(
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
     from critpath.pipeline.requesting import require_sockets
+    from critpath.pipeline.slicing import require_markers
     from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
@@ -209,6 +213,10 @@ def _replay_chosen(
     if chosen.kind == "requests":
         require_sockets(recording, names, manifest)
         wanted = (*wanted, *SOCKET_EVENTS)
+    if chosen.kind == "slices":
+        require_markers(recording, names, manifest, chosen.slices.marker)
+        if chosen.slices.marker == "unix":
+            wanted = (*wanted, *SOCKET_EVENTS)
     with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
         yield _Chosen(found, chosen, text, names, manifest, budget)
 
@@ -532,13 +540,13 @@ def replay_stream(
     )
 
 
-def collect_sockets(source: Source, *, waking: bool) -> ActivityEvents:
-    """Return what takes note of the sockets of a recording."""
+def collect_sockets(source: Source, *, waking: bool, every: bool = False) -> ActivityEvents:
+    """Return what takes note of the sockets of a recording, or of all that its threads do."""
     from critpath.requests.activity import ActivityEvents
 
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
-    return ActivityEvents(runnable, waking=waking)
+    return ActivityEvents(runnable, waking=waking, every=every)
 
 
 def _find_missing_switches(
@@ -584,8 +592,9 @@ def _replay_once(
     functions = timer_functions(source.environment)
     ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
-    # None or one: what threads do with sockets, where requests of servers are asked for.
-    sockets = [collect_sockets(source, waking=assumed.waking)] if prefilter.requests else []
+    # None or one: what threads do with sockets and to each other, where that is asked for.
+    collect = partial(collect_sockets, source, waking=assumed.waking, every=prefilter.slices)
+    sockets = [collect()] if prefilter.requests else []
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
         resources.feed(chunk, source.classes)

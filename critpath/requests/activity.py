@@ -42,9 +42,14 @@ class ActivityEvents:
         Whether the recording has ``sched_waking``; else wakes are ``sched_wakeup``.
     leaving : bool
         Whether it is asked when a thread's packets leave: `Act.LEAVE`.
+    every : bool
+        Keep what all threads do to each other, not only those that use sockets.
     """
 
-    def __init__(self, runnable: I64, *, waking: bool, leaving: bool = False) -> None:
+    def __init__(
+        self, runnable: I64, *, waking: bool, leaving: bool = False, every: bool = False
+    ) -> None:
+        self._every = every
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64))
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -82,7 +87,7 @@ class ActivityEvents:
         return of.kind
 
     def finish(self, workers: Workers, strings: Sequence[str]) -> Collected:
-        """Return what was found; of threads only those of processes that use sockets."""
+        """Return what was found; unless all is kept, of processes that use sockets."""
         time, act, tid, host, endpoint, value = self._rows.take_rows()
         moves = (act == Act.RECEIVE) | (act == Act.SEND)
         users = np.unique(_key(host[moves], tid[moves]))
@@ -92,6 +97,7 @@ class ActivityEvents:
         keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
         about = (act == Act.WAKE) | (act == Act.CREATE)
         keep[about] |= np.isin(_key(host[about], value[about]), threads)
+        keep |= self._every
         dumped = [
             (
                 of_host,

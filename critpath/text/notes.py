@@ -100,6 +100,15 @@ def requests_found(
     return f"requests: {total:,} of {plural(services, 'service')}{left}{sure}"
 
 
+def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
+    """What became of slices of threads that are no executions."""
+    rest = (
+        (incomplete, "cut by the end of the recording"),
+        (lost, "left out, as events were lost meanwhile"),
+    )
+    return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
+
+
 def requests_doubtful(name: str, doubtful: int, total: int) -> str:
     """Of too many requests of a set the begin or the end is in doubt."""
     return (

@@ -14,8 +14,8 @@ SHELL = (50, "sh")
 
 
 def test_every_kind_of_specification_has_a_finder():
-    # Requests are not found in events alone: critpath.pipeline.requesting.
-    assert set(FINDERS) == set(KINDS) - {"requests"}
+    # These are not found in events alone: critpath.pipeline.requesting and slicing.
+    assert set(FINDERS) == set(KINDS) - {"requests", "slices"}
 
 
 # ------------------------------------------------------------------ processes

@@ -1,0 +1,199 @@
+"""Slices without a network as executions: which there are, and which are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.errors import UnreadableError
+from critpath.executions.process import select_within_runs
+from critpath.executions.scheduling import Scheduling, hosts_of
+from critpath.executions.specification import request_marker_events
+from critpath.model import (
+    I64,
+    Bool,
+    Events,
+    Executions,
+    Manifest,
+    ReplayedRecording,
+    Workers,
+    role_name,
+)
+from critpath.model.requests import MARKERS
+from critpath.requests.endpoints import EndpointColumn
+from critpath.requests.implicit import Calls, ImplicitSlices
+from critpath.requests.implicit import find_slices as cut_slices
+from critpath.requests.turns import Processes
+from critpath.text import notes
+
+if TYPE_CHECKING:
+    from critpath.executions.specification import Specification
+
+_ENTRIES: Final = ("syscall_entry_", "syscalls:sys_enter_")
+_CALL: Final = re.compile("^(syscall_(entry|exit)_|syscalls:sys_(enter|exit)_|signal:)")
+_LACKS: Final = {"syscalls": "system calls", "requests": "sockets", "full": "signals"}
+
+
+def require_markers(
+    recording: Path, names: Collection[str], manifest: Manifest, marker: str
+) -> None:
+    """Refuse a recording without the events that a marker needs."""
+    of = MARKERS[marker]
+    entries = [f"{group}{name}" for name, _ in of.calls for group in _ENTRIES]
+    needed = of.events or entries
+    if not needed or any(name in names for name in needed):
+        return
+    lacks = _LACKS[of.profile]
+    profile = "locks" if marker == "futex" else of.profile
+    raise UnreadableError(
+        f"{recording}: recorded with {manifest.profile}, which has no {lacks} for slices:{marker}"
+        if manifest.profile
+        else f"{recording}: it has no {lacks} for slices:{marker}",
+        f"record again with --profile {profile}; slices:wake needs none of them",
+    )
+
+
+def find_slices(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest
+) -> Executions:
+    """Find the slices that a specification asks for."""
+    if replayed.sockets is None:
+        raise TypeError("replayed without what threads do to each other")
+    asked, events, collected = specification.slices, replayed.events, replayed.sockets
+    found = cut_slices(
+        collected.activity,
+        replayed.workers,
+        asked.marker,
+        _read_calls(events, asked.marker),
+        collected.endpoints[:, EndpointColumn.FAMILY],
+        events.losses,
+    )
+    processes = Processes(replayed.workers, events.strings.__getitem__)
+    end, tid, rows = found.end_ns.copy(), found.tid.copy(), np.arange(len(found))
+    if asked.root:
+        root = found.find_roots()
+        np.maximum.at(end, root, found.end_ns)
+        # A path is walked back from the thread that was at it last.
+        last = found.end_ns == end[root]
+        tid[root[last]] = found.tid[last]
+        rows = np.flatnonzero(root == rows)
+    keep = (end - found.begin_ns)[rows] >= asked.least
+    ours = _threads_of_runs(replayed.workers, manifest)
+    keep &= _are_of(found.host[rows], found.tid[rows], processes, ours, asked.comm)
+    rows = rows[keep]
+    incomplete = _count_cut(found, processes, ours, asked.comm)
+    names = [processes.thread(*thread) for thread in _pairs(found.host[rows], tid[rows])]
+    begun = zip(found.tid[rows].tolist(), found.begin_ns[rows].tolist(), strict=True)
+    executions = Executions(
+        id=tuple(_tell_apart(f"{first}@{begin}" for first, begin in begun)),
+        begin=found.begin_ns[rows],
+        end=end[rows],
+        tid=tid[rows],
+        host=found.host[rows],
+        comm=tuple(names),
+        label=tuple(_label(names, manifest, processes)),
+        incomplete=incomplete + found.lost,
+        notes=notes.slices_left_out(incomplete, found.lost),
+    )
+    if manifest.runs or manifest.interleaved:
+        interleaved = bool(manifest.interleaved)
+        executions = select_within_runs(executions, manifest.runs, interleaved=interleaved)
+    return executions
+
+
+def _pairs(host: I64, tid: I64) -> list[tuple[int, int]]:
+    return list(zip(host.tolist(), tid.tolist(), strict=True))
+
+
+def _are_of(host: I64, tid: I64, processes: Processes, ours: I64 | None, comm: str) -> Bool:
+    """Return which threads are of the command that was recorded, and called as was asked."""
+    chosen = np.ones(len(tid), np.bool_) if ours is None else np.isin((host << 32) | tid, ours)
+    if comm:
+        threads = _pairs(host, tid)
+        named = (comm in processes.names(*thread) for thread in threads)
+        chosen &= np.fromiter(named, np.bool_, len(threads))
+    return chosen
+
+
+def _count_cut(found: ImplicitSlices, processes: Processes, ours: I64 | None, comm: str) -> int:
+    """Return how many slices the end of the recording cuts: of processes that have others.
+
+    Most threads of a machine are woken now and then and never by their own process: what they
+    did is no slice, and not worth a word.
+    """
+    host, tid = found.incomplete.T
+    cut = found.incomplete[_are_of(host, tid, processes, ours, comm)]
+    have = {(h, processes.pid(h, t)) for h, t in set(_pairs(found.host, found.tid))}
+    return sum((h, processes.pid(h, t)) in have for h, t in cut.tolist())
+
+
+def _threads_of_runs(workers: Workers, manifest: Manifest) -> I64 | None:
+    """Return the threads that a recorded command led to; None where all are recorded."""
+    pids = [run.pid for run in manifest.runs if run.pid]
+    if not pids:
+        return None
+    ours = np.isin(workers.tid, pids) | np.isin(workers.pid, pids)
+    while True:
+        more = ours | ((workers.parent >= 0) & ours[workers.parent])
+        if (more == ours).all():
+            return np.asarray((workers.host[ours] << 32) | workers.tid[ours])
+        ours = more
+
+
+def _label(names: list[str], manifest: Manifest, processes: Processes) -> list[str]:
+    """Return what each slice is compared with: those of threads of its name.
+
+    Threads that bear the recorded command's own name have none: that of a sample may have another.
+    """
+    own = {processes.thread(0, run.pid) for run in manifest.runs if run.pid}
+    return ["" if name in own else role_name(name) for name in names]
+
+
+def _tell_apart(names: Iterable[str]) -> Iterator[str]:
+    """Give a number to what has the name of one before it: slices of two objects."""
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}~{seen[name]}"
+
+
+# What threads asked of the kernel.
+
+
+def _read_calls(events: Events, marker: str) -> Calls | None:
+    """Return the events that a marker needs beside the scheduler's; None if it needs none."""
+    wanted = request_marker_events(marker)
+    if not wanted:
+        return None
+    of_name = {name: request for request in wanted for name in request.names}
+    classes = [i for i, c in enumerate(events.classes) if c.name in of_name]
+    rows = np.flatnonzero(np.isin(events.event_class, classes))
+    of_row = events.event_class[rows]
+    value, call = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    begins = np.zeros(len(rows), np.bool_)
+    names: list[str] = []
+    for index in classes:
+        name = events.classes[index].name
+        mine = of_row == index
+        entry = any(name.startswith(prefix) for prefix in _ENTRIES)
+        short = _CALL.sub("", name)
+        if short not in names:
+            names.append(short)
+        call[mine], begins[mine] = names.index(short), entry
+        value[mine] = events.column(rows[mine], of_name[name].fields[0][0])
+    tid = Scheduling(events).current(rows)
+    known = tid > 0
+    return Calls(
+        events.timestamp[rows][known],
+        hosts_of(events, rows)[known],
+        tid[known],
+        call[known],
+        begins[known],
+        value[known],
+        tuple(names),
+    )

@@ -1,0 +1,70 @@
+"""``--execution slices:MARKER``: what is understood, and what is said of what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from critpath.errors import UnreadableError, UsageError
+from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.model import Manifest
+from critpath.model.requests import MARKERS
+from critpath.pipeline.slicing import require_markers
+
+MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_every_marker(marker):
+    found = parse_specification(f"slices:{marker},comm=worker,min=100us,root")
+    asked = found.slices
+    assert (found.kind, asked.marker) == ("slices", marker)
+    assert (asked.comm, asked.least, asked.root) == ("worker", 100_000, True)
+    # What the scheduler tells needs nothing else.
+    more = get_event_requests(found)
+    assert bool(more) == (marker not in {"wake", "fork", "unix"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "do"),
+    [
+        ("slices", "not a marker of slices: (nothing)", "write slices: and one of wake, fork"),
+        ("slices:", "not a marker of slices: (nothing)", "write slices: and one of wake, fork"),
+        ("slices:futexes", "not a marker of slices: futexes", "did you mean slices:futex?"),
+        ("slices:?", "the markers of slices: wake (profile minimal)", "choose one with"),
+        ("slices:wake,com=x", "not an option of slices: com=x", "did you mean comm=?"),
+        ("slices:wake,min=5", "min= is not a duration: 5", "write min="),
+        ("slices:wake,root=1", "not an option of slices: root=1", "write slices:MARKER"),
+        ("slices:wake,min=1s,min=2s", "min is given twice", "write slices:MARKER"),
+    ],
+)
+def test_what_is_not_understood(text, message, do):
+    with pytest.raises(UsageError) as caught:
+        parse_specification(text)
+    assert caught.value.what.startswith(message)
+    assert caught.value.do.startswith(do)
+
+
+@pytest.mark.parametrize(
+    ("marker", "lacks", "profile"),
+    [
+        ("futex", "system calls", "locks"),
+        ("pipe", "system calls", "syscalls"),
+        ("unix", "sockets", "requests"),
+        ("signal", "signals", "full"),
+    ],
+)
+def test_a_recording_that_lacks_the_events(marker, lacks, profile):
+    with pytest.raises(UnreadableError) as caught:
+        require_markers(Path("normal"), ["sched_switch", "sched_waking"], MANIFEST, marker)
+    assert caught.value.exit_code == 4
+    said = f"normal: recorded with minimal, which has no {lacks} for slices:{marker}"
+    assert caught.value.what == said
+    assert caught.value.do.startswith(f"record again with --profile {profile};")
+
+
+@pytest.mark.parametrize("name", ["syscall_entry_futex", "syscalls:sys_enter_futex"])
+def test_a_recording_that_has_them(name):
+    require_markers(Path("normal"), [name], MANIFEST, "futex")
+    require_markers(Path("normal"), [], MANIFEST, "wake")
