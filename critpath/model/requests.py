@@ -62,7 +62,7 @@ class Rule(IntEnum):
 
 @dataclass(frozen=True)
 class Marker:
-    """What cuts threads into slices without a network (docs/finding-requests.md).
+    """What cuts threads into slices without a network (docs/slices.md).
 
     Attributes
     ----------

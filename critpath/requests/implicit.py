@@ -1,7 +1,7 @@
 """Slices without a network: what cuts threads into stretches, and which caused which.
 
 A slice is implicit: no message begins and ends it, but a sleep that another thread ends.  Which
-sleeps count is the marker's (`MARKERS`); rules and a drawing are in docs/finding-requests.md.
+sleeps count is the marker's (`MARKERS`); rules and a drawing are in docs/slices.md.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ PAGES: Final = {
         "docs/exploring",
         "docs/recording",
         "docs/finding-requests",
+        "docs/slices",
         "docs/hosts",
         "docs/costs",
         "docs/kernels",
