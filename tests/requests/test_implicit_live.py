@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from critpath import pipeline
 from critpath.record.ftrace.recorder import missing_requirements
 
-pytestmark = pytest.mark.xdist_group("kernel")
+pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.long]
 
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)
@@ -82,3 +85,26 @@ def test_at_signals(record, tmp_path):
     recording = record("signals", profile, "signal")
     found = count(recording, "slices:signal,min=400us")
     assert 19 <= len(found["signal"]) <= 20
+
+
+def test_stages_behind_a_barrier(critpath_process, tmp_path):
+    """Seven threads, pinned to processor 0 by mistake: all but who comes last sleep each time."""
+    stages, program = 20, tmp_path / "pinned"
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    source = ROOT / "tests" / "servers" / "pinned.c"
+    subprocess.run(["gcc", "-O1", "-pthread", "-o", program, source], check=True)
+    options = ("--recorder", "ftrace", "--no-probe", "-o", "recording", "--")
+    done = critpath_process("record", *options, program, stages, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    paths = pipeline.extract([tmp_path / "recording"], specification="slices:wake")
+    executions = paths.executions
+    workers = np.flatnonzero(executions.tid > executions.tid.min())
+    assert len(np.unique(executions.tid[workers])) == 7
+    # One of seven does not sleep; it may be that another has not gone to sleep yet.
+    assert 5 * stages <= len(workers) <= 7 * stages + 7
+    for chunk in paths.paths.chunks():
+        own = (chunk.tid == executions.tid[chunk.path]) & np.isin(chunk.path, workers)
+        assert set(chunk.cpu[own & (chunk.cpu >= 0)].tolist()) == {0}
+    roots = pipeline.extract([tmp_path / "recording"], specification="slices:wake,root").executions
+    assert len(roots) < len(executions)
