@@ -246,10 +246,10 @@ def find_links(
         one = slice_at(from_thread, sent, "left")
         other = slice_at(to_thread, received, "right")
         keep = (one >= 0) & (other >= 0) & (from_thread != to_thread)
-        keep &= np.where(one >= 0, slices.begin_ns[one], sent + 1) <= sent
+        keep[keep] = slices.begin_ns[one[keep]] <= sent[keep]
         if kind == "wake":  # only within a request does a wake say who works on
-            same = (slices.request[one] == slices.request[other]) & (slices.request[one] >= 0)
-            keep &= same
+            of = slices.request[one[keep]]
+            keep[keep] = (of >= 0) & (of == slices.request[other[keep]])
         code = np.full(int(keep.sum()), LINK_KINDS.index(kind))
         columns.append((one[keep], other[keep], sent[keep], received[keep], code))
     one, other, sent, received, code = (np.concatenate(c) for c in zip(*columns, strict=True))

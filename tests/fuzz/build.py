@@ -37,6 +37,11 @@ MODULES: Final = (
     "graph/_walk",
     "executions/_prefilter",
     "vectors/_count",
+    "requests/_activity",
+    "requests/_turns",
+    "requests/_owners",
+    "requests/_pieces",
+    "explore/_bits",
 )
 
 # -O1 keeps accesses that -O3 would find useless.  Unaligned words are read on purpose, on

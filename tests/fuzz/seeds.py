@@ -24,11 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 import saved
+import sockets
 import streams
 from oracle.ctf_write import Generator, Writer
 
-from critpath.model import Calibration, Detectable, FalseAlarms, FloorAdvice, Missing, Rate
-from critpath.pipeline.baselines import only
+from critpath.graph.critical_path import take_executions
+from critpath.model import Calibration, Detectable, FalseAlarms, FloorAdvice, Kind, Missing, Rate
 from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.metadata.schema import IntegerClass, VarintClass
 from critpath.store import DATASET, part_name
@@ -205,7 +206,7 @@ def saved_seeds() -> None:
         recording / "kernel", [(HERE / "metadata" / "lttng-2.13.stream").read_bytes()]
     )
     whole = pipeline.extract([recording], specification="thread")
-    paths = only(whole, np.arange(min(len(whole), 12)))
+    paths = take_executions(whole, np.arange(min(len(whole), 12)))
     paths = replace(
         paths, sources=("recording",), environment=({"recording": "r", "clock_epoch": 1},)
     )
@@ -282,6 +283,44 @@ MANIFEST_SEED = {
 }  # fmt: skip
 
 
+def socket_seeds() -> None:
+    """Write servers that answer, ask and hand over, as the target reads events; and conditions."""
+    number = {kind: at for at, kind in enumerate(sockets.KINDS)}
+    chance = random.Random(5)  # noqa: S311 - inputs, not secrets
+
+    def event(kind: Kind, cpu: int, *fields: int) -> bytes:
+        given = (bytes(fields) + bytes(sockets.WIDTHS[kind]))[: sockets.WIDTHS[kind]]
+        return bytes([number[kind], cpu, chance.randrange(1, 9)]) + given
+
+    def run(cpu: int, tid: int) -> bytes:
+        return event(Kind.SWITCH, cpu, 0, 0, 0, 0, tid)
+
+    def move(kind: Kind, cpu: int, socket: int) -> bytes:
+        return event(kind, cpu, socket, 2, 6, 50, 0)
+
+    accept = event(Kind.SOCKET_STATE, 0, 30, 80, 40, 2, 1, 2, 0, 0, 0, 0, 6, 3, 1)
+    connect = event(Kind.SOCKET_STATE, 0, 31, 50, 90, 2, 1, 1, 0, 0, 0, 0, 6, 2, 1)
+    served = event(Kind.SOCKET_STATE, 1, 32, 90, 50, 2, 1, 1, 0, 0, 0, 0, 6, 3, 1)
+    arrive, receive, send = Kind.SOCKET_ARRIVAL, Kind.SOCKET_RECEIVE, Kind.SOCKET_SEND
+    plain = [move(arrive, 0, 30), move(receive, 0, 30), move(send, 0, 30)]
+    tiers = [
+        *(*plain[:2], move(arrive, 0, 32), move(send, 0, 31), move(receive, 1, 32)),
+        *(move(arrive, 1, 31), move(send, 1, 32), move(receive, 0, 31), plain[2]),
+    ]
+    helped = [plain[0], plain[1], event(Kind.WAKING, 0, 2), run(0, 0), run(1, 2), plain[2]]
+    begin = [run(0, 1), run(1, 4), accept, connect, served]
+    for turns in (plain, tiers, helped, [*plain[:2], *tiers, plain[2]]):
+        keep("sockets", bytes([sockets.EVENTS]) + b"".join(begin + turns * 3))
+    for text in (
+        "latency >= p90",
+        "not (thread == 'server 101' or cpu == 1) and idle.mean < 20ms",
+        "label in ['get', \"put\"] and process ~ '^ser.*r$'",
+        "any(latency >= 1s)",
+        "((((latency > 1us))))",
+    ):
+        keep("sockets", bytes([sockets.CONDITION]) + text.encode())
+
+
 def main() -> None:
     """Write every seed."""
     random.seed(0)
@@ -294,6 +333,7 @@ def main() -> None:
         if path.suffix != ".stream":
             keep("metadata", path.read_bytes())
     saved_seeds()
+    socket_seeds()
 
 
 if __name__ == "__main__":
