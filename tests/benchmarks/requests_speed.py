@@ -184,7 +184,7 @@ def explore_rows(home: Path, executions: int) -> list[Row]:
     """Time one question about many executions, the command, and its page."""
     saved, page = home / "many.parquet", home / "page.html"
     made_paths(executions).save(saved)
-    facts = facts_of(pipeline.extract([saved], jobs=1))
+    facts = facts_of(pipeline.extract([saved], specification=None))
     question = timed(lambda: ask(facts, [], _WHAT))
     words = [_CRITPATH, "--quiet", "explore", saved, "--what", _WHAT]
     table_of, with_page = run(words), run([*words, "-o", page])
@@ -217,19 +217,19 @@ def main() -> int:
     parser.add_argument("--recordings", type=Path, nargs=2)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-requests-") as made:
-        home, rows = Path(made), []
+        home = Path(made)
         recordings, wrong = given.recordings, "" if given.recordings else why_not()
         if wrong:
             print(f"requests of a recording: left out: {wrong}")
         else:
             recordings = recordings or record_redis(home, given.seconds)
             rows, many = extraction_rows(home, recordings[0], given.rounds)
-            print(f"{many:,} requests, Redis at {_RATE:,} a second")
+            print(f"{many:,} requests of Redis")
             rows += native_rows(recordings[0], given.rounds)
             rows.append(compare_row(recordings))
+            print(table(rows, {}), flush=True)
         if given.millions:
-            rows += explore_rows(home, int(1e6 * given.millions))
-        print(table(rows, {}))
+            print(table(explore_rows(home, int(1e6 * given.millions)), {}))
     return 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from critpath.model.requests import LINK_KINDS
-from critpath.requests.links import attribute, name_labels
+from critpath.requests.links import attribute, find_links, name_labels
 from critpath.requests.owners import cut_subrequests
 
 
@@ -96,9 +96,11 @@ def test_labels_name_what_is_asked(tiers: Any) -> None:
     }
 
 
-def test_links_lead_from_slice_to_slice(tiers: Any) -> None:
-    _, found = tiers
-    links, slices = found.links, found.slices
+def test_links_lead_from_slice_to_slice(load: Any, tiers: Any) -> None:
+    world, found = tiers
+    activity = load("requests/simulate.py").arguments(world, load("requests/drawing.py"))[0]
+    slices = found.slices
+    links = find_links(activity, found.requests, found.subrequests, slices)
     assert set(links.kind.tolist()) == {LINK_KINDS.index("message")}
     assert (links.sent_ns <= links.received_ns).all()
     assert (slices.begin_ns[links.from_slice] <= links.sent_ns).all()
@@ -114,8 +116,10 @@ def test_links_lead_from_slice_to_slice(tiers: Any) -> None:
 def test_helpers_are_linked_by_wakes(load: Any) -> None:
     simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
     world = simulate.simulate("executor pool", 4, 50, 1)
-    found = attribute(*simulate.arguments(world, drawing)[:4])
-    wakes = found.links.kind == LINK_KINDS.index("wake")
+    activity, *others = simulate.arguments(world, drawing)[:4]
+    found = attribute(activity, *others)
+    links = find_links(activity, found.requests, found.subrequests, found.slices)
+    wakes = links.kind == LINK_KINDS.index("wake")
     assert wakes.sum() >= 50  # at least who gives back
     # Now and then a third is woken for it, and overtaken by one that was busy.
     assert (found.requests.threads >= 2).all()
