@@ -40,6 +40,7 @@ GROUPS: Final = {
         *("timeout", "force", "execution"),
     ),
     "who may trace": ("as-root", "marks-from"),
+    "what is told of requests": ("labels-from",),
     "method": (),
 }
 
@@ -101,6 +102,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="users whose programs may mark executions though they may not trace: names "
         "separated by commas, all, or none (default: who called sudo)",
+    )
+    # No setting: whose messages are looked at is decided for each recording.
+    parser.add_argument(
+        "--labels-from",
+        metavar="WHAT",
+        choices=("bytes", "bytes,traceparent"),
+        default="",
+        help="name requests by the first 64 bytes of their messages: bytes (method and path, first "
+        "words of SQL, a command's name), or bytes,traceparent for trace ids besides; "
+        "docs/labels.md says what is looked at and kept",
     )
     for option, what in (
         ("--keep-raw", "keep what the trace was converted from"),
@@ -169,6 +180,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         trace_format=settings["trace-format"],
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
+        labels_from=arguments.labels_from,
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,

@@ -91,6 +91,7 @@ class Kind(IntEnum):
     SOCKET_OF = 34  # what connection a socket is of
     SOCKET_STATEDUMP = 35
     FUTEX = 36  # the system call futex: a `SYSCALL_ENTRY` with the address it is about
+    MESSAGE_LABEL = 37  # what a received message is called, by its first bytes
 
 
 class State(IntEnum):

@@ -175,12 +175,16 @@ class Collected:
         Fields of every `Kind.SOCKET_STATEDUMP`, after its host; text where the trace has text.
     hidden : int
         Events of sockets whose addresses the kernel did not tell.
+    messages : sequence of tuple
+        Of every `Kind.MESSAGE_LABEL`, in order of time: when, host, socket, trace id (two
+        halves), label.
     """
 
     activity: Activity
     endpoints: I64
     dumped: Sequence[tuple[int | str, ...]]
     hidden: int = 0
+    messages: Sequence[tuple[int, int, int, int, int, str]] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +276,9 @@ class RequestTable(Table):
         `Certainty` of begin and end.
     why : int32 [n]
         Code: what makes it less than certain.
+    message, trace_id : int32 [n]
+        Codes: what it is called by its first bytes (``GET /users/:id``), and the id of the trace
+        that it says it belongs to; 0 where that is not known.
     """
 
     endpoint: I32
@@ -293,12 +300,14 @@ class RequestTable(Table):
     threads: I32
     boundary: U8
     why: I32
+    message: I32
+    trace_id: I32
     strings: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
         whole = ("endpoint", "turn", "service", "label", "reader_tid", "tid", "parent", "threads")
         times = ("begin_ns", "received_ns", "answered_ns", "end_ns", "bytes_in", "bytes_out")
-        columns = dict.fromkeys((*whole, "why"), np.int32)
+        columns = dict.fromkeys((*whole, "why", "message", "trace_id"), np.int32)
         long = dict.fromkeys((*times, "true_ns", "asked_ns", "queued_ns"), np.int64)
         freeze_columns(self, len(self.endpoint), boundary=np.uint8, **columns, **long)
 
@@ -329,6 +338,8 @@ class RequestTable(Table):
             "threads": Column(self.threads),
             "boundary": Column(self.boundary, certainties),
             "why": Column(self.why, self.strings),
+            "message": Column(self.message, self.strings),
+            "trace_id": Column(self.trace_id, self.strings),
         }
 
 
@@ -448,7 +459,10 @@ class Slices(Table):
 
 
 # Columns of `RequestFacts`.
-FACT_TEXTS: Final = ("service", "parent", "asks", "boundary", "attribution")
+FACT_TEXTS: Final = (
+    *("service", "parent", "asks", "boundary", "attribution"),
+    *("message", "trace_id"),
+)
 FACT_NUMBERS: Final = ("true_ns", "asked_ns", "queued_ns", "bytes_in", "bytes_out", "threads")
 
 
@@ -465,6 +479,8 @@ class RequestFacts(Table):
         JSON: how many sub-requests of each service it made.
     boundary, attribution : tuple of str
         How sure begin and end are, and what it asked.
+    message, trace_id : tuple of str
+        As in `RequestTable`.
     true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
         As in `RequestTable`.
     """
@@ -474,6 +490,8 @@ class RequestFacts(Table):
     asks: tuple[str, ...]
     boundary: tuple[str, ...]
     attribution: tuple[str, ...]
+    message: tuple[str, ...]
+    trace_id: tuple[str, ...]
     true_ns: I64
     asked_ns: I64
     queued_ns: I64

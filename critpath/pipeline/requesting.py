@@ -301,6 +301,8 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
         asks=tuple(map(dump, rows.tolist())),
         boundary=tuple(words[code] for code in table.boundary[rows].tolist()),
         attribution=tuple(words[code] for code in found.attribution[rows].tolist()),
+        message=tuple(table.strings[code] for code in table.message[rows].tolist()),
+        trace_id=tuple(table.strings[code] for code in table.trace_id[rows].tolist()),
         true_ns=table.true_ns[rows],
         asked_ns=table.asked_ns[rows],
         queued_ns=table.queued_ns[rows],

@@ -217,4 +217,10 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
             *(("inode",), ("net_ns_inum",), ("path",)),
         ),
     ),
+    # Ours, where labels from bytes were asked for.
+    EventRequest(
+        Kind.MESSAGE_LABEL,
+        ("critpath_message_label",),
+        (("sk",), ("label",), ("trace_id_high",), ("trace_id_low",)),
+    ),
 )

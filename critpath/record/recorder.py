@@ -31,6 +31,11 @@ class UnfinishedError(CritpathError):
         self.end = end
 
 
+# What requests may be labelled from, if that is asked for: the first bytes of messages, and
+# besides the one header that has a trace's id.
+LABELS_FROM: Final = ("bytes", "bytes,traceparent")
+
+
 @dataclass(frozen=True)
 class RecorderSettings:
     """What a recorder is asked to do.
@@ -60,6 +65,8 @@ class RecorderSettings:
         Whether these were asked for, so that it is an error if they cannot.
     command_uid : int
         Whom the command runs as.
+    labels_from : str
+        Of `LABELS_FROM`; "" for nothing.
     """
 
     session: str
@@ -72,6 +79,7 @@ class RecorderSettings:
     mark_users: tuple[int, ...] = ()
     marks_required: bool = False
     command_uid: int = 0
+    labels_from: str = ""
 
     @property
     def write_directory(self) -> Path:
@@ -262,6 +270,8 @@ class RecordRequest:
         Measure how fast the machine is meanwhile.
     order : str
         Of the runs of two commands, such as ``ABBABAAB``; "" to draw it.
+    labels_from : str
+        Of `LABELS_FROM`; "" for nothing.
     show_output : bool
         Commands' output goes where critpath's goes.
     """
@@ -286,6 +296,7 @@ class RecordRequest:
     force: bool = False
     probe: bool = True
     order: str = ""
+    labels_from: str = ""
     show_output: bool = True
 
     def directories(self, top: Path) -> tuple[Path, ...]:

@@ -127,6 +127,7 @@ def record(
         mark_users=mark_users(request.marks_from, user),
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
+        labels_from=request.labels_from,
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():

@@ -54,6 +54,8 @@ class ActivityEvents:
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
         self._dumps: Bool = np.zeros(0, np.bool_)
+        self._labels: Bool = np.zeros(0, np.bool_)
+        self._labelled: list[tuple[int, I64, I64]] = []
         self._known: Sequence[EventClass] = ()
         self._dumped: list[tuple[int, EventClass, list[int]]] = []
         wake = Kind.WAKING if waking else Kind.WAKEUP
@@ -68,6 +70,7 @@ class ActivityEvents:
             self._kinds = np.array([self._kind_of(c) for c in classes], np.uint8)
             self._hosts = np.array([c.host for c in classes], np.int64)
             self._dumps = np.array([c.kind == Kind.SOCKET_STATEDUMP for c in classes], np.bool_)
+            self._labels = np.array([c.kind == Kind.MESSAGE_LABEL for c in classes], np.bool_)
         if not len(chunk.timestamp):
             return
         self._rows.feed(
@@ -79,6 +82,19 @@ class ActivityEvents:
                 of = classes[chunk.event_class[row]]
                 at = int(chunk.offset[row])
                 self._dumped.append((of.host, of, chunk.values[at : at + len(of.fields)].tolist()))
+        if self._labels.any():
+            self._feed_labels(chunk, classes)
+
+    def _feed_labels(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        for number in np.flatnonzero(self._labels).tolist():
+            types = classes[number].types
+            if types[1:2] != ("str",) or "absent" in types:
+                continue
+            rows = np.flatnonzero(chunk.event_class == number)
+            if len(rows):
+                fields = np.arange(len(classes[number].fields))
+                values = chunk.values[chunk.offset[rows][:, np.newaxis] + fields]
+                self._labelled.append((classes[number].host, chunk.timestamp[rows], values))
 
     def _kind_of(self, of: EventClass) -> Kind:
         """Return a class's kind if its events tell something here."""
@@ -109,7 +125,14 @@ class ActivityEvents:
             for of_host, of, values in self._dumped
         ]
         kept = Activity(time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep])
-        return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden)
+        messages = [
+            (when, of_host, socket, high, low, strings[label])
+            for of_host, times, values in self._labelled
+            for when, (socket, label, high, low) in zip(
+                times.tolist(), values.tolist(), strict=True
+            )
+        ]
+        return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden, messages)
 
 
 def _key(host: I32 | I64, tid: I32 | I64) -> I64:

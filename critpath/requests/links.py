@@ -158,7 +158,10 @@ def add_asked(requests: RequestTable, subrequests: Subrequests) -> I64:
 def name_labels(
     endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> tuple[I32, tuple[str, ...]]:
-    """Return each request's label, its service and which it asks, and the strings of all."""
+    """Return each request's label, and the strings of all.
+
+    A label is the service, what the message is called where that is known, and who is asked.
+    """
     rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     child, at = subrequests.child[rows], subrequests.endpoint[rows]
     service = np.where(child >= 0, requests.service[child], 0)
@@ -191,15 +194,19 @@ def name_labels(
         if doubt[mine].sum() > DOUBTED * mine.sum():
             every = tuple(np.unique(number.reshape(-1)[mine]).tolist())
             asks.update(dict.fromkeys(np.flatnonzero(requests.service == each).tolist(), every))
-    strings = list(requests.strings)
-    codes = {text: code for code, text in enumerate(strings)}
+    codes = {text: code for code, text in enumerate(requests.strings)}
     label = requests.service.copy()
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
-    for request, targets_of in asks.items():
-        key = int(requests.service[request]), targets_of
+    known: dict[tuple[int, int, tuple[int, ...]], int] = {}
+    called = requests.message > 0
+    for request in {*asks, *np.flatnonzero(called).tolist()}:
+        targets_of = asks.get(request, ())
+        key = int(requests.service[request]), int(requests.message[request]), targets_of
         if key not in known:
-            others = sorted({names[t] for t in targets_of})
-            text = requests.strings[key[0]] + ASKS + ", ".join(others)
+            text = requests.strings[key[0]]
+            if key[1] > 0:  # not known: 0 or less
+                text += f" {requests.strings[key[1]]}"
+            if targets_of:
+                text += ASKS + ", ".join(sorted({names[t] for t in targets_of}))
             known[key] = codes.setdefault(text, len(codes))
         label[request] = known[key]
     return label, tuple(codes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from critpath.model.requests import (
 )
 from critpath.requests._turns import Cutter
 from critpath.requests.endpoints import FIRST, UNIX, resolve_endpoints
+from critpath.requests.endpoints import EndpointColumn as Column
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
@@ -35,6 +37,7 @@ _INTRUSIONS: Final = 0.02
 # A connection with fewer receives is judged with the others of its service.
 _ENOUGH: Final = 50
 _FEWEST: Final = 3  # intrusions
+MOST_LABELS: Final = 64  # of a service's messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +154,7 @@ def find_turns(
         busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
     )
     requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
+    requests = name_messages(requests, collected)
     return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
 
 
@@ -240,8 +244,72 @@ def _build(
         threads=np.ones(len(keep), np.int32),
         boundary=certainty,
         why=why,
+        message=np.zeros(len(keep), np.int32),
+        trace_id=np.zeros(len(keep), np.int32),
         strings=(*WHYS, *strings),
     )
+
+
+def name_messages(requests: RequestTable, collected: Collected) -> RequestTable:
+    """Say what each request is called: the first label of what was received between its ends.
+
+    A service with many has the rarer ones called by their first word: a path may have names in
+    it that nobody can tell from words.
+    """
+    if not collected.messages or not len(requests):
+        return requests
+    of_socket: dict[tuple[int, int], list[int]] = {}
+    for row, (_, host, socket, *_) in enumerate(collected.messages):
+        of_socket.setdefault((host, socket), []).append(row)
+    times = np.array([row[0] for row in collected.messages], np.int64)
+    socket, host = (collected.endpoints[:, c].tolist() for c in (Column.SOCKET, Column.HOST))
+    first = np.full(len(requests), NONE, np.int64)
+    order = np.argsort(requests.endpoint, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(requests.endpoint[order])) + 1):
+        endpoint = int(requests.endpoint[rows[0]])
+        mine = np.array(of_socket.get((host[endpoint], socket[endpoint]), ()), np.int64)
+        if not len(mine):
+            continue
+        mine = mine[np.argsort(times[mine], kind="stable")]
+        at = np.searchsorted(times[mine], requests.begin_ns[rows])
+        some = at < len(mine)
+        found = mine[at[some]]
+        within = times[found] <= requests.end_ns[rows[some]]
+        first[rows[some][within]] = found[within]
+    labels = [collected.messages[row][5] if row >= 0 else "" for row in first.tolist()]
+    strings = list(requests.strings)
+    codes = {text: code for code, text in enumerate(strings)}
+    codes[""] = 0
+    message = [
+        codes.setdefault(text, len(codes))
+        for text in keep_common(labels, requests.service.tolist())
+    ]
+    traces = [_format_trace(collected.messages[row]) if row >= 0 else "" for row in first.tolist()]
+    return replace(
+        requests,
+        message=np.array(message, np.int32),
+        trace_id=np.array([codes.setdefault(t, len(codes)) for t in traces], np.int32),
+        strings=tuple(codes),
+    )
+
+
+def keep_common(labels: Sequence[str], services: Sequence[int]) -> list[str]:
+    """Return labels, of each service the most common only; of others the first word."""
+    counts = Counter(zip(services, labels, strict=True))
+    kept: dict[int, set[str]] = {}
+    for (service, label), _ in counts.most_common():
+        mine = kept.setdefault(service, set())
+        if len(mine) < MOST_LABELS:
+            mine.add(label)
+    return [
+        label if label in kept[service] else f"{label.partition(' ')[0]} …"
+        for service, label in zip(services, labels, strict=True)
+    ]
+
+
+def _format_trace(message: tuple[int, int, int, int, int, str]) -> str:
+    high, low = (value & 2**64 - 1 for value in message[3:5])
+    return f"{high:016x}{low:016x}" if high or low else ""
 
 
 class Processes:

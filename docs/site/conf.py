@@ -56,6 +56,7 @@ PAGES: Final = {
         "docs/finding-requests",
         "docs/slices",
         "docs/hosts",
+        "docs/labels",
         "docs/costs",
         "docs/kernels",
         "docs/ci",

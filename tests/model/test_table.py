@@ -58,10 +58,11 @@ def request_tables():
     for kind in (Activity, Endpoints, RequestTable, Subrequests, Slices, Links):
         columns = [f.name for f in dataclasses.fields(kind) if f.name != "strings"]
         texts = ("how", "attribution", "boundary", "kind", "act", "label", "service", "why")
-        codes = (*texts, "path", "role_how", "local_address", "remote_address")
+        codes = (*texts, *("path", "role_how", "local_address", "remote_address"))
+        codes = (*codes, "message", "trace_id")
         ones = (np.array([name not in codes], np.uint8) for name in columns)
         yield kind.__name__, kind(*ones)
-    yield "RequestFacts", RequestFacts(*[("made",)] * 4, *[np.ones(1, np.int64)] * 6)
+    yield "RequestFacts", RequestFacts(*[("made",)] * 7, *[np.ones(1, np.int64)] * 6)
 
 
 def tables_of(factory):

@@ -41,6 +41,8 @@ from critpath.record.ftrace.ctf_writer import (
     RawRecording,
     ThreadState,
     format_metadata,
+    label_class,
+    label_packets,
     packet_header,
     read_raw,
     read_stats,
@@ -56,6 +58,7 @@ from critpath.record.ftrace.formats import (
 )
 from critpath.record.ftrace.hands import BEAT, find_missing_beats
 from critpath.record.ftrace.raw import MARKS
+from critpath.record.ftrace.received import FILE as LABELS
 from critpath.units import plural
 
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
@@ -195,7 +198,9 @@ class _Conversion:
         current = CtfEventClass(
             "critpath_current", len(dump), (declare_integer("tid", 4, signed=True),)
         )
-        self.classes = (*dump.values(), current, *self.events.classes)
+        self.labels = label_class(len(dump) + 1 + len(self.events.classes))
+        labels = (self.labels,) * (raw.directory / LABELS).is_file()
+        self.classes = (*dump.values(), current, *self.events.classes, *labels)
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
         self.decoder, self.marks_decoder = (
@@ -243,6 +248,7 @@ class _Conversion:
             with (directory / "statedump_0").open("wb") as stream:
                 stream.writelines(packet)
             events += len(raw.threads) + len(raw.cgroups) + len(raw.sockets) + 2
+        events += self._convert_labels(directory, end)
         marked = self._convert_marks(directory, end)
         events += sum(s.events for _, s in marked)
         warnings = [w for s in scanned for w in s.warnings]
@@ -346,6 +352,23 @@ class _Conversion:
                 )
             found.append((cpu, scanned))
         return found
+
+    def _convert_labels(self, directory: Path, end: int) -> int:
+        """Write the stream of messages' labels, if there are any; return how many."""
+        if self.labels not in self.classes:
+            return 0
+        # After those of the cpus, of the statedump and of marks.
+        header = packet_header(self.identity, 2 * len(self.raw.cpus) + 1)
+        packets = label_packets(
+            *(self.raw.directory / LABELS, self.labels.id, header, (self.raw.begin, end)),
+            count=len(self.classes),
+        )
+        events = 0
+        for number, packet in packets:
+            with (directory / "labels_0").open("ab") as stream:
+                stream.write(packet)
+            events += number
+        return events
 
     def _convert(
         self, directory: Path, cpu: int, end: int, scanned: _CpuScan, beside: bytearray

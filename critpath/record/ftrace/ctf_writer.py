@@ -9,6 +9,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from critpath.record.ftrace.ctf_events import (
     declare_integer,
 )
 from critpath.record.ftrace.raw import RAW_FORMAT
+from critpath.record.ftrace.received import read_labels
 from critpath.record.identity import INITIAL_PID_NAMESPACE
 
 _LARGEST_PAGE: Final = 1 << 27
@@ -547,10 +549,10 @@ def _pack_thread(thread: ThreadState) -> bytes:
     )
 
 
-def _pack_header(number: int, time: int, *, large: bool) -> bytes:
-    """Return an event's header with its full time, and an empty context."""
+def _pack_header(number: int, time: int, *, large: bool, tid: int = 0) -> bytes:
+    """Return an event's header with its full time, and a context of a thread alone."""
     mark = b"\xff\xff" if large else b"\x1f"
-    return mark + struct.pack("<IQiB", number, time, 0, 0)
+    return mark + struct.pack("<IQiB", number, time, tid, 0)
 
 
 def _pack_text(text: str) -> bytes:
@@ -600,3 +602,47 @@ def statedump_packet(
     yield header
     yield struct.pack("<6QI", first, last, bits, bits, 0, 0, 0)
     yield body
+
+
+# Labels of received messages: events of their own, which LTTng lacks
+
+
+LABEL: Final = "critpath_message_label"
+_LABEL_FIELDS: Final = (
+    declare_integer("sk", 8, signed=False, base=16),
+    declare_integer("length", 4, signed=False),
+    declare_integer("trace_id_high", 8, signed=False, base=16),
+    declare_integer("trace_id_low", 8, signed=False, base=16),
+    "string { encoding = UTF8; } _label;",
+)
+_LABEL_HEAD: Final = struct.Struct("<QI")
+_LABELS_AT_ONCE: Final = 4096
+
+
+def label_class(number: int) -> CtfEventClass:
+    """Return the event class of messages' labels."""
+    return CtfEventClass(LABEL, number, _LABEL_FIELDS)
+
+
+def label_packets(
+    file: Path, number: int, header: bytes, span: tuple[int, int], *, count: int
+) -> Iterator[tuple[int, bytes]]:
+    """Yield packets of the labels' stream, each with its number of events.
+
+    `span` are the recording's begin and end: what was received outside is left out.
+    """
+    large = count > COMPACT_IDS
+    rows = (row for row in read_labels(file) if span[0] <= row[0] <= span[1])
+    sequence = 0
+    while some := list(islice(rows, _LABELS_AT_ONCE)):
+        body = b"".join(
+            _pack_header(number, when, large=large, tid=tid)
+            + _LABEL_HEAD.pack(socket, size)
+            + struct.pack("<QQ", *struct.unpack(">QQ", trace))
+            + _pack_text(label)
+            for when, socket, tid, size, trace, label in some
+        )
+        bits = 8 * (len(header) + 52 + len(body))
+        context = struct.pack("<6QI", some[0][0], some[-1][0], bits, bits, sequence, 0, 0)
+        yield len(some), header + context + body
+        sequence += 1

@@ -5,7 +5,8 @@
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
 ``cgroups.json`` (control groups of processes at the start), ``sockets.json`` (those open then),
 ``stats.json`` (the kernel's counts of each buffer), ``marks/`` (pages and counts of other users'
-marks, from buffers of their own); while recording ``room`` (nothing: see
+marks, from buffers of their own), ``labels`` (of received messages, where they were asked for; no
+bytes of them); while recording ``room`` (nothing: see
 `reserve_space`).
 """
 

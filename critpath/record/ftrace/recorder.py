@@ -41,9 +41,12 @@ from critpath.record.ftrace.preflight import (
     missing_requirements,
     offered_way,
 )
+from critpath.record.ftrace.received import FILE as LABELS
+from critpath.record.ftrace.received import ReceivedLabels
 from critpath.record.ftrace.tracefs import Instance, scan_threads
-from critpath.record.profiles import profile_events, profile_label, way_of_requests
+from critpath.record.profiles import SOCKETS, profile_events, profile_label, way_of_requests
 from critpath.record.recorder import (
+    LABELS_FROM,
     TRACE,
     Count,
     Recorder,
@@ -100,6 +103,7 @@ class FtraceRecorder:
         self._pulse: Pulse | None = None
         self._marker = -1
         self._marks: UserMarks | None = None
+        self._labels: ReceivedLabels | None = None
         self._selection = EventSelection((), ())
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
@@ -224,8 +228,11 @@ class FtraceRecorder:
         self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
         self._drain.start(online_cpus())
         self._open_marks(root, size)
+        self._open_labels()
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
+        if self._labels is not None:
+            self._labels.start()
         self._pulse = Pulse(instance, self._drain.cpus)
         self._hands = Watch(instance, self._selection.events)
         if not self._hands.watched:
@@ -259,6 +266,30 @@ class FtraceRecorder:
             if settings.marks_required:
                 raise
             self._warnings.append(f"{error.what} ({error.do})")
+
+    def _open_labels(self) -> None:
+        """Label what is received, if that is asked for."""
+        asked = self._settings.labels_from
+        if not asked:
+            return
+        if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events) != SOCKETS:
+            raise CritpathError(
+                "labels from bytes are of requests, and nothing here records their sockets",
+                "add --profile requests (Linux 6.3 and later), or leave --labels-from out",
+            )
+        self._labels = ReceivedLabels(self._raw / LABELS, headers=asked == LABELS_FROM[-1])
+        self._description["labels"] = {"from": asked}
+
+    def _end_labels(self) -> None:
+        """End labelling and note what it had; idempotent."""
+        labels, self._labels = self._labels, None
+        if labels is None:
+            return
+        had = labels.stop()
+        self._description["labels"] = {"from": self._settings.labels_from, **had}
+        if had["lost"]:
+            messages = plural(int(had["lost"]), "message")
+            self._warnings.append(f"{messages} came too fast to be labelled")
 
     def _set_up(self, instance: Instance) -> None:
         instance.write("tracing_on", "0")
@@ -331,6 +362,7 @@ class FtraceRecorder:
         instance.write("tracing_on", "0")
         if self._marks is not None:
             self._marks.stop()
+        self._end_labels()
         # An event that is just being written is in the buffer by then.
         time.sleep(_SETTLE)
         if drain is not None:
@@ -376,6 +408,8 @@ class FtraceRecorder:
                 self._instance.write("tracing_on", "0")
         if self._drain is not None:
             self._drain.abandon()
+        if self._labels is not None:
+            self._labels.abandon()
         self._remove_marks()
         self._close_files()
         if self._instance is not None:
@@ -577,6 +611,7 @@ def recorder_facts(
     the loss is a share of it.
     """
     recorder = description.get("recorder")
+    labels = description.get("labels")
     return {
         "name": "ftrace",
         "version": recorder.get("version", "") if isinstance(recorder, dict) else "",
@@ -590,4 +625,5 @@ def recorder_facts(
         "format": FORMAT,
         "clock": {"name": "monotonic", "epoch": description.get("epoch", 0)},
         "tracefs": description.get("tracefs", ""),
+        **({"labels": labels} if labels else {}),
     }

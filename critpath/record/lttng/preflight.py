@@ -24,9 +24,16 @@ _CAP_SYS_MODULE: Final = 16
 
 
 def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
-    """Return everything that is missing here, each with its fix; nothing depends on `settings`."""
-    del settings
+    """Return everything that is missing here, each with its fix."""
     found = []
+    if settings is not None and settings.labels_from:
+        found.append(
+            Requirement(
+                "labels",
+                "LTTng does not have the bytes of messages, from which requests are labelled",
+                "record with --recorder ftrace, or without --labels-from",
+            )
+        )
     if not program.is_installed():
         found.append(
             Requirement(

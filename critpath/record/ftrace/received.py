@@ -1,0 +1,511 @@
+"""What received messages are called, from their first bytes: only where it is asked for.
+
+The bytes of a receive are in the receiver's memory when the kernel's tracepoint of it is
+passed, and no event has them; a program for that tracepoint (bpf) looks at them, hands over
+what begins like a request, and is gone with the process that holds it.  What it hands over
+is labelled at once: the bytes are in memory only, what is written are labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from critpath.errors import CritpathError
+from critpath.record._pulse import name_thread
+from critpath.record.messages import (
+    COMMAND,
+    HEADERS,
+    LABEL,
+    METHODS,
+    WINDOW,
+    MessageLabels,
+    find_trace_id,
+)
+
+# A row of the file: when (ns), the socket's address in the kernel, who received, how many
+# bytes, trace id (zeros: none), label.
+ROW: Final = struct.Struct(f"<QQII16s{LABEL}s")
+FILE: Final = "labels"
+
+_HEAD: Final = struct.Struct("<IIQQII")  # the ring's own header; when, socket, thread, bytes
+_OWN: Final = 8  # of the ring
+_FACTS: Final = 24  # before the bytes
+_RING: Final = 1 << 23  # bytes; headers need more
+_RING_OF_HEADERS: Final = 1 << 25
+_BUSY, _DISCARDED = 1 << 31, 1 << 30
+_PAUSE: Final = 0.2  # s between looks; the ring holds as much of 400,000 messages a second
+_PROBE: Final = b"GET /critpath/asks/whether/bytes/can/be/read HTTP/1.1\r\n"
+_WITHOUT: Final = "record without --labels-from; services and what they ask are found all the same"
+
+
+class ReceivedLabels:
+    """Labels what is received anywhere on the machine, into a file.
+
+    Parameters
+    ----------
+    file : Path
+        Rows of `ROW`, in order of time.
+    headers : bool
+        Whether to look through a request's headers for a traceparent.
+
+    Raises
+    ------
+    CritpathError
+        If this kernel does not let the bytes be read; nothing is left then.
+    """
+
+    def __init__(self, file: Path, *, headers: bool) -> None:
+        self._headers = headers
+        self._labels = MessageLabels()
+        self._last = 0
+        self.count = 0
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        with contextlib.ExitStack() as opened:
+            self._probe = opened.enter_context(_Probe.load(headers=headers))
+            self._probe.attach()
+            self._check()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.fdopen(os.open(file, flags, 0o600), "wb")
+            opened.callback(self._file.close)
+            self._closing = opened.pop_all()
+
+    def _check(self) -> None:
+        """Receive something and see whether it is read; what came before is forgotten."""
+        sender, receiver = socket.socketpair()
+        with sender, receiver:
+            for receive in (receiver.recv, lambda most: os.read(receiver.fileno(), most)):
+                sender.sendall(_PROBE)
+                receive(len(_PROBE))
+                wanted = os.getpid(), len(_PROBE), _PROBE[:WINDOW]
+                found = [(tid, size, data[:WINDOW]) for _, _, tid, size, data in self._probe.take()]
+                if wanted not in found:
+                    raise CritpathError(
+                        "this kernel's program for received bytes does not see what was received",
+                        _WITHOUT,
+                    )
+
+    def start(self) -> None:
+        """Label from now on."""
+        self._thread = threading.Thread(target=self._run, name="labels", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        name_thread(b"critpath-labels")
+        while not self._stopping.wait(_PAUSE):
+            try:
+                self._label()
+            except OSError:  # the drain says that the disk is full
+                return
+
+    def _label(self) -> None:
+        rows = []
+        for when, sock, tid, size, data in self._probe.take():
+            label = self._labels.label(sock, data[:WINDOW])
+            trace = find_trace_id(data) if len(data) > WINDOW else bytes(16)
+            if label or any(trace):
+                # Of two processors the later may come first.
+                self._last = max(self._last, when)
+                rows.append(ROW.pack(self._last, sock, tid, size, trace, label.encode()))
+        if rows:
+            self._file.write(b"".join(rows))
+            self.count += len(rows)
+
+    def stop(self) -> dict[str, int]:
+        """End, and return what the manifest says: how many labels, how many messages lost."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._closing:
+            self._probe.detach()
+            with contextlib.suppress(OSError):
+                self._label()
+            lost = self._probe.lost()
+        window = HEADERS if self._headers else WINDOW
+        return {"count": self.count, "lost": lost, "bytes": WINDOW, "looked_through": window}
+
+    def abandon(self) -> None:
+        """End without looking at what is left; idempotent."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with contextlib.suppress(OSError):
+            self._closing.close()
+
+
+def read_labels(file: Path) -> Iterator[tuple[int, int, int, int, bytes, str]]:
+    """Yield the rows of a file; what a killed recorder did not write whole is left out."""
+    try:
+        with file.open("rb") as stream:
+            while len(block := stream.read(ROW.size * 4096)) >= ROW.size:
+                whole = memoryview(block)[: len(block) - len(block) % ROW.size]
+                for when, sock, tid, size, trace, label in ROW.iter_unpack(whole):
+                    yield (
+                        when,
+                        sock,
+                        tid,
+                        size,
+                        trace,
+                        label.rstrip(b"\0").decode("utf-8", "replace"),
+                    )
+    except FileNotFoundError:
+        return
+
+
+# The program: instructions of bpf, put together here
+
+
+_BPF: Final = 321  # the system call's number on x86-64
+_MAP_CREATE, _MAP_LOOKUP, _PROG_LOAD, _TRACEPOINT_OPEN = 0, 1, 5, 17
+_RINGBUF, _ARRAY, _RAW_TRACEPOINT = 27, 2, 17
+# Helpers.
+_LOOKUP, _NOW, _PID_TGID, _READ_USER = 1, 5, 14, 112
+_OUTPUT, _RESERVE, _SUBMIT, _CURRENT, _REGISTERS = 130, 131, 132, 158, 175
+_NO_WAKEUP: Final = 1
+_TRACEPOINT: Final = b"sock_recv_length"
+_PEEK: Final = 2  # MSG_PEEK
+# Of struct pt_regs: the system call's second argument and its number.
+_SECOND, _NUMBER = 104, 120
+_READ, _READV, _RECVFROM, _RECVMSG = 0, 19, 45, 47
+_IOV: Final = 16  # of struct msghdr
+
+
+class _Assembler:
+    """Instructions, with names for where they jump to."""
+
+    def __init__(self) -> None:
+        self._code: list[tuple[int, int, int, int | str, int]] = []
+        self._names: dict[str, int] = {}
+
+    def put(
+        self, code: int, to: int = 0, of: int = 0, offset: int | str = 0, value: int = 0
+    ) -> None:
+        self._code.append((code, to, of, offset, value))
+
+    def name(self, name: str) -> None:
+        self._names[name] = len(self._code)
+
+    def copy(self, to: int, of: int) -> None:
+        self.put(0xBF, to, of)
+
+    def set(self, to: int, value: int) -> None:
+        self.put(0xB7, to, value=value)
+
+    def add(self, to: int, value: int) -> None:
+        self.put(0x07, to, value=value)
+
+    def call(self, helper: int) -> None:
+        self.put(0x85, value=helper)
+
+    def map(self, to: int, descriptor: int) -> None:
+        self.put(0x18, to, 1, value=descriptor)
+        self.put(0)
+
+    def jump_if(self, register: int, value: int, name: str, *, code: int = 0x15) -> None:
+        self.put(code, register, offset=name, value=value)
+
+    def jump(self, name: str) -> None:
+        self.put(0x05, offset=name)
+
+    def bytes(self) -> bytes:
+        return b"".join(
+            struct.pack(
+                "<BBhi",
+                *(code, to | of << 4),
+                self._names[where] - at - 1 if isinstance(where, str) else where,
+                value,
+            )
+            for at, (code, to, of, where, value) in enumerate(self._code)
+        )
+
+
+_EQUAL32, _NOT_EQUAL, _AT_MOST, _AT_MOST_SIGNED, _MORE, _LESS = 0x16, 0x55, 0xB5, 0xD5, 0x25, 0xA5
+_LOAD64, _LOAD32, _LOAD8, _STORE64, _STORE32 = 0x79, 0x61, 0x71, 0x7B, 0x63
+_DATA: Final = -WINDOW  # on the stack, behind what is said of it
+_RECORD: Final = _DATA - _FACTS
+
+
+def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
+    """Return the program: arguments are (socket, bytes received, flags).
+
+    Registers: 6 the arguments, 7 bytes, 8 where they are, 9 what is handed over.
+    """
+    a = _Assembler()
+    a.copy(6, 1)
+    a.put(_LOAD64, 7, 6, 8)
+    a.put(0x67, 7, value=32)
+    a.put(0xC7, 7, value=32)
+    a.jump_if(7, 0, "out", code=_AT_MOST_SIGNED)
+    a.put(_LOAD64, 1, 6, 16)
+    a.put(0x57, 1, value=_PEEK)
+    a.jump_if(1, 0, "out", code=_NOT_EQUAL)
+    a.call(_CURRENT)
+    a.copy(1, 0)
+    a.call(_REGISTERS)
+    a.put(_LOAD64, 8, 0, _SECOND)
+    a.put(_LOAD64, 1, 0, _NUMBER)
+    for number in (_READ, _RECVFROM):
+        a.jump_if(1, number, "there")
+    a.jump_if(1, _READV, "vector")
+    a.jump_if(1, _RECVMSG, "out", code=_NOT_EQUAL)
+    _read_user(a, -8, 8, _IOV)
+    a.put(_LOAD64, 8, 10, -8)
+    a.name("vector")
+    _read_user(a, -16, 16, 0)
+    a.put(_LOAD64, 8, 10, -16)
+    a.put(_LOAD64, 1, 10, -8)
+    a.put(0xBD, 7, 1, "there")  # no more than the first part has room for
+    a.copy(7, 1)
+    a.name("there")
+    _load_window(a)
+    _choose_requests(a)
+    _hand_over(a, ring, lost, headers=headers)
+    return a.bytes()
+
+
+def _read_user(a: _Assembler, to: int, size: int, offset: int) -> None:
+    """Read so many bytes of the receiver's memory, from register 8 on, to the stack."""
+    a.copy(1, 10)
+    a.add(1, to)
+    a.set(2, size)
+    a.copy(3, 8)
+    a.add(3, offset)
+    a.call(_READ_USER)
+    a.jump_if(0, 0, "out", code=_NOT_EQUAL)
+
+
+def _load_window(a: _Assembler) -> None:
+    """Read the first bytes to the stack, with zeros behind them."""
+    a.set(1, 0)
+    for at in range(_RECORD, 0, 8):
+        a.put(_STORE64, 10, 1, at)
+    a.copy(2, 7)
+    a.jump_if(2, WINDOW, "short", code=_AT_MOST)
+    a.set(2, WINDOW)
+    a.name("short")
+    a.copy(1, 10)
+    a.add(1, _DATA)
+    a.copy(3, 8)
+    a.call(_READ_USER)
+    a.jump_if(0, 0, "out", code=_NOT_EQUAL)
+
+
+def _choose_requests(a: _Assembler) -> None:
+    """Go on for what begins like a request, and end for all else; of a command keep its name."""
+    a.put(_LOAD32, 1, 10, _DATA)
+    for word in {(method + b" ")[:4] for method in METHODS}:
+        a.jump_if(1, int.from_bytes(word, "little"), "http", code=_EQUAL32)
+    for at, register in enumerate((1, 2, 3, 4, 5)):
+        a.put(_LOAD8, register, 10, _DATA + at)
+    a.jump_if(1, ord("*"), "command")
+    a.jump_if(2, 0, "mysql", code=_NOT_EQUAL)
+    for kind in "QPB":  # PostgreSQL's query, parse, bind; shorter than 16 MB
+        a.jump_if(1, ord(kind), "small")
+    a.name("mysql")
+    a.jump_if(3, 0, "out", code=_NOT_EQUAL)
+    a.jump_if(4, 0, "out", code=_NOT_EQUAL)
+    a.jump_if(5, 3, "small")
+    a.jump("out")
+    a.name("command")
+    a.jump_if(2, ord("1"), "out", code=_LESS)
+    a.jump_if(2, ord("9"), "out", code=_MORE)
+    a.set(1, 0)
+    for at in range(_DATA + COMMAND, 0, 8):
+        a.put(_STORE64, 10, 1, at)
+    a.jump("small")
+
+
+def _hand_over(a: _Assembler, ring: int, lost: int, *, headers: bool) -> None:
+    a.name("http")
+    if headers:
+        a.jump_if(7, WINDOW, "small", code=_AT_MOST)
+        a.map(1, ring)
+        a.set(2, _FACTS + HEADERS)
+        a.set(3, 0)
+        a.call(_RESERVE)
+        a.jump_if(0, 0, "lost")
+        a.copy(9, 0)
+        _tell_facts(a, 9, 0)
+        a.copy(2, 7)
+        a.jump_if(2, HEADERS, "whole", code=_AT_MOST)
+        a.set(2, HEADERS)
+        a.name("whole")
+        a.copy(1, 9)
+        a.add(1, _FACTS)
+        a.copy(3, 8)
+        a.call(_READ_USER)
+        a.copy(1, 9)
+        a.set(2, _NO_WAKEUP)
+        a.call(_SUBMIT)
+        a.jump("out")
+    a.name("small")
+    _tell_facts(a, 10, _RECORD)
+    a.map(1, ring)
+    a.copy(2, 10)
+    a.add(2, _RECORD)
+    a.set(3, _FACTS + WINDOW)
+    a.set(4, _NO_WAKEUP)
+    a.call(_OUTPUT)
+    a.jump_if(0, 0, "out")
+    a.name("lost")
+    a.set(1, 0)
+    a.put(_STORE32, 10, 1, -4)
+    a.map(1, lost)
+    a.copy(2, 10)
+    a.add(2, -4)
+    a.call(_LOOKUP)
+    a.jump_if(0, 0, "out")
+    a.set(1, 1)
+    a.put(0xDB, 0, 1)  # add, atomically
+    a.name("out")
+    a.set(0, 0)
+    a.put(0x95)
+
+
+def _tell_facts(a: _Assembler, base: int, offset: int) -> None:
+    """Write when, which socket, which thread and how many bytes."""
+    a.call(_NOW)
+    a.put(_STORE64, base, 0, offset)
+    a.put(_LOAD64, 1, 6, 0)
+    a.put(_STORE64, base, 1, offset + 8)
+    a.call(_PID_TGID)
+    a.put(_STORE32, base, 0, offset + 16)
+    a.put(_STORE32, base, 7, offset + 20)
+
+
+# Loading it, and taking what it hands over
+
+
+_REFUSED: Final = "the kernel refuses the program that reads received bytes"
+
+
+def _call(command: int, attributes: bytes) -> int:
+    """Call ``bpf``; raises OSError."""
+    buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
+    done = ctypes.CDLL(None, use_errno=True).syscall(_BPF, command, buffer, 128)
+    if done < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(done)
+
+
+@dataclass
+class _Probe:
+    """The program in the kernel: gone when its descriptors are closed."""
+
+    lost_map: int
+    program: int
+    size: int
+    taken: mmap.mmap
+    given: mmap.mmap
+    closing: contextlib.ExitStack
+    link: int = -1
+
+    @staticmethod
+    def load(*, headers: bool) -> _Probe:
+        """Load the program; raises CritpathError."""
+        if platform.machine() != "x86_64":
+            raise CritpathError(
+                f"labels from bytes are read on x86-64 only, this is {platform.machine()}", _WITHOUT
+            )
+        size = _RING_OF_HEADERS if headers else _RING
+        with contextlib.ExitStack() as opened:
+            try:
+                ring = _call(_MAP_CREATE, struct.pack("<5I", _RINGBUF, 0, 0, size, 0))
+                opened.callback(os.close, ring)
+                lost = _call(_MAP_CREATE, struct.pack("<5I", _ARRAY, 4, 8, 1, 0))
+                opened.callback(os.close, lost)
+                code = assemble(ring, lost, headers=headers)
+                program = _load(code)
+                opened.callback(os.close, program)
+            except OSError as error:
+                raise _refusal(error) from None
+            page = mmap.PAGESIZE
+            taken = opened.enter_context(mmap.mmap(ring, page))
+            given = opened.enter_context(
+                mmap.mmap(ring, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
+            )
+            return _Probe(lost, program, size, taken, given, opened.pop_all())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+        self.closing.close()
+
+    def attach(self) -> None:
+        """Run it at every receive from now on."""
+        name = ctypes.create_string_buffer(_TRACEPOINT)
+        try:
+            self.link = _call(
+                _TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(name), self.program)
+            )
+        except OSError as error:
+            raise _refusal(error) from None
+
+    def detach(self) -> None:
+        """Run it no more; idempotent."""
+        link, self.link = self.link, -1
+        if link >= 0:
+            os.close(link)
+
+    def take(self) -> Iterator[tuple[int, int, int, int, bytes]]:
+        """Yield what it handed over: when, socket, thread, bytes received, the first of them."""
+        page, at = mmap.PAGESIZE, int.from_bytes(self.taken[:8], "little")
+        end = int.from_bytes(self.given[:8], "little")
+        try:
+            while at < end:
+                place = page + at % self.size
+                head, _, when, sock, tid, received = _HEAD.unpack_from(self.given, place)
+                if head & _BUSY:
+                    break
+                size = head & (_DISCARDED - 1)
+                first = place + _HEAD.size
+                kept = min(received, size - _FACTS)
+                at += (_OWN + size + 7) & ~7
+                if not head & _DISCARDED:
+                    yield when, sock, tid, received, self.given[first : first + kept]
+        finally:
+            self.taken[:8] = at.to_bytes(8, "little")
+
+    def lost(self) -> int:
+        """Return how many messages found no room."""
+        key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(8)
+        where = ctypes.addressof(key), ctypes.addressof(value)
+        _call(_MAP_LOOKUP, struct.pack("<IIQQ", self.lost_map, 0, *where))
+        return int.from_bytes(value.raw, "little")
+
+
+def _load(code: bytes) -> int:
+    """Load instructions as a program for a raw tracepoint; raises OSError."""
+    instructions = ctypes.create_string_buffer(code, len(code))
+    license_text = ctypes.create_string_buffer(b"GPL")  # what the helpers ask for
+    return _call(
+        _PROG_LOAD,
+        struct.pack(
+            "<IIQQIIQII16s",
+            *(_RAW_TRACEPOINT, len(code) // 8),
+            *(ctypes.addressof(instructions), ctypes.addressof(license_text)),
+            *(0, 0, 0, 0, 0, b"critpath_labels"),
+        ),
+    )
+
+
+def _refusal(error: OSError) -> CritpathError:
+    name = errno.errorcode.get(error.errno or 0, "")
+    return CritpathError(f"{_REFUSED} ({name}: {error.strerror})", _WITHOUT)
