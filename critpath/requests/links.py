@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -194,19 +195,25 @@ def name_labels(
         if doubt[mine].sum() > DOUBTED * mine.sum():
             every = tuple(np.unique(number.reshape(-1)[mine]).tolist())
             asks.update(dict.fromkeys(np.flatnonzero(requests.service == each).tolist(), every))
+    return _write_labels(requests, asks, names)
+
+
+def _write_labels(
+    requests: RequestTable, asks: Mapping[int, tuple[int, ...]], names: Sequence[str]
+) -> tuple[I32, tuple[str, ...]]:
+    """Return labels, and the strings with them, from whom each request asks."""
     codes = {text: code for code, text in enumerate(requests.strings)}
     label = requests.service.copy()
     known: dict[tuple[int, int, tuple[int, ...]], int] = {}
-    called = requests.message > 0
-    for request in {*asks, *np.flatnonzero(called).tolist()}:
-        targets_of = asks.get(request, ())
-        key = int(requests.service[request]), int(requests.message[request]), targets_of
+    for request in {*asks, *np.flatnonzero(requests.message > 0).tolist()}:
+        targets = asks.get(request, ())
+        key = int(requests.service[request]), int(requests.message[request]), targets
         if key not in known:
             text = requests.strings[key[0]]
             if key[1] > 0:  # not known: 0 or less
                 text += f" {requests.strings[key[1]]}"
-            if targets_of:
-                text += ASKS + ", ".join(sorted({names[t] for t in targets_of}))
+            if targets:
+                text += ASKS + ", ".join(sorted({names[t] for t in targets}))
             known[key] = codes.setdefault(text, len(codes))
         label[request] = known[key]
     return label, tuple(codes)

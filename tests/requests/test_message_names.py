@@ -41,7 +41,8 @@ def requests_of(sockets, spans):
 
 def collected(endpoints, messages):
     none = np.zeros(0, np.int64)
-    return Collected(Activity(none, none.astype(np.uint8), none, none, none, none), endpoints, (), 0, messages)
+    acts = Activity(none, none.astype(np.uint8), none, none, none, none)
+    return Collected(acts, endpoints, (), 0, messages)
 
 
 def called(table):
