@@ -74,8 +74,10 @@ evaluation: build ## case studies and faults as in the paper, on this kernel (an
 evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
 	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services
 
-evaluation-requests: build ## how surely requests of real servers are found (half an hour, as root)
+evaluation-requests: build ## how surely requests of real servers are found, and faults by them (an hour, as root)
 	$(BIN)/python tests/servers/run.py critpath-evaluation/requests
+	$(BIN)/python tests/servers/tiers.py critpath-evaluation/tiers
+	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services-requests --requests
 
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
 	$(BIN)/python tests/evaluation/ab_tables.py simulate

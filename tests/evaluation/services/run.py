@@ -1,5 +1,7 @@
 """The evaluation on real servers: ``python run.py DIR [--rounds N] [--judge-only] [CASE ...]``.
 
+``--requests``: the faults in alternation alone, as requests, judged with marks and without.
+
 Makes an interpreter with the servers' packages (``DIR/python``), starts them (`park.py`), records
 faults and healthy pairs (`corpus.py`) into ``DIR/corpus``, ends them, and judges (`judge.py`).
 Tables go to ``DIR/services.md``, every answer to ``DIR/services.json``. Needs root, tracefs and
@@ -27,17 +29,18 @@ def main() -> None:
         "--rounds", type=int, default=3, help="healthy pairs of each kind a request"
     )
     parser.add_argument("--judge-only", action="store_true")
+    parser.add_argument("--requests", action="store_true")
     parser.add_argument("names", nargs="*", help="cases of cases.py (default: all)")
     given = parser.parse_intermixed_args()
     place: Path = given.place.resolve()
     critpath = str(Path(sys.executable).with_name("critpath"))
     if not given.judge_only:
-        record(place, critpath, given.rounds, given.names)
+        record(place, critpath, given.rounds, given.names, requests=given.requests)
     results = ["--json", str(place / "services.json"), "--markdown", str(place / "services.md")]
     run(sys.executable, "judge.py", str(place / "corpus"), "--critpath", critpath, *results)
 
 
-def record(place: Path, critpath: str, rounds: int, names: list[str]) -> None:
+def record(place: Path, critpath: str, rounds: int, names: list[str], *, requests: bool) -> None:
     """Record the whole corpus; the servers run meanwhile, and no longer."""
     python = place / "python/bin/python"
     if not python.exists():
@@ -49,7 +52,9 @@ def record(place: Path, critpath: str, rounds: int, names: list[str]) -> None:
     corpus = [str(place / "corpus"), "--critpath", critpath, "--park", str(park), *names]
     try:
         run(str(python), "park.py", str(park), "up")
-        run(str(python), "corpus.py", *corpus)
+        run(str(python), "corpus.py", *corpus, *(["--requests"] if requests else []))
+        if requests:
+            return
         for first in range(rounds):
             healthy = (*corpus, "--healthy", "1", "--first", str(first))
             run(str(python), "corpus.py", *healthy)
