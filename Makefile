@@ -82,6 +82,7 @@ evaluation-requests: build ## how surely requests of real servers are found, and
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
 	$(BIN)/python tests/evaluation/ab_tables.py simulate
 	$(BIN)/python tests/evaluation/ab_tables.py live --seconds 3000
+	$(BIN)/python tests/evaluation/ab_tables.py simulate --only relabelled
 	$(BIN)/python tests/evaluation/ab_tables.py cost
 	$(BIN)/python tests/evaluation/ab_tables.py table
 

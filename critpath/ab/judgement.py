@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -130,10 +131,23 @@ class Judge:
             wanted = self.plan.slot
             times = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in times]
             run = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in run]
-        self._time.add(*_sides(block.order, times))
-        self._run.add(*_sides(block.order, run))
+        whole = copy(block)
+        whole.times, whole.run = times, run
+        whole, block = self._settled(whole), self._settled(block)
+        self._time.add(*_sides(block.order, whole.times))
+        self._run.add(*_sides(block.order, whole.run))
         if block.labels:
             self._add_labels(block, block.run if self.plan.of == "run" else block.times)
+
+    def _settled(self, block: AbBlock) -> AbBlock:
+        """Leave out what meets the state that the other command left."""
+        if not self.plan.skip_first:
+            return block
+        found = copy(block)
+        found.times, found.run, found.labels = (
+            [slot[1:] for slot in each] for each in (block.times, block.run, block.labels)
+        )
+        return found
 
     def _add_labels(self, block: AbBlock, times: list[list[int]]) -> None:
         names = sorted({name for slot in block.labels for name in slot})
@@ -260,7 +274,7 @@ class Judge:
     @property
     def _counted(self) -> list[AbBlock]:
         """The blocks of which no execution failed."""
-        return [block for block in self.blocks if not any(block.failed)]
+        return [self._settled(block) for block in self.blocks if not any(block.failed)]
 
     def _verdict(self, decides: AbResult, stopped_by: str) -> str:
         if stopped_by == "invalid" or self.invalid:
@@ -357,7 +371,7 @@ class Judge:
         carried, (low, high) = document.carry_over.estimate, document.carry_over.interval
         sure = carried is not None and low is not None and high is not None and low * high > 0
         if carried is not None and sure and abs(carried) > plan.floor / 4:
-            found.append(text.carried_over(carried))
+            found.append(text.carried_over(carried, plan))
         for probe, sides in document.machine.by_side.items():
             if sides["e"] >= 2 / plan.alpha:
                 found.append(text.changes_machine(probe, sides["b"] / sides["a"] - 1))

@@ -64,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="run nothing: compute everything anew from the blocks in DIR, or a file of --json",
     )
+    parser.add_argument(
+        "--skip-first",
+        action="store_true",
+        help="the first execution of each slot, which meets what the other command left, does not "
+        "count: slots of two and more",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="a line after every block")
     parser.add_argument(
         "command",
@@ -214,6 +220,12 @@ def request_of(
             f"--trace all records single executions: {option} does not go with it",
             f"leave out {option}, or --trace all",
         )
+    skip_first = getattr(arguments, "skip_first", False)
+    if skip_first and (traced or arguments.slot == 1):
+        raise UsageError(
+            "--skip-first leaves nothing of slots of one execution",
+            "leave out --trace all" if traced else "give --slot 3, or leave it out",
+        )
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     return AbRequest(
@@ -237,6 +249,7 @@ def request_of(
         label=arguments.label,
         every_block=getattr(arguments, "verbose", False),
         traced=traced,
+        skip_first=skip_first,
     )
 
 

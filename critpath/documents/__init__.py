@@ -845,6 +845,7 @@ class AbPlan(Part, kw_only=True):
     traced: Annotated[
         bool, doc("every block was recorded: the verdict is of the program with tracing")
     ] = False
+    skip_first: Annotated[bool, doc("the first execution of each slot does not count")] = False
 
 
 class AbDocument(AbPlan, kw_only=True):

@@ -68,6 +68,8 @@ class AbRequest:
         Look after every block.
     traced : bool
         Record every block; warm-up executions are not, so that the cost of it is known.
+    skip_first : bool
+        The first execution of each slot, which meets what the other command left, does not count.
     """
 
     commands: Sequence[Sequence[str]]
@@ -89,6 +91,7 @@ class AbRequest:
     label: str = ""
     every_block: bool = False
     traced: bool = False
+    skip_first: bool = False
 
     @property
     def plan(self) -> AbPlan:
@@ -106,6 +109,7 @@ class AbRequest:
             max_blocks=self.max_blocks,
             failures_are_slow=self.failures_are_slow,
             traced=self.traced,
+            skip_first=self.skip_first,
         )
 
 
@@ -271,16 +275,17 @@ class _Run:
     def _slot(self, discarded: AbBlock) -> int:
         if self.request.slot:
             return self.request.slot
+        first = int(self.request.skip_first)
         times = [time for slot in discarded.times for time in slot]
         if not times:
-            return 1
+            return 1 + first
         found = max(1, math.ceil(SLOT_NS / statistics.median(times)))
         # Where half of the times are equal the clock is too coarse for so few.
         deciding = discarded.run if self.request.of == "run" else discarded.times
         measured = [time for slot in deciding for time in slot]
         if 2 * len(set(measured)) <= len(measured):
             found *= 2
-        return min(MOST_IN_SLOT, found)
+        return min(MOST_IN_SLOT, found + first)
 
     def _announce(self, plan: AbPlan, discarded: AbBlock) -> None:
         """Say how long it may take, or refuse what cannot be decided in the time."""

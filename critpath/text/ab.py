@@ -154,11 +154,16 @@ def difference_changed(first: float, last: float) -> str:
     )
 
 
-def carried_over(share: float) -> str:
-    """Say that what ran before matters."""
+def carried_over(share: float, plan: AbPlan) -> str:
+    """Say that what ran before matters, by how much it moves the difference, and what to do."""
+    # Of four slots, two of which are B's: in BAAB each A follows a B, in ABBA one of each does.
+    moves = f" and moves the difference by about {_signed(-share / 4)}" if plan.slot == 1 else ""
+    advice = "--prepare LINE can put it back before each slot"
+    if not plan.skip_first:
+        advice += "; --skip-first leaves out the executions that meet it"
     return (
         f"an execution right after B takes {_signed(share)} of one right after A: B leaves "
-        "something behind, which blocks do not remove; --prepare LINE can put it back before each"
+        f"something behind, which blocks do not remove{moves}; {advice}"
     )
 
 

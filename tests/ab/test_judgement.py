@@ -172,7 +172,7 @@ def test_carry_over_is_estimated():
             [int(t * (1.1 if i and block.order[i - 1] == "B" else 1)) for t in slot]
             for i, slot in enumerate(block.times)
         ]
-    judge = Judge(plan_of())
+    judge = Judge(plan_of(slot=1))
     for block in log:
         judge.add(block)
     document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="e")
@@ -180,6 +180,27 @@ def test_carry_over_is_estimated():
     assert any("right after B" in sentence for sentence in document.sentences)
     # It biases the difference: by nothing in ABBA, by half of it in BAAB.
     assert 0.94 < document.ratio < 1.0
+    told = next(s for s in document.sentences if "right after B" in s)
+    assert "moves the difference by about -2.5 %" in told
+    assert "--prepare" in told
+    assert "--skip-first" in told
+
+
+def test_without_the_first_of_each_slot_nothing_is_carried_over():
+    log = log_of(120, 1.03, noise=0.01, shape=3)
+    for block in log:
+        for i in range(1, 4):
+            if block.order[i - 1] == "B" and block.order[i] == "A":
+                block.times[i][0] = int(block.times[i][0] * 1.5)
+    with_all = judged(plan_of(slot=3), log)
+    assert with_all.ratio < 0.99
+    assert any("right after B" in sentence for sentence in with_all.sentences)
+    without = judged(plan_of(slot=3, skip_first=True), log)
+    assert without.ratio == pytest.approx(1.03, abs=0.01)
+    assert not any("right after B" in sentence for sentence in without.sentences)
+    assert (without.executions.a, len(without.block_log[0].times[0])) == (4 * without.blocks, 3)
+    # The log has every execution: `--again` leaves out the same ones.
+    assert to_json(judge_again(load_document(to_json(without)))) == to_json(without)
 
 
 def test_a_percentile_that_was_asked_for_is_not_claimed_early():
