@@ -144,9 +144,8 @@ class Judge:
         if not self.plan.skip_first:
             return block
         found = copy(block)
-        found.times, found.run, found.labels = (
-            [slot[1:] for slot in each] for each in (block.times, block.run, block.labels)
-        )
+        found.times, found.run = ([s[1:] for s in each] for each in (block.times, block.run))
+        found.labels = [slot[1:] for slot in block.labels]
         return found
 
     def _add_labels(self, block: AbBlock, times: list[list[int]]) -> None:
