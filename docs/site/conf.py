@@ -55,6 +55,7 @@ PAGES: Final = {
         "docs/recording",
         "docs/finding-requests",
         "docs/slices",
+        "docs/recipes",
         "docs/hosts",
         "docs/labels",
         "docs/costs",
