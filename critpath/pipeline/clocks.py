@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,13 +17,24 @@ from critpath.clocks.messages import (
     find_crossings,
     pair_packets,
 )
-from critpath.model import I64, EventChunk, EventClass, Events, Kind, Loss, Workers
+from critpath.errors import UsageError
+from critpath.model import I64, EventChunk, EventClass, Events, Kind, Loss, Manifest, Workers
 from critpath.model.clocks import REFERENCE, ClockAlignment, ClockFacts, join_crossings
+from critpath.pipeline.progress import Progress, Stage
+from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.read.manifest import open_manifest
+from critpath.read.metadata.schema import get_event_names
+from critpath.read.recording import find_recordings, find_traces
+from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.requests.activity import ActivityEvents
 from critpath.requests.endpoints import EndpointColumn, resolve_endpoints
 from critpath.text import clocks as words
 from critpath.timeline.network import HEADERS, PACKETS
 from critpath.timeline.replay import prev_states
+from critpath.units import safe_text
+
+if TYPE_CHECKING:
+    from critpath.read.clocks import Trace
 
 _TCP: Final = (6, 262)
 
@@ -181,3 +193,155 @@ def align_together(events: Events) -> tuple[ClockAlignment, JoinedAccount]:
         ends = (times[0], times[-1]) if len(times) else (events.begin, events.end)
         facts.append(ClockFacts(name, int(ends[0]), int(ends[1])))
     return align_messages(facts, messages)
+
+
+# Recordings of hosts, named one by one.
+
+
+@dataclass(frozen=True, eq=False)
+class FoundClocks:
+    """The clocks of some recordings.
+
+    Attributes
+    ----------
+    alignment : ClockAlignment
+    account : JoinedAccount
+    facts : tuple of ClockFacts
+        In the order of the alignment's hosts.
+    warnings : tuple of str
+    """
+
+    alignment: ClockAlignment
+    account: JoinedAccount
+    facts: tuple[ClockFacts, ...]
+    warnings: tuple[str, ...]
+
+
+def read_clocks(
+    sources: Sequence[Path], reference: str | None = None, progress: Progress | None = None
+) -> FoundClocks:
+    """Read recordings of several hosts as far as their clocks ask for it.
+
+    Parameters
+    ----------
+    sources : sequence of Path
+        Recordings, CTF traces, or directories with several; each host of each is one.
+    reference : str or None
+        The host whose clock the others are told in; None for the first by name.
+    progress : callable or None
+
+    Raises
+    ------
+    UsageError
+        With fewer than two hosts, or where none is called like the reference.
+    """
+    facts: list[ClockFacts] = []
+    messages: list[HostMessages] = []
+    warnings: list[str] = []
+    seen: set[Path] = set()
+    for source in sources:
+        for recording in find_recordings(source):
+            if recording.resolve() in seen:
+                raise UsageError(f"{recording}: named twice", "name each recording once")
+            seen.add(recording.resolve())
+            manifest, notes = open_manifest(recording)
+            warnings += notes
+            groups: dict[str, list[Trace]] = {}
+            for trace in find_traces(recording):
+                groups.setdefault(trace.host, []).append(trace)
+            for host, traces in groups.items():
+                stage = Stage(progress, f"reading {recording}")
+                found, about = _read_messages(traces, stage)
+                facts.append(_tell_facts(host, about, manifest if len(groups) == 1 else None))
+                messages.append(found)
+                warnings += about.warnings
+    if len(facts) < 2:
+        names = safe_text(", ".join(of.host or "(no name)" for of in facts))
+        raise UsageError(f"one host only: {names}", "name the recordings of two or more hosts")
+    facts = _name_apart(facts)
+    order = sorted(range(len(facts)), key=lambda place: facts[place].host)
+    facts = [facts[place] for place in order]
+    names = [of.host for of in facts]
+    if reference is not None and reference not in names:
+        raise UsageError(
+            f"no host is called {safe_text(reference)}",
+            f"choose one of {safe_text(', '.join(names))}",
+        )
+    alignment, account = align_messages(
+        facts,
+        [messages[place] for place in order],
+        0 if reference is None else names.index(reference),
+    )
+    warnings += words.messages_left_out(account.joined, account.unmatched, account.lost)
+    for of in alignment.hosts:
+        if not of.aligned:
+            warnings.append(words.clock_aligned(of, alignment.reference))
+        claim = words.claim_text(of)
+        warnings += [claim] if claim and not of.claim_held else []
+    return FoundClocks(alignment, account, tuple(facts), tuple(dict.fromkeys(warnings)))
+
+
+def _read_messages(traces: Sequence[Trace], stage: Stage) -> tuple[HostMessages, Events]:
+    """Return what one host sent and received, and everything about its events but these."""
+    wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS)
+    waking = any(
+        name.endswith("sched_waking")
+        for trace in traces
+        for stream in trace.schema.streams.values()
+        for name in get_event_names(stream.events).values()
+    )
+    host, environment = [traces[0].host], [trace.schema.environment for trace in traces]
+    collector = MessageEvents(host, environment, waking=waking)
+    try:
+        with EventStream(traces, wanted, reached=stage.reach) as stream:
+            for chunk in stream:
+                collector.feed(chunk, stream.classes)
+            about, strings = stream.finish(), stream.strings()
+    except OutOfOrder:
+        collector = MessageEvents(host, environment, waking=waking)
+        about = read_traces(traces, wanted)
+        strings = about.strings
+        collector.feed(about, about.classes)
+    [found] = collector.finish(strings, about.end, about.losses)
+    return found, about
+
+
+def _tell_facts(host: str, about: Events, manifest: Manifest | None) -> ClockFacts:
+    """Return what a recording says of its clock; what is malformed is left out."""
+    name = host
+    kernel, error, synchronised = "", -1, ""
+    samples = np.zeros((0, 2), np.int64)
+    if manifest is not None:
+        said = manifest.host.get("name")
+        name = said if isinstance(said, str) and said else host
+        boot = manifest.host.get("boot_id")
+        kernel = boot if isinstance(boot, str) else ""
+        clock = manifest.clock
+        how, wrong = clock.get("synchronised"), clock.get("error_ns")
+        synchronised = how if isinstance(how, str) else ""
+        if type(wrong) is int and wrong >= 0 and synchronised not in {"", "no", "unknown"}:
+            error = wrong
+        samples = _read_samples(clock.get("samples"))
+    return ClockFacts(name, about.begin, about.end, kernel, samples, error, synchronised)
+
+
+def _read_samples(found: object) -> I64:
+    rows = [
+        row
+        for row in (found if isinstance(found, list) else [])
+        if isinstance(row, list)
+        and len(row) == 2
+        and all(type(value) is int and 0 <= value < 1 << 62 for value in row)
+    ]
+    return np.array(sorted(rows), np.int64).reshape(-1, 2)
+
+
+def _name_apart(facts: Sequence[ClockFacts]) -> list[ClockFacts]:
+    """Give hosts of one name numbers: two recordings of one machine, or two of one name."""
+    seen: dict[str, int] = {}
+    named = []
+    for of in facts:
+        seen[of.host] = seen.get(of.host, 0) + 1
+        more = f" ({seen[of.host]})" if seen[of.host] > 1 else ""
+        named.append(replace(of, host=(of.host or "host") + more))
+    return named

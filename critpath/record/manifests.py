@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import ipaddress
 import json
@@ -290,6 +291,8 @@ def host_facts() -> Mapping[str, object]:
     return {
         **network_facts(),
         "name": system.nodename,
+        # Two recordings of one boot have one clock.
+        "boot_id": _read_line(Path("/proc/sys/kernel/random/boot_id")),
         "kernel": system.release,
         "machine": system.machine,
         "cpus": os.cpu_count() or 0,
@@ -334,7 +337,44 @@ def clock_facts() -> Mapping[str, object]:
         real = time.clock_gettime_ns(time.CLOCK_REALTIME)
         after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         tries.append((after - before, real - (before + after) // 2))
-    return {"name": "monotonic", "epoch": min(tries)[1]}
+    return {"name": "monotonic", "epoch": min(tries)[1], **clock_quality()}
+
+
+# `struct timex`, of which adjtimex(2) fills these and more; its states (STA_UNSYNC).
+_TIMEX_BYTES: Final = 256
+_MAXERROR: Final = 3  # which long it is: modes, offset, freq, maxerror
+_STATUS: Final = 5  # as an int
+_UNSYNCHRONISED: Final = 0x40
+_SYNCHRONISERS: Final = (("chrony", "chronyd"), ("ntp", "ntpd"), ("ntp", "systemd-timesyn"))
+
+
+def clock_quality() -> Mapping[str, object]:
+    """Return who keeps the machine's clock right, and by how much it is wrong at most (ns)."""
+    buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
+    except (OSError, AttributeError):
+        state = -1
+    if state < 0:
+        return {"synchronised": "unknown"}
+    longs = (ctypes.c_long * (_TIMEX_BYTES // ctypes.sizeof(ctypes.c_long))).from_buffer(buffer)
+    status = ctypes.c_int.from_buffer(buffer, _STATUS * ctypes.sizeof(ctypes.c_long)).value
+    if status & _UNSYNCHRONISED:
+        return {"synchronised": "no", "error_ns": longs[_MAXERROR] * 1000}
+    running = _running_programs()
+    by = next((name for name, program in _SYNCHRONISERS if program in running), "yes")
+    return {"synchronised": by, "error_ns": longs[_MAXERROR] * 1000}
+
+
+def _running_programs() -> set[str]:
+    return {_read_line(place) for place in Path("/proc").glob("[0-9]*/comm")}
+
+
+def _read_line(place: Path) -> str:
+    try:
+        return place.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _cpu_model() -> str:

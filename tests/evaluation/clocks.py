@@ -63,7 +63,7 @@ def main() -> None:
     table()
     said = "{} drawn worlds ({} wander): truth outside the bound in {}, no line in {}"
     print(said.format(*worlds(arguments.worlds)), flush=True)
-    pair.LARGEST_BEND = 0.0
+    pair.LARGEST_BEND = 1e-22
     print("clocks taken for straight:", said.format(*worlds(arguments.worlds)))
 
 

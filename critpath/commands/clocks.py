@@ -1,0 +1,155 @@
+"""``critpath clocks``: how well the clocks of several hosts' recordings agree."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    make_console,
+    warn,
+    write_output,
+)
+from critpath.commands.settings import Settings
+from critpath.units import format_ns, safe_text
+
+if TYPE_CHECKING:
+    from critpath.documents import ClocksDocument, HostClockEntry
+    from critpath.model.clocks import HostClock
+    from critpath.pipeline.clocks import FoundClocks
+
+SETTINGS = ()
+EXIT_UNKNOWN: Final = 3  # as `compare`'s inconclusive: the clock of a host is not known
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "traces",
+        metavar="TRACE",
+        nargs="+",
+        type=Path,
+        help="a recording or CTF trace of each host, or a directory with them",
+    )
+    parser.add_argument(
+        "--reference-host",
+        metavar="HOST",
+        help="in whose time the others are told (default: the first by name)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Align the clocks, say how surely, and return 3 where one is not known."""
+    check_inputs(arguments.traces)
+    check_outputs([arguments.json], arguments.traces, force=arguments.force)
+
+    from critpath.pipeline.clocks import read_clocks  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        found = read_clocks(arguments.traces, arguments.reference_host, progress)
+    warn(found.warnings, quiet=settings["quiet"])
+    if arguments.json:
+        write_output(arguments.json, to_json(_document(found)) + "\n")
+    if arguments.json != STDOUT:
+        _show(found)
+    return 0 if all(clock.aligned for clock in found.alignment.hosts) else EXIT_UNKNOWN
+
+
+def _document(found: FoundClocks) -> ClocksDocument:
+    from critpath import __version__  # noqa: PLC0415 - as above
+    from critpath.documents import CLOCKS_FORMAT, ClocksDocument  # noqa: PLC0415 - as above
+
+    return ClocksDocument(
+        format=CLOCKS_FORMAT,
+        version=__version__,
+        reference=found.alignment.reference,
+        hosts=[_entry(clock) for clock in found.alignment.hosts],
+        warnings=list(found.warnings),
+    )
+
+
+def _entry(clock: HostClock) -> HostClockEntry:
+    from critpath.documents import ClockPiece, ClockStep, HostClockEntry  # noqa: PLC0415 - as above
+
+    return HostClockEntry(
+        host=clock.host,
+        source=clock.source,
+        pieces=[
+            ClockPiece(
+                begin=line.begin, end=line.end, offset_ns=line.offset, drift=f"{line.drift:.12f}"
+            )
+            for line in clock.lines
+        ],
+        uncertainty_ns=clock.sure.tolist(),
+        steps=[ClockStep(at=at, by_ns=-by) for at, by in clock.steps],
+        messages=list(clock.messages),
+        claim_ns=clock.claim if clock.claim >= 0 else None,
+        claim_held=clock.claim_held,
+    )
+
+
+def _show(found: FoundClocks) -> None:
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    from critpath.text.clocks import claim_text  # noqa: PLC0415 - as above
+
+    reference = safe_text(found.alignment.reference)
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("host")
+    for name in (f"clock against {reference}", "drift", "messages", "sure to"):
+        table.add_column(name, justify="right")
+    table.add_column("pieces")
+    begins = {of.host: of.begin for of in found.facts}
+    for clock in found.alignment.hosts:
+        table.add_row(safe_text(clock.host), *_cells(clock, begins[clock.host]))
+    console = make_console()
+    console.print(table)
+    for clock in found.alignment.hosts:
+        claim = claim_text(clock)
+        if claim and clock.claim_held:
+            console.print(claim)
+
+
+def _cells(clock: HostClock, begin: int) -> tuple[str, ...]:
+    """Return what a row says of a clock: ahead of the reference by, drift, and so on."""
+    if clock.source == "reference":
+        return ("0", "", "", "", "")
+    if not clock.aligned:
+        return ("not known", "", _messages(clock), "", "")
+    ahead = -clock.lines[0].offset
+    drift = -sum(line.drift * (line.end - line.begin) for line in clock.lines)
+    drift /= max(sum(line.end - line.begin for line in clock.lines), 1)
+    if clock.source == "same kernel":
+        return (_seconds(ahead), "", "", "exactly", "the same kernel")
+    pieces = str(len(clock.steps) + 1)
+    if clock.steps:
+        steps = ", ".join(
+            f"{format_ns(-by, sign=True)} at {format_ns(at - begin)}" for at, by in clock.steps
+        )
+        pieces += f": {'steps' if len(clock.steps) > 1 else 'step'} {steps}"
+    if clock.source == "samples":
+        pieces += " (by the operating systems' clocks)"
+    return (
+        *(_seconds(ahead), f"{drift * 1e6:+.2f} ppm", _messages(clock)),
+        *(f"±{format_ns(clock.middle_bound)}", pieces),
+    )
+
+
+def _messages(clock: HostClock) -> str:
+    return f"{clock.messages[0]:,} / {clock.messages[1]:,}"
+
+
+def _seconds(ns: int) -> str:
+    """Return nanoseconds as seconds, digits in threes."""
+    whole, rest = divmod(abs(ns), 10**9)
+    digits = f"{rest:09d}"
+    sign = "-" if ns < 0 else "+"
+    return f"{sign}{whole:,}.{digits[:3]} {digits[3:6]} {digits[6:]} s"
