@@ -19,7 +19,7 @@ from critpath.commands.settings import Settings
 from critpath.units import format_ns, safe_text
 
 if TYPE_CHECKING:
-    from critpath.documents import ClocksDocument, HostClockEntry
+    from critpath.documents.clocks import ClocksDocument, HostClockEntry
     from critpath.model.clocks import HostClock
     from critpath.pipeline.clocks import FoundClocks
 
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _document(found: FoundClocks) -> ClocksDocument:
     from critpath import __version__  # noqa: PLC0415 - as above
-    from critpath.documents import CLOCKS_FORMAT, ClocksDocument  # noqa: PLC0415 - as above
+    from critpath.documents.clocks import CLOCKS_FORMAT, ClocksDocument  # noqa: PLC0415 - as above
 
     return ClocksDocument(
         format=CLOCKS_FORMAT,
@@ -77,7 +77,11 @@ def _document(found: FoundClocks) -> ClocksDocument:
 
 
 def _entry(clock: HostClock) -> HostClockEntry:
-    from critpath.documents import ClockPiece, ClockStep, HostClockEntry  # noqa: PLC0415 - as above
+    from critpath.documents.clocks import (  # noqa: PLC0415 - as above
+        ClockPiece,
+        ClockStep,
+        HostClockEntry,
+    )
 
     return HostClockEntry(
         host=clock.host,

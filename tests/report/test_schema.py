@@ -17,6 +17,7 @@ from rich.console import Console
 
 from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
+from critpath.documents.clocks import CLOCKS_FORMAT
 from critpath.errors import UnreadableError
 from critpath.pipeline.ab import AbRequest
 from critpath.pipeline.exploring import explore
@@ -103,6 +104,29 @@ def ab_run():
     return judge.document(version="1", discarded=None, spent_s=0.1, stopped_by="max_blocks")
 
 
+def clocks():
+    """Two hosts, one of which stepped."""
+    known = {"claim_ns": None, "claim_held": True}
+    line = {"begin": 1, "end": 9, "offset_ns": -5, "drift": "0.000048310000"}
+    of_web = {"source": "reference", "pieces": [], "uncertainty_ns": [], "steps": []}
+    of_app = {
+        "source": "messages",
+        "pieces": [line, {**line, "offset_ns": -8}],
+        "uncertainty_ns": [[1, -20, 21]],
+        "steps": [{"at": 5, "by_ns": 3}],
+    }
+    return {
+        "format": CLOCKS_FORMAT,
+        "version": "1",
+        "reference": "web",
+        "hosts": [
+            {"host": "web", **of_web, "messages": [2, 3], **known},
+            {"host": "app", **of_app, "messages": [3, 2], **known},
+        ],
+        "warnings": [],
+    }
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -113,7 +137,7 @@ def documents(factory, load):
         json.loads(to_json(made))
         for made in (comparison_document(comparison), path, ab_run(), exploration)
     ]
-    return {document["format"]: document for document in [*found, calibration()]}
+    return {document["format"]: document for document in [*found, calibration(), clocks()]}
 
 
 def test_every_format_is_there(documents):
