@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.output import (
     STDOUT,
@@ -83,9 +83,10 @@ def _entry(clock: HostClock) -> HostClockEntry:
         HostClockEntry,
     )
 
+    source: Any = clock.source  # one of those that the schema has
     return HostClockEntry(
         host=clock.host,
-        source=clock.source,
+        source=source,
         pieces=[
             ClockPiece(
                 begin=line.begin, end=line.end, offset_ns=line.offset, drift=f"{line.drift:.12f}"

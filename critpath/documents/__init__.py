@@ -889,14 +889,8 @@ class AbDocument(AbPlan, kw_only=True):
 
 # What stands for time on a thread.
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
-Document = (
-    ComparisonDocument
-    | PathDocument
-    | CalibrationDocument
-    | AbDocument
-    | ExplorationDocument
-    | ClocksDocument
-)
+_Judged = ComparisonDocument | CalibrationDocument | AbDocument
+Document = _Judged | PathDocument | ExplorationDocument | ClocksDocument
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
     PATH_FORMAT: PathDocument,

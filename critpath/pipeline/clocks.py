@@ -256,8 +256,8 @@ def read_clocks(
                 messages.append(found)
                 warnings += about.warnings
     if len(facts) < 2:
-        names = safe_text(", ".join(of.host or "(no name)" for of in facts))
-        raise UsageError(f"one host only: {names}", "name the recordings of two or more hosts")
+        only = safe_text(", ".join(of.host or "(no name)" for of in facts))
+        raise UsageError(f"one host only: {only}", "name the recordings of two or more hosts")
     facts = _name_apart(facts)
     order = sorted(range(len(facts)), key=lambda place: facts[place].host)
     facts = [facts[place] for place in order]
