@@ -887,7 +887,6 @@ class AbDocument(AbPlan, kw_only=True):
     block_log: Annotated[list[AbBlock], doc("every block; all of the above follows from it")]
 
 
-# What stands for time on a thread.
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
 _Judged = ComparisonDocument | CalibrationDocument | AbDocument
 Document = _Judged | PathDocument | ExplorationDocument | ClocksDocument
