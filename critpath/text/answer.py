@@ -166,11 +166,11 @@ def first_peer(document: ComparisonDocument) -> str:
 def mean_of(document: ComparisonDocument, executions: int) -> str:
     """Return ``mean of 5`` where the first cause's times are of fewer requests, else ""."""
     cause = first_cause(document, describe_headline(document).word)
-    # A cause of all that were examined stands for all.
+    # Where some were examined for all, a cause of all these stands for all.
     examined = {one.position for one in document.aligned}
-    fewer = cause is not None and len(cause.positions) < min(
-        executions, len(examined) or executions
-    )
+    marked = sum(row.anomalous for row in document.executions if row.set == "sample")
+    of = len(examined) if 0 < len(examined) < marked else executions
+    fewer = cause is not None and len(cause.positions) < of
     return f"mean of {executions:,}" if fewer else ""
 
 
