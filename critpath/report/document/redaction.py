@@ -28,6 +28,10 @@ _IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _LONG: Final = 4
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
 _SHOWN: Final = 160  # of a text that an error repeats
+# Of a label as requests have it: SERVICE:PORT MESSAGE, and who is asked.
+_MESSAGE: Final = re.compile(
+    r"\S[^/→]*?:\S+ (?:\(multiplexed\) )?(?!→|\(multiplexed\))(.+?)(?: → .*)?$"
+)
 # Users that are everywhere.
 _OURS: Final = frozenset({"root"})
 
@@ -52,6 +56,11 @@ class _Names:
             for text in (name, safe_text(name), name[:_SHOWN]):
                 self.stand_ins.setdefault(text, known)
         return known
+
+    def add_messages(self, labels: Iterable[str]) -> None:
+        """Add what requests asked for, where that was read from their first bytes."""
+        for message in filter(None, map(_MESSAGE.match, sorted(labels))):
+            self.add(message[1], "message")
 
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
@@ -120,6 +129,7 @@ def redact(
     """
     labels = {row.label for row in document.executions}
     names = _Names(frozenset(labels))
+    names.add_messages(labels)
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):
