@@ -27,10 +27,10 @@ EXIT_FOUND: Final = 1
 # What a recording with `--profile requests` has of them, by `Preflight.ways`.
 _WAYS: Final = {
     "sockets": "found by events of sockets (--profile requests)",
-    "calls+packets": "not to be found yet: this tracer has no events of sockets (ftrace has them "
-    "from Linux 6.3 on), only system calls and packets",
-    "calls": "not to be found yet: this tracer has no events of sockets (ftrace has them from "
-    "Linux 6.3 on), only system calls",
+    "calls+packets": "found by system calls and packets (--profile requests): this tracer has no "
+    "events of sockets (ftrace has them from Linux 6.3 on)",
+    "calls": "found by system calls (--profile requests): this tracer has no events of sockets nor "
+    "of what arrives there, so a request begins when it is read",
     "": "not to be found: this kernel has no events of sockets nor of system calls",
 }
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder

@@ -92,6 +92,9 @@ class Kind(IntEnum):
     SOCKET_STATEDUMP = 35
     FUTEX = 36  # the system call futex: a `SYSCALL_ENTRY` with the address it is about
     MESSAGE_LABEL = 37  # what a received message is called, by its first bytes
+    # Read where requests are found by system calls:
+    SOCKET_SEGMENT = 38  # TCP took a packet, for the socket whose ends it has
+    DESCRIPTOR_STATEDUMP = 39
 
 
 class State(IntEnum):

@@ -7,7 +7,7 @@ codes into the ``strings`` of the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -178,6 +178,12 @@ class Collected:
     messages : sequence of tuple
         Of every `Kind.MESSAGE_LABEL`, in order of time: when, host, socket, trace id (two
         halves), label.
+    paths : mapping of int to str
+        Paths of endpoints that are known already.
+    way : str
+        ``sockets``, ``calls+packets`` or ``calls``: what told of sockets.
+    unknown, rings : int
+        By system calls: uses of descriptors that nobody knows, and of ``io_uring``.
     """
 
     activity: Activity
@@ -185,6 +191,10 @@ class Collected:
     dumped: Sequence[tuple[int | str, ...]]
     hidden: int = 0
     messages: Sequence[tuple[int, int, int, int, int, str]] = ()
+    paths: Mapping[int, str] = field(default_factory=dict)
+    way: str = "sockets"
+    unknown: int = 0
+    rings: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -590,6 +600,12 @@ class RequestAccount:
         Turns of endpoints on which several requests were under way at once.
     unattributed : int
         Sub-requests that belong to no request.
+    datagrams : int
+        What servers received over UDP, which are no requests.
+    way : str
+        What told of sockets: ``sockets``, ``calls+packets``, ``calls``.
+    unknown, rings : int
+        Uses of descriptors that nobody knows, and of ``io_uring``, which hides what it does.
     """
 
     incomplete: int = 0
@@ -597,6 +613,10 @@ class RequestAccount:
     skipped: int = 0
     busy_periods: int = 0
     unattributed: int = 0
+    datagrams: int = 0
+    way: str = "sockets"
+    unknown: int = 0
+    rings: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,10 +19,11 @@ from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
 from critpath.pipeline.clocks import align_events
 from critpath.pipeline.progress import Progress, Stage
-from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.event_names import KERNEL_EVENTS, SOURCE_PORT
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
+from critpath.record.profiles import PACKETS, SOCKETS
 from critpath.text import notes
 from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
+    from critpath.read.recording import Description
     from critpath.read.streaming import Source
     from critpath.requests.activity import ActivityEvents
     from critpath.timeline.missing_switches import Insertions
@@ -172,7 +174,7 @@ def _replay_chosen(
     from critpath.pipeline.limits import Budget
     from critpath.pipeline.requesting import require_sockets
     from critpath.pipeline.slicing import require_markers
-    from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+    from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
@@ -211,8 +213,8 @@ def _replay_chosen(
         require_events(chosen, names)
     wanted = get_event_requests(chosen)
     if chosen.kind == "requests":
-        require_sockets(recording, names, manifest)
-        wanted = (*wanted, *SOCKET_EVENTS)
+        recorded = replace(recorded, way=require_sockets(recording, [*_told(described)], manifest))
+        wanted = (*wanted, *SOCKET_EVENTS, *(CALL_EVENTS if recorded.way != SOCKETS else ()))
     if chosen.kind == "slices":
         require_markers(recording, names, manifest, chosen.slices.marker)
         if chosen.slices.marker == "unix":
@@ -262,6 +264,14 @@ def _walk(
         yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
 
 
+def _told(described: Sequence[Description]) -> Iterator[str]:
+    """Yield the events of a recording, but packets of which it does not say whose they are."""
+    for of in described:
+        for name in of.events:
+            if name != PACKETS[0] or SOURCE_PORT in of.events[name]:
+                yield name
+
+
 def _explain_waits(paths: PathSet, replayed: ReplayedRecording, manifest: Manifest) -> PathSet:
     """Say of waits what limits of control groups, disks and memory made of them."""
     from critpath.graph.resources import explain_waits
@@ -292,6 +302,7 @@ class _Recording:
     traces: Sequence[Trace]
     manifest: Manifest
     notes: tuple[str, ...]
+    way: str = SOCKETS  # what tells of sockets, where requests are asked for
 
 
 @contextmanager
@@ -306,7 +317,7 @@ def _replay_recording(
     assumed = assume_declared(recorded.traces)
     replayed = replay_stream(
         opener,
-        replace(assumed, addresses=find_addresses(recorded.manifest)),
+        replace(assumed, addresses=find_addresses(recorded.manifest), way=recorded.way),
         specifications,
         budget,
         complete=partial(add_manifest, manifest=recorded.manifest),
@@ -452,6 +463,8 @@ class Assumptions:
         What codes in them mean.
     addresses : frozenset of int
         The host's own.
+    way : str
+        What tells of sockets, where requests are asked for.
     """
 
     waking: bool
@@ -461,6 +474,7 @@ class Assumptions:
     insertions: Insertions | None = field(default=None, compare=False)
     strings: Sequence[str] = field(default=(), compare=False)
     addresses: frozenset[int] = frozenset()
+    way: str = SOCKETS
 
 
 def assume_declared(traces: Sequence[Trace]) -> Assumptions:
@@ -540,13 +554,13 @@ def replay_stream(
     )
 
 
-def collect_sockets(source: Source, *, waking: bool, every: bool = False) -> ActivityEvents:
+def collect_sockets(source: Source, assumed: Assumptions, *, every: bool = False) -> ActivityEvents:
     """Return what takes note of the sockets of a recording, or of all that its threads do."""
     from critpath.requests.activity import ActivityEvents
 
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
-    return ActivityEvents(runnable, waking=waking, every=every)
+    return ActivityEvents(runnable, waking=assumed.waking, every=every, way=assumed.way)
 
 
 def _find_missing_switches(
@@ -593,7 +607,7 @@ def _replay_once(
     ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
     # None or one: what threads do with sockets and to each other, where that is asked for.
-    collect = partial(collect_sockets, source, waking=assumed.waking, every=prefilter.slices)
+    collect = partial(collect_sockets, source, assumed, every=prefilter.slices)
     sockets = [collect()] if prefilter.requests else []
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)

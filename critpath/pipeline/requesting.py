@@ -26,6 +26,7 @@ from critpath.model import (
     RequestFacts,
 )
 from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
+from critpath.record.profiles import PACKETS, way_of_requests
 from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.requests.turns import FoundTurns, Processes, find_turns
@@ -35,20 +36,27 @@ from critpath.units import safe_text
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
 
-# Of the names of events, one of these is in every recording in which requests can be found.
-_ARRIVALS: Final = ("sk_data_ready", "sock:sk_data_ready")
 _SHOWN: Final = 8  # services that an error names
 
 
-def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> None:
-    """Refuse a recording without the events that requests are found in."""
-    if not any(name in names for name in _ARRIVALS):
-        raise UnreadableError(
-            f"{recording}: recorded with {manifest.profile}, which has no sockets"
-            if manifest.profile
-            else f"{recording}: it has no events of sockets",
-            "record again with --profile requests",
-        )
+def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> str:
+    """Return what tells of sockets; refuse a recording without events that requests are found in.
+
+    Returns
+    -------
+    str
+        ``sockets``, ``calls+packets`` or ``calls``.
+    """
+    # perf's names have their group in front, and are otherwise ftrace's.
+    way = way_of_requests({name.partition(":")[2] or name for name in names}, *PACKETS)
+    if way:
+        return way
+    raise UnreadableError(
+        f"{recording}: recorded with {manifest.profile}, which has no sockets"
+        if manifest.profile
+        else f"{recording}: it has no events of sockets",
+        "record again with --profile requests",
+    )
 
 
 def find_requests(
@@ -82,7 +90,11 @@ def find_requests(
     counted = {
         "requests": len(kept),
         "requests_doubtful": doubtful,
-        **{f"requests_{name}": count for name, count in asdict(found.account).items() if count},
+        **{
+            f"requests_{name}": count
+            for name, count in asdict(found.account).items()
+            if count and name != "way"
+        },
     }
     return executions, replace(events, environment=(*events.environment, counted)), pieces
 

@@ -33,6 +33,8 @@ _NETWORK: Final = (
     ("network_header.transport_header.flags", "flags"),
 )
 
+SOURCE_PORT: Final = _NETWORK[3][0]  # of a packet, where the tracer looks into its headers
+
 _WAKE: Final = (_TID, ("comm",), ("target_cpu",), ("success",))
 
 KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
@@ -222,5 +224,62 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
         Kind.MESSAGE_LABEL,
         ("critpath_message_label",),
         (("sk",), ("label",), ("trace_id_high",), ("trace_id_low",)),
+    ),
+)
+
+# What system calls tell of descriptors, where a tracer has no events of sockets: fields beside
+# those that the replay reads.
+_WHO: Final = (("tid",), ("pid",))
+_MOVES: Final = (
+    *("read", "readv", "recvfrom", "recvmsg", "recvmmsg"),
+    *("write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile64", "sendfile", "splice"),
+)
+CALLS: Final = (
+    *("accept", "accept4", "connect", "close", "dup", "dup2", "dup3", "fcntl", "socket"),
+    *("eventfd2", "io_uring_enter", *_MOVES),
+)
+
+
+def _name_calls(side: str, perf: str) -> tuple[str, ...]:
+    """Return what tracers call one side of these system calls."""
+    forms = (f"syscall_{side}_", f"compat_syscall_{side}_", f"syscalls:sys_{perf}_")
+    return tuple(form + name for name in CALLS for form in forms)
+
+
+CALL_EVENTS: Final[tuple[EventRequest, ...]] = (
+    EventRequest(
+        Kind.OTHER,
+        _name_calls("entry", "enter"),
+        (
+            *_WHO,
+            ("fd", "fildes", "oldfd", "out_fd", "fd_in"),
+            ("newfd", "in_fd", "fd_out", "cmd", "type"),
+            *(("flags", "arg"), ("family",), ("dport",), ("protocol",)),
+        ),
+    ),
+    EventRequest(
+        Kind.OTHER, _name_calls("exit", "exit"), (*_WHO, ("ret",), ("family",), ("sport",))
+    ),
+    EventRequest(
+        Kind.OTHER,
+        ("net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
+        (
+            *_WHO,
+            *(("network_header.ihl",), ("network_header.transport_header.data_offset",)),
+        ),
+    ),
+    # A segment that a TCP socket takes (Linux 4.16), in traces converted from ftrace.
+    EventRequest(
+        Kind.SOCKET_SEGMENT, _with_group("tcp", "tcp_probe"), (*_ENDS, ("data_len",), *_WHO)
+    ),
+    *(
+        EventRequest(Kind.OTHER, _with_group(group, name), _WHO)
+        for group, name in (("sock", "inet_sock_set_state"), ("tcp", "tcp_rcv_space_adjust"))
+    ),
+    # Ours: which descriptors were there before, and are at the end.
+    EventRequest(
+        Kind.DESCRIPTOR_STATEDUMP,
+        ("critpath_statedump_fd",),
+        (("pid",), ("fd",), ("inode",), ("in_tid",)),
     ),
 )

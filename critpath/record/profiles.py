@@ -53,6 +53,8 @@ class ProfileEvents:
         if all(name in available for name in self.replaced):
             return ProfileEvents(self.tracepoints, self.syscalls, self.contexts)
         tracepoints, syscalls = self.substitutes
+        # What another tracer has instead is no lack.
+        tracepoints = tuple(t for t in tracepoints if t in available or "*" in t)
         lacking = {name for name in self.replaced if name not in available}
         return ProfileEvents(
             (*(name for name in self.tracepoints if name not in lacking), *tracepoints),
@@ -181,13 +183,15 @@ def _text(element: ET.Element, name: str, default: str = "") -> str:
 SOCKETS: Final = "sockets"
 _SOCKETS: Final = ("sk_data_ready", "sock_recv_length", "sock_send_length", "inet_sock_set_state")
 _CALLS: Final = ("syscall_entry_recvfrom", "syscall_exit_recvfrom", "syscall_exit_sendto")
-_PACKETS: Final = "net_if_receive_skb"
+# Arrivals at sockets that are known by their ends: LTTng's event, and ftrace's, whose event of
+# that name does not tell the ports.
+PACKETS: Final = ("net_if_receive_skb", "tcp_probe")
 
 
-def way_of_requests(events: Iterable[str]) -> str:
+def way_of_requests(events: Iterable[str], *packets: str) -> str:
     """Return the way that a recording of these events (LTTng's names and patterns) allows.
 
-    ``sockets``, ``calls+packets``, ``calls``, or "" for none.
+    ``sockets``, ``calls+packets``, ``calls``, or "" for none; one of `packets` tells arrivals.
     """
     recorded = frozenset(events)
     patterns = [rule for rule in recorded if "*" in rule]
@@ -199,4 +203,4 @@ def way_of_requests(events: Iterable[str]) -> str:
         return SOCKETS
     if not has(*_CALLS):
         return ""
-    return "calls+packets" if has(_PACKETS) else "calls"
+    return "calls+packets" if any(has(name) for name in packets) else "calls"

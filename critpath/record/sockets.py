@@ -6,6 +6,7 @@ and who listens must be known from before.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -29,6 +30,7 @@ _FILES: Final = (
 )
 _ACCEPTS: Final = 0x10000
 _PATH: Final = 108  # bytes of sockaddr_un
+_LINK: Final = "socket:["
 # A machine with more is recorded without the rest: what is asked of them tells who they are.
 MOST: Final = 100_000
 
@@ -49,6 +51,49 @@ def scan_sockets(most: int = MOST) -> tuple[list[SocketRow], int]:
         if len(rows) > most:
             break
     return rows[:most], max(len(rows) - most, 0)
+
+
+# ns, process, descriptor, inode, thread that is in a system call with it (0: any of the process)
+DescriptorRow = tuple[int, int, int, int, int]
+
+
+def scan_descriptors(most: int = MOST) -> tuple[list[DescriptorRow], int]:
+    """Return a row for every descriptor of a socket, and how many rows were too many.
+
+    What system calls name is known by these only, and what those are about that had begun.
+    """
+    rows: list[DescriptorRow] = []
+    for pid in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
+        if not pid.isdecimal():
+            continue
+        now = time.monotonic_ns()
+        inodes = dict(_find_descriptors(f"/proc/{pid}/fd"))
+        rows += ((now, int(pid), fd, inode, 0) for fd, inode in inodes.items())
+        if inodes:
+            for tid, fd in _find_calls(f"/proc/{pid}/task"):
+                if fd in inodes:
+                    rows.append((now, int(pid), fd, inodes[fd], tid))
+    return rows[:most], max(len(rows) - most, 0)
+
+
+def _find_descriptors(place: str) -> Iterator[tuple[int, int]]:
+    """Yield a process's descriptors of sockets and their inodes."""
+    with contextlib.suppress(OSError):  # it ended, or is another user's
+        for number in os.listdir(place):  # noqa: PTH208 - timed
+            with contextlib.suppress(OSError, ValueError):
+                link = os.readlink(f"{place}/{number}")  # noqa: PTH115 - timed
+                if link.startswith(_LINK):
+                    yield int(number), int(link[len(_LINK) : -1])
+
+
+def _find_calls(place: str) -> Iterator[tuple[int, int]]:
+    """Yield threads that are in a system call, and its first argument."""
+    with contextlib.suppress(OSError):
+        for number in os.listdir(place):  # noqa: PTH208 - timed
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"{place}/{number}/syscall", "rb") as stream:  # noqa: PTH123 - timed
+                    words = stream.read().split()
+                yield int(number), int(words[1], 16)
 
 
 def _find_namespaces() -> dict[int, list[str]]:

@@ -10,6 +10,8 @@ import numpy as np
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
 from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
+from critpath.requests.calls import CallEvents
+from critpath.requests.endpoints import read_dumped
 
 SOCKETS: Final = frozenset(
     {Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE, Kind.SOCKET_ARRIVAL, Kind.SOCKET_STATE, Kind.SOCKET_OF}
@@ -44,12 +46,21 @@ class ActivityEvents:
         Whether it is asked when a thread's packets leave: `Act.LEAVE`.
     every : bool
         Keep what all threads do to each other, not only those that use sockets.
+    way : str
+        What tells of sockets: their own events (``sockets``), or system calls.
     """
 
     def __init__(
-        self, runnable: I64, *, waking: bool, leaving: bool = False, every: bool = False
+        self,
+        runnable: I64,
+        *,
+        waking: bool,
+        leaving: bool = False,
+        every: bool = False,
+        way: str = "sockets",
     ) -> None:
         self._every = every
+        self._way, self._calls = way, CallEvents() if way.startswith("calls") else None
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64))
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -59,7 +70,8 @@ class ActivityEvents:
         self._known: Sequence[EventClass] = ()
         self._dumped: list[tuple[int, EventClass, list[int]]] = []
         wake = Kind.WAKING if waking else Kind.WAKEUP
-        self._wanted = (_THREADS - {Kind.WAKING}) | SOCKETS | {wake}
+        told = SOCKETS if self._calls is None else frozenset[Kind]()
+        self._wanted = (_THREADS - {Kind.WAKING}) | told | {wake}
         if leaving:
             self._wanted |= {Kind.NET_SEND}
 
@@ -77,6 +89,8 @@ class ActivityEvents:
             *(chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values),
             *(self._kinds, self._hosts),
         )
+        if self._calls is not None:
+            self._calls.feed(chunk, classes)
         if self._dumps.any():
             for row in np.flatnonzero(self._dumps[chunk.event_class]).tolist():
                 of = classes[chunk.event_class[row]]
@@ -104,16 +118,6 @@ class ActivityEvents:
 
     def finish(self, workers: Workers, strings: Sequence[str]) -> Collected:
         """Return what was found; unless all is kept, of processes that use sockets."""
-        time, act, tid, host, endpoint, value = self._rows.take_rows()
-        moves = (act == Act.RECEIVE) | (act == Act.SEND)
-        users = np.unique(_key(host[moves], tid[moves]))
-        of_thread, of_process = _key(workers.host, workers.tid), _key(workers.host, workers.pid)
-        processes = np.unique(of_process[np.isin(of_thread, users) & (workers.pid > 0)])
-        threads = np.union1d(users, of_thread[np.isin(of_process, processes)])
-        keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
-        about = (act == Act.WAKE) | (act == Act.CREATE)
-        keep[about] |= np.isin(_key(host[about], value[about]), threads)
-        keep |= self._every
         dumped = [
             (
                 of_host,
@@ -124,6 +128,21 @@ class ActivityEvents:
             )
             for of_host, of, values in self._dumped
         ]
+        table = self._rows.take_rows()
+        told = None
+        if self._calls is not None:
+            told = self._calls.finish([read_dumped(row) for row in dumped])
+            table = _merge_rows(table, told.rows)
+        time, act, tid, host, endpoint, value = table
+        moves = (act == Act.RECEIVE) | (act == Act.SEND)
+        users = np.unique(_key(host[moves], tid[moves]))
+        of_thread, of_process = _key(workers.host, workers.tid), _key(workers.host, workers.pid)
+        processes = np.unique(of_process[np.isin(of_thread, users) & (workers.pid > 0)])
+        threads = np.union1d(users, of_thread[np.isin(of_process, processes)])
+        keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
+        about = (act == Act.WAKE) | (act == Act.CREATE)
+        keep[about] |= np.isin(_key(host[about], value[about]), threads)
+        keep |= self._every
         kept = Activity(time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep])
         messages = [
             (when, of_host, socket, high, low, strings[label])
@@ -132,7 +151,30 @@ class ActivityEvents:
                 times.tolist(), values.tolist(), strict=True
             )
         ]
-        return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden, messages)
+        if told is None:
+            return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden, messages)
+        return Collected(
+            *(kept, told.endpoints, dumped, 0, messages, told.paths),
+            way=self._way,
+            unknown=told.unknown,
+            rings=told.rings,
+        )
+
+
+_Rows = tuple[I64, U8, I32, I32, I32, I64]
+
+
+def _merge_rows(rows: _Rows, more: I64) -> _Rows:
+    """Return the columns of both in order of time."""
+    time = np.concatenate([rows[0], more[:, 0]])
+    order = np.argsort(time, kind="stable")
+
+    def small(number: int) -> I32:
+        both = np.concatenate([rows[number], more[:, number]])
+        return both[order].astype(np.int32)
+
+    act, value = (np.concatenate([rows[n], more[:, n]])[order] for n in (1, 5))
+    return time[order], act.astype(np.uint8), small(2), small(3), small(4), value
 
 
 def _key(host: I32 | I64, tid: I32 | I64) -> I64:

@@ -53,6 +53,7 @@ class Dumped:
 
     host: int
     socket: int  # 0 where the kernel hides it
+    inode: int
     family: int
     protocol: int
     local: tuple[int, int, int]  # high and low half of the address, port
@@ -60,6 +61,7 @@ class Dumped:
     state: int
     namespace: int
     path: str
+    last: bool  # read at the recording's end
 
 
 class Resolver:
@@ -73,7 +75,7 @@ class Resolver:
         self._serves: I32 = np.full(self._count, NONE, np.int32)
         self._how: I32 = np.zeros(self._count, np.int32)
         self._peer: I32 = np.full(self._count, NONE, np.int32)
-        self._paths: dict[int, str] = {}
+        self._paths = dict(collected.paths)
 
     def column(self, of: EndpointColumn) -> I64:
         """Return one column of the table."""
@@ -94,14 +96,18 @@ class Resolver:
         return self._build()
 
     def _take_dump(self) -> None:
-        """Complete the first lives of sockets that were there before."""
+        """Complete first lives of sockets that were there before, last ones of those that stay."""
         first: dict[tuple[int, int], int] = {}
+        last: dict[tuple[int, int], int] = {}
         hosts, sockets = self.column(EndpointColumn.HOST), self.column(EndpointColumn.SOCKET)
         for at, key in enumerate(zip(hosts.tolist(), sockets.tolist(), strict=True)):
             first.setdefault(key, at)
+            last[key] = at
         for of in self._dumped:
-            at = first.get((of.host, of.socket), NONE) if of.socket else NONE
-            if at == NONE or self._table[at, EndpointColumn.OPENING]:
+            lives = last if of.last else first
+            at = lives.get((of.host, of.socket), NONE) if of.socket else NONE
+            ended = EndpointColumn.CLOSED if of.last else EndpointColumn.OPENING
+            if at == NONE or self._table[at, ended] > 0:
                 continue
             row = self._table[at]
             if row[EndpointColumn.FAMILY] != of.family:
@@ -191,6 +197,8 @@ class Resolver:
             if other != NONE and users[at] == users[other]:
                 self._serves[[at, other]] = NONE
         self._serves[self.column(EndpointColumn.PROTOCOL) == UDP] = NONE
+        # A descriptor of which nobody knows what it is: by system calls only.
+        self._serves[self.column(EndpointColumn.FAMILY) == 0] = NONE
         self._serves[self.column(EndpointColumn.LISTENS) == 1] = NONE
 
     def _settle(self, rows: Bool, serves: int, how: int) -> None:
@@ -209,7 +217,9 @@ class Resolver:
 
     def _find_listened(self) -> tuple[set[tuple[int, int]], set[int]]:
         """Return host and port of what listens, and the hosts whose sockets were written down."""
-        rows = self._table[self.column(EndpointColumn.LISTENS) == 1]
+        # Where one was accepted, somebody listens.
+        accepted = self.column(EndpointColumn.OPENING) == 1
+        rows = self._table[(self.column(EndpointColumn.LISTENS) == 1) | accepted]
         listened = {(int(r[EndpointColumn.HOST]), int(r[EndpointColumn.LOCAL_PORT])) for r in rows}
         tcp = [of for of in self._dumped if of.family != UNIX and of.protocol != UDP]
         listened |= {(of.host, of.local[2]) for of in tcp if of.state == LISTEN}
@@ -271,24 +281,25 @@ def resolve_endpoints(collected: Collected, users: Sequence[frozenset[int]], end
 def read_dumped(row: Iterable[int | str]) -> Dumped:
     """Return a socket that was there before, from its host and the fields of its event."""
     host, socket, sport, dport, family, saddr, daddr, *rest = row
-    *halves, protocol, _, state, _, namespace, path = rest
+    *halves, protocol, last, state, inode, namespace, path = rest
     numbers = [int(x) & _LOW if i % 2 else int(x) for i, x in enumerate(halves)]
-    near = _address(int(family), int(saddr), *numbers[:2])
-    far = _address(int(family), int(daddr), *numbers[2:4])
+    near = take_address(int(family), int(saddr), *numbers[:2])
+    far = take_address(int(family), int(daddr), *numbers[2:4])
     return Dumped(
-        *(int(host), int(socket), int(family), int(protocol)),
+        *(int(host), int(socket), int(inode), int(family), int(protocol)),
         (*near, int(sport)),
         (*far, int(dport)),
         int(state),
         int(namespace),
         str(path or ""),
+        last == 1,
     )
 
 
 _LOW: Final = 2**64 - 1
 
 
-def _address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:
+def take_address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:
     """Return an address's halves; an IPv4 one that is mapped into IPv6 is the IPv4 one."""
     if family != INET6:
         return 0, v4 & 0xFFFFFFFF

@@ -22,7 +22,7 @@ from critpath.model.requests import (
     RequestTable,
 )
 from critpath.requests._turns import Cutter
-from critpath.requests.endpoints import FIRST, UNIX, resolve_endpoints
+from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
@@ -142,7 +142,7 @@ def find_turns(
     )
     service = names.mark(service, multiplexed[turns.column(ENDPOINT)])
     opened = np.zeros(len(endpoints), np.bool_)
-    opened[activity.endpoint[activity.act == Act.OPEN]] = True
+    opened[activity.endpoint[(activity.act == Act.OPEN) & (activity.value > 0)]] = True
     early = opened[turns.column(ENDPOINT)] & (turns.column(NUMBER) <= skip)
     lost = overlaps_loss(turns, losses, begin, end)
     keep = np.flatnonzero(~early & ~lost)
@@ -152,10 +152,22 @@ def find_turns(
         unsolicited=int(turns.unsolicited.sum()),
         skipped=int(early.sum()),
         busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
+        datagrams=_count_datagrams(collected),
+        way=collected.way,
+        unknown=collected.unknown,
+        rings=collected.rings,
     )
     requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
     requests = name_messages(requests, collected)
     return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
+
+
+def _count_datagrams(collected: Collected) -> int:
+    """Return what sockets of UDP received that were asked first: who is answered is not told."""
+    table, activity = collected.endpoints, collected.activity
+    asked = (table[:, Column.PROTOCOL] == UDP) & (table[:, Column.FIRST] == 1)
+    of = activity.endpoint[activity.act == Act.RECEIVE]
+    return int(asked[of[of >= 0]].sum())
 
 
 def find_multiplexed(endpoint: I64, intrusions: I64, receives: I64, service: I64) -> Bool:

@@ -76,6 +76,13 @@ def empty_recording(source: str) -> str:
     return f"{source} has no execution"
 
 
+# By what requests are found, where a tracer has no events of sockets.
+WAYS: Final = {
+    "calls+packets": "system calls and packets",
+    "calls": "system calls alone: each begins when who read it was woken, or read it",
+}
+
+
 def requests_found(
     total: int,
     services: int,
@@ -90,14 +97,20 @@ def requests_found(
         (account.skipped, "skipped"),
         (account.busy_periods, "of several at once"),
         (account.unattributed, "sub-requests of no request"),
+        (account.unknown, "uses of sockets that are not known"),
+        (account.datagrams, "datagrams that servers received over UDP, which are no requests"),
     )
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
-    sure = "".join(
+    found = "".join(
         f"; {what} is " + ", ".join(f"{word} for {format_share(part)}" for word, part in of.items())
         for what, of in (("when they began", begin), ("what they asked", attribution))
         if of
     )
-    return f"requests: {total:,} of {plural(services, 'service')}{left}{sure}"
+    if account.way != "sockets":
+        found += f"; found by {WAYS[account.way]}"
+    if account.rings:
+        found += f"; what {plural(account.rings, 'call')} of io_uring_enter did is not seen"
+    return f"requests: {total:,} of {plural(services, 'service')}{left}{found}"
 
 
 def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:

@@ -283,3 +283,33 @@ def test_what_was_recorded_until_then_is_readable(killed, critpath):
         whole = [run for run in manifest["runs"] if not run["interrupted"]]
         if whole:
             assert len(executions(critpath, directory)) == len(whole), moment
+
+
+@pytest.fixture(scope="session")
+def asked(guest) -> Path:
+    return guest("requests.sh", "served.py", limit=300)
+
+
+def test_requests_of_a_server_are_found_by_system_calls_and_packets(asked, critpath):
+    """LTTng has no events of sockets; one connection is older than the recording."""
+    assert (asked / "requests.code").read_text() == "0\n", (asked / "requests.txt").read_text()
+    assert manifest_of(asked / "requests")["recorder"]["requests"] == "calls+packets"
+    truth = json.loads((asked / "truth.json").read_text())
+    chosen = ("--execution", "requests:port=9000", "--format", "json")
+    done = critpath("path", asked / "requests", *chosen)
+    assert done.returncode == 0, done.stderr
+    assert "found by system calls and packets" in done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["label"].partition(" ")[2] for one in found} == {"→ python:9001"}
+    matched = 0
+    for one in truth:
+        mine = [
+            (each["begin"], each["end"])
+            for each in found
+            if f":{one['port']}>9000#" in each["execution"]
+            and one["begin"] <= each["begin"] <= each["end"] <= one["end"]
+        ]
+        matched += len(mine) == 1
+    assert len(truth) == 320
+    assert matched >= 0.99 * len(truth)
+    assert len(found) <= len(truth)

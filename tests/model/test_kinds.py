@@ -16,7 +16,7 @@ from replay import NOT_REPLAYED
 
 from critpath.executions.prefilter import Action
 from critpath.model import Kind, State
-from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.packets import Damage, PacketBit, PacketColumn
 from critpath.read.program import Code, Role
 from critpath.record.ftrace.ctf_events import Step
@@ -66,10 +66,13 @@ def test_what_is_no_number_is_refused():
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.OTHER])
 def test_every_kind_of_event_is_known_everywhere(kind):
     missing = []
-    named = (*KERNEL_EVENTS, *SOCKET_EVENTS)
+    named = (*KERNEL_EVENTS, *SOCKET_EVENTS, *CALL_EVENTS)
     if kind not in {request.kind for request in named}:
         missing.append("critpath/read/event_names.py: the names that tracers give it")
-    makers = (PACKAGE / "timeline" / "resources.py", PACKAGE / "requests" / "activity.py")
+    makers = (
+        PACKAGE / "timeline" / "resources.py",
+        *(PACKAGE / "requests" / name for name in ("activity.py", "calls.py")),
+    )
     made = read(*(p for p in NATIVE if p.parent.name in {"timeline", "requests"}), *makers)
     if not re.search(rf"\b(KIND_|Kind\.){kind.name}\b", made):
         missing.append("critpath/timeline/_replay.pyx: what the replay makes of it")

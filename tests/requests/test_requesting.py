@@ -62,6 +62,22 @@ def test_each_request_is_an_execution():
     assert "3 of 1 service" in executions.notes[0]
 
 
+def test_what_came_over_udp_is_counted_and_said():
+    server, client = 3 << 40, 4 << 40
+    events = talk()
+    for at in (1000, 1100):
+        events += [
+            (at, 0, Kind.SOCKET_SEND, [client, 2, 17, 30, 0]),
+            (at + 10, 0, Kind.SOCKET_ARRIVAL, [server, 2, 17]),
+            (at + 20, 0, Kind.SOCKET_RECEIVE, [server, 2, 17, 30, 0]),
+            (at + 30, 0, Kind.SOCKET_SEND, [server, 2, 17, 60, 0]),
+            (at + 40, 0, Kind.SOCKET_RECEIVE, [client, 2, 17, 60, 0]),
+        ]
+    executions, _, _ = find(events, "requests")
+    assert len(executions) == 3
+    assert "2 datagrams that servers received over UDP" in executions.notes[0]
+
+
 @pytest.mark.parametrize(
     ("text", "count"),
     [("requests:port=80", 3), ("requests:peer=external", 3), ("requests:skip=1", 2)],

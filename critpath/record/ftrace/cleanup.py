@@ -127,8 +127,8 @@ def save_buffers(instance: Instance, raw: Path) -> None:
         )
         known = [cpu for cpu in description.get("cpus", []) if isinstance(cpu, int)]
         description["cpus"] = sorted({*known, *drain.cpus})
-        if not (raw / "statedump-end.json").exists():
-            raws.write_json(raw / "statedump-end.json", scan_threads())
+        if not (raw / f"statedump{raws.AT_END}.json").exists():
+            raws.write_json(raw / f"statedump{raws.AT_END}.json", scan_threads())
         raws.write_description(raw, description)
     except OSError as error:
         raise CritpathError(

@@ -247,7 +247,8 @@ class _Conversion:
             packet = statedump_packet(raw, self.dump, header, count=len(self.classes))
             with (directory / "statedump_0").open("wb") as stream:
                 stream.writelines(packet)
-            events += len(raw.threads) + len(raw.cgroups) + len(raw.sockets) + 2
+            rows = (raw.threads, raw.cgroups, raw.sockets, raw.descriptors)
+            events += sum(map(len, rows)) + 2
         events += self._convert_labels(directory, end)
         marked = self._convert_marks(directory, end)
         events += sum(s.events for _, s in marked)

@@ -61,6 +61,7 @@ _ELEMENT: Final = {
     **dict.fromkeys(("u64", "s64", "__u64", "__s64", "long long", "unsigned long long"), 8),
 }
 _TEXT: Final = {"char", "const char"}
+_SOCKADDR: Final = 28  # bytes of a sockaddr_in6
 _ADDRESSES: Final = frozenset(("saddr", "daddr", "saddr_v6", "daddr_v6"))  # arrays of bytes
 # System calls' arguments are recorded as machine words, whatever they are.
 _NARROW: Final = {
@@ -113,7 +114,14 @@ def declare_integer(
 
 
 def declare_address(name: str, size: int) -> list[str]:
-    """Return the declarations of an internet address: one number, of 16 bytes two halves."""
+    """Return the declarations of an internet address: one number, of 16 bytes two halves.
+
+    A ``sockaddr_in6`` has both, and what it is of its family is right.
+    """
+    if size == _SOCKADDR:
+        before = [declare_integer(f"{name}_{of}", 2, signed=False) for of in ("family", "port")]
+        after = declare_integer(f"{name}_scope", 4, signed=False)
+        return [*before, *declare_address(name, 4), *declare_address(f"{name}_v6", 16), after]
     names = [name] if size == 4 else [f"{name}_high", f"{name}_low"]
     each = size // len(names)
     return [declare_integer(n, each, signed=False, base=16, order="be") for n in names]
@@ -205,7 +213,7 @@ class _Compiler:
     def _add_array(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT:
             self.fields.append(declare_characters(name, field.size))
-        elif name in _ADDRESSES and field.size in {4, 16}:
+        elif name in _ADDRESSES and field.size in {4, 16, _SOCKADDR}:
             self.fields += declare_address(name, field.size)
         else:
             count = int(field.array) if field.array and field.array.isdecimal() else 0

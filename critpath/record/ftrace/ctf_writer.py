@@ -7,11 +7,11 @@ import json
 import re
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from critpath.errors import CritpathError
 from critpath.model import Gap
@@ -21,7 +21,7 @@ from critpath.record.ftrace.ctf_events import (
     declare_characters,
     declare_integer,
 )
-from critpath.record.ftrace.raw import RAW_FORMAT
+from critpath.record.ftrace.raw import AT_END, RAW_FORMAT
 from critpath.record.ftrace.received import read_labels
 from critpath.record.identity import INITIAL_PID_NAMESPACE
 
@@ -108,6 +108,25 @@ class Socket:
     ports: tuple[int, int]
     place: int
     path: str
+    last: bool = False  # read at the end
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A descriptor of a process that named a socket, when that was read (ns).
+
+    With ``tid``, that thread was in a system call with it.
+    """
+
+    time: int
+    pid: int
+    fd: int
+    inode: int
+    tid: int
+    last: bool = False
+
+
+_Row = TypeVar("_Row", Socket, Descriptor)
 
 
 @dataclass(frozen=True)
@@ -132,7 +151,8 @@ class RawRecording:
     cgroups : tuple of Cgroup
         At the start.
     sockets : tuple of Socket
-        At the start.
+    descriptors : tuple of Descriptor
+        At the start, then at the end.
     gaps : tuple of Gap
         What the recorder noticed itself.
     beats : mapping of int to int
@@ -153,6 +173,7 @@ class RawRecording:
     stats: Mapping[int, Mapping[str, int]] | None
     cgroups: tuple[Cgroup, ...] = ()
     sockets: tuple[Socket, ...] = ()
+    descriptors: tuple[Descriptor, ...] = ()
     gaps: tuple[Gap, ...] = ()
     beats: Mapping[int, int] = field(default_factory=dict)
 
@@ -228,16 +249,38 @@ def _read_cgroups(file: Path) -> tuple[Cgroup, ...]:
     return tuple(sorted(found, key=lambda cgroup: cgroup.time))
 
 
-def _read_sockets(file: Path) -> tuple[Socket, ...]:
-    """Read the sockets; a damaged file counts as missing, a malformed row is an error."""
+def _read_rows(
+    directory: Path, name: str, make: Callable[[Any], _Row | None], end: int
+) -> tuple[_Row, ...]:
+    """Read what was there at the start, and at the end, which is not after the recording.
+
+    A damaged file counts as missing, a malformed row is an error.
+    """
+    found: list[_Row] = []
+    for last in (False, True):
+        file = directory / f"{name}s{AT_END if last else ''}.json"
+        try:
+            rows = _load(file) if file.exists() else []
+        except CritpathError:
+            continue
+        made = [make(row) for row in (rows if isinstance(rows, list) else [])]
+        if None in made:
+            raise _broken(file, f"has a row that is not of a {name}")
+        of = sorted((row for row in made if row is not None), key=lambda row: row.time)
+        found += (replace(row, time=min(row.time, end or row.time), last=last) for row in of)
+    return tuple(found)
+
+
+def _make_descriptor(row: Any) -> Descriptor | None:
+    """Return a row as a descriptor, None for one that is malformed."""
     try:
-        rows = _load(file) if file.exists() else []
-    except CritpathError:
-        return ()
-    found = [_make_socket(row) for row in (rows if isinstance(rows, list) else [])]
-    if None in found:
-        raise _broken(file, "has a row that is not of a socket")
-    return tuple(sorted((s for s in found if s is not None), key=lambda socket: socket.time))
+        numbers = dict(zip(("time", "pid", "fd", "inode", "tid"), row, strict=True))
+    except (TypeError, ValueError):
+        return None
+    if not all(isinstance(n, int) and 0 <= n < 1 << 63 for n in numbers.values()):
+        return None
+    small = all(numbers[name] < 1 << 31 for name in ("pid", "fd", "tid"))
+    return Descriptor(**numbers) if small else None
 
 
 def _make_socket(row: Any) -> Socket | None:
@@ -297,6 +340,7 @@ def read_raw(directory: Path) -> RawRecording:
     page_bytes = _read_integer(file, about, "page_bytes", low=64)
     if page_bytes > _LARGEST_PAGE:
         raise _broken(file, "'page_bytes' is not a size of pages")
+    end = _read_integer(file, about, "end") if about.get("end") else 0
     return RawRecording(
         directory=directory,
         session=str(about.get("session", "")),
@@ -304,13 +348,14 @@ def read_raw(directory: Path) -> RawRecording:
         page_bytes=page_bytes,
         cpus=tuple(dict.fromkeys(cpus)),
         begin=_read_integer(file, about, "begin"),
-        end=_read_integer(file, about, "end") if about.get("end") else 0,
+        end=end,
         host=_mapping(about.get("host")),
         recorder=_mapping(about.get("recorder")),
         threads=_read_threads(directory / "statedump.json"),
-        threads_end=_read_threads(directory / "statedump-end.json"),
+        threads_end=_read_threads(directory / f"statedump{AT_END}.json"),
         cgroups=_read_cgroups(directory / "cgroups.json"),
-        sockets=_read_sockets(directory / "sockets.json"),
+        sockets=_read_rows(directory, "socket", _make_socket, end),
+        descriptors=_read_rows(directory, "descriptor", _make_descriptor, end),
         stats=read_stats(directory / "stats.json"),
         gaps=tuple(_read_gaps(about.get("gaps"))),
         beats={
@@ -465,6 +510,7 @@ _THREAD: Final = "lttng_statedump_process_state"
 _END: Final = "lttng_statedump_end"
 _CGROUP: Final = "critpath_statedump_cgroup"
 _SOCKET: Final = "critpath_statedump_socket"
+_DESCRIPTOR: Final = "critpath_statedump_fd"
 _FIELDS: Final = (
     *(
         declare_integer(name, 4, signed=True)
@@ -493,6 +539,12 @@ _SOCKET_FIELDS: Final = (
     declare_integer("net_ns_inum", 4, signed=False),
     "string { encoding = UTF8; } _path;",
 )
+_DESCRIPTOR_FIELDS: Final = (
+    declare_integer("pid", 4, signed=True),
+    declare_integer("fd", 4, signed=True),
+    declare_integer("inode", 8, signed=False),
+    declare_integer("in_tid", 4, signed=True),
+)
 _PROCESS: Final = struct.Struct("<6i16s5iII")
 _SOCKET_HEAD: Final = struct.Struct("<Qii4H")
 
@@ -512,7 +564,8 @@ def statedump_classes(first: int, raw: RawRecording) -> dict[str, CtfEventClass]
     """Return the event classes of a recording's statedump, with ids from `first` on.
 
     LTTng lacks those of critpath.  That of control groups has the fields of the kernel's
-    ``cgroup_attach_task``, that of sockets those of ``inet_sock_set_state``.
+    ``cgroup_attach_task``, that of sockets those of ``inet_sock_set_state``, with an old state
+    of 1 for those that were there at the end.
     """
     wanted = {
         _START: (),
@@ -520,6 +573,7 @@ def statedump_classes(first: int, raw: RawRecording) -> dict[str, CtfEventClass]
         _END: (),
         **({_CGROUP: _CGROUP_FIELDS} if raw.cgroups else {}),
         **({_SOCKET: _SOCKET_FIELDS} if raw.sockets else {}),
+        **({_DESCRIPTOR: _DESCRIPTOR_FIELDS} if raw.descriptors else {}),
     }
     return {
         name: CtfEventClass(name, number, fields)
@@ -569,7 +623,8 @@ def _pack_socket(socket: Socket) -> bytes:
     )
     return (
         _SOCKET_HEAD.pack(
-            *(socket.place, 0, socket.state, *socket.ports, socket.family, socket.protocol)
+            *(socket.place, socket.last, socket.state),
+            *(*socket.ports, socket.family, socket.protocol),
         )
         + addresses
         + struct.pack("<QI", socket.inode, socket.namespace)
@@ -592,16 +647,76 @@ def statedump_packet(
         last = max(last, cgroup.time)
         events.append(_pack_header(classes[_CGROUP].id, last, large=large))
         events.append(struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + _pack_text(cgroup.path))
-    for socket in raw.sockets:
-        last = max(last, socket.time)
-        events.append(_pack_header(classes[_SOCKET].id, last, large=large))
-        events.append(_pack_socket(socket))
     events.append(_pack_header(classes[_END].id, last, large=large))
+    rows: list[Socket | Descriptor] = [*raw.sockets, *raw.descriptors]
+    events += _pack_rows(rows, classes, large=large)
+    last = max([last, *(row.time for row in rows)])
+    yield from _finish_packet(header, first, last, events)
+
+
+def _finish_packet(
+    header: bytes, first: int, last: int, events: Sequence[bytes]
+) -> Iterator[bytes]:
     body = b"".join(events)
     bits = 8 * (len(header) + 52 + len(body))
     yield header
     yield struct.pack("<6QI", first, last, bits, bits, 0, 0, 0)
     yield body
+
+
+def _pack_rows(
+    rows: Sequence[Socket | Descriptor], classes: Mapping[str, CtfEventClass], *, large: bool
+) -> Iterator[bytes]:
+    """Yield sockets and descriptors as events, in order of time."""
+    for row in sorted(rows, key=lambda row: row.time):
+        if isinstance(row, Socket):
+            yield _pack_header(classes[_SOCKET].id, row.time, large=large)
+            yield _pack_socket(row)
+        else:
+            yield _pack_header(classes[_DESCRIPTOR].id, row.time, large=large)
+            yield struct.pack("<iiQi", row.pid, row.fd, row.inode, row.tid)
+
+
+def write_sockets(
+    place: Path,
+    rows: Sequence[tuple[str, Sequence[Any], bool]],
+    *,
+    clock: uuid.UUID,
+    epoch: int,
+    environment: Mapping[str, object],
+) -> None:
+    """Write sockets and descriptors as a trace of their own, beside that of another tracer.
+
+    Parameters
+    ----------
+    place : Path
+        A directory, which is made.
+    rows : sequence of (str, sequence, bool)
+        ``sockets`` or ``descriptors``, what `critpath.record.sockets` found, whether at the end.
+    clock : UUID
+        Of the other tracer's clock, which is CLOCK_MONOTONIC.
+    """
+    made: list[Socket | Descriptor] = []
+    for name, found, last in rows:
+        make = _make_socket if name == "sockets" else _make_descriptor
+        made += [replace(row, last=last) for row in map(make, found) if row is not None]
+    if not made:
+        return
+    classes = {
+        _SOCKET: CtfEventClass(_SOCKET, 0, _SOCKET_FIELDS),
+        _DESCRIPTOR: CtfEventClass(_DESCRIPTOR, 1, _DESCRIPTOR_FIELDS),
+    }
+    identity = uuid.uuid4()
+    place.mkdir(mode=0o700)
+    text = format_metadata(
+        [*classes.values()], identity=identity, clock=clock, epoch=epoch, environment=environment
+    )
+    (place / "metadata").write_text(text, encoding="utf-8")
+    times = [row.time for row in made]
+    events = [*_pack_rows(made, classes, large=False)]
+    packet = _finish_packet(packet_header(identity, 0), min(times), max(times), events)
+    with (place / "sockets_0").open("wb") as stream:
+        stream.writelines(packet)
 
 
 # Labels of received messages: events of their own, which LTTng lacks

@@ -158,6 +158,7 @@ def find_net_devices(
 
 
 SWITCH: Final = "sched/sched_switch"
+SEGMENTS: Final = "tcp_probe"  # tells what arrives at which socket, where packets do not
 FORK: Final = "sched/sched_process_fork"
 # TGIDs of what was forked; which control group a process is moved to.
 WITH_FORK: Final = ("task/task_newtask", "cgroup/cgroup_attach_task")

@@ -12,7 +12,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import online_cpus
-from critpath.record.ftrace.events import lttng_name
+from critpath.record.ftrace.events import SEGMENTS, lttng_name
 from critpath.record.profiles import way_of_requests
 from critpath.record.recorder import RecorderSettings, Requirement
 
@@ -65,7 +65,9 @@ def offered_way() -> str:
         lines = (root / "available_events").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return ""
-    return way_of_requests(lttng_name(*line.split(":", 1)) for line in lines if ":" in line)
+    return way_of_requests(
+        (lttng_name(*line.split(":", 1)) for line in lines if ":" in line), SEGMENTS
+    )
 
 
 def buffer_bytes(settings: RecorderSettings) -> int:

@@ -3,7 +3,8 @@
 ``raw/`` of a recording: ``raw.json`` (what was recorded), ``header_page``,
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
-``cgroups.json`` (control groups of processes at the start), ``sockets.json`` (those open then),
+``cgroups.json`` (control groups of processes at the start), ``sockets.json`` and
+``descriptors.json`` (those open then), ``sockets-end.json`` and ``descriptors-end.json``,
 ``stats.json`` (the kernel's counts of each buffer), ``marks/`` (pages and counts of other users'
 marks, from buffers of their own), ``labels`` (of received messages, where they were asked for; no
 bytes of them); while recording ``room`` (nothing: see
@@ -30,6 +31,7 @@ MARKS: Final = "marks"
 RAW_FORMAT: Final = "critpath/raw/1"
 # What was raw/ while it is being deleted: never to be converted.
 DISCARDED: Final = ".raw-converted"
+AT_END: Final = "-end"  # of files about what was there when the recording ended
 _DOCUMENT: Final = "raw.json"
 _STATS: Final = "stats.json"
 _ROOM: Final = "room"

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.ftrace import raw as raws
@@ -25,6 +25,7 @@ from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
 from critpath.record.ftrace.convert import LOSS_COUNTERS, ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
 from critpath.record.ftrace.events import (
+    SEGMENTS,
     SWITCH,
     EventSelection,
     abbreviate_groups,
@@ -54,7 +55,7 @@ from critpath.record.recorder import (
     RecorderSettings,
     UnfinishedError,
 )
-from critpath.record.sockets import scan_sockets
+from critpath.record.sockets import scan_descriptors, scan_sockets
 from critpath.units import plural
 from critpath_marks.channels import DESCRIPTOR, MARKER
 
@@ -244,14 +245,20 @@ class FtraceRecorder:
         raws.write_description(self._raw, self._description)
         return begin
 
-    def _dump_sockets(self) -> None:
+    def _dump_sockets(self, when: str = "") -> None:
         """Note which sockets are open, if what is recorded is about sockets."""
-        if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events):
-            rows, left_out = scan_sockets()
-            raws.write_json(self._raw / "sockets.json", rows)
+        names = {lttng_name(*e.split("/")) for e in self._selection.events}
+        scans: dict[str, Callable[[], tuple[list[Any], int]]] = {}
+        if way_of_requests(names):
+            scans["sockets"] = scan_sockets
+        if way_of_requests(names - {"sk_data_ready"}):
+            scans["descriptors"] = scan_descriptors
+        for name, scan in scans.items():
+            rows, left_out = scan()
+            raws.write_json(self._raw / f"{name}{when}.json", rows)
             if left_out:
-                sockets = plural(left_out, "socket")
-                self._warnings.append(f"{sockets} that were open are left out: they are too many")
+                what = plural(left_out, name.removesuffix("s"))
+                self._warnings.append(f"{what} that were open are left out: they are too many")
 
     def _open_marks(self, root: Path, page: int) -> None:
         """Let other users' programs mark executions, if any may."""
@@ -360,6 +367,7 @@ class FtraceRecorder:
         self._end_watching()
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
+        self._dump_sockets(raws.AT_END)
         if self._marks is not None:
             self._marks.stop()
         self._end_labels()
@@ -375,7 +383,7 @@ class FtraceRecorder:
         raws.free_reserved_space(self._raw)
         raws.write_stats(self._raw, self._stats)
         raws.write_description(self._raw, self._description)
-        raws.write_json(self._raw / "statedump-end.json", scan_threads())
+        raws.write_json(self._raw / f"statedump{raws.AT_END}.json", scan_threads())
         return end
 
     def _end_watching(self) -> None:
@@ -619,7 +627,7 @@ def recorder_facts(
         "event_count": converted.recorded,
         "marks": converted.marks,
         "missing": description.get("missing", []),
-        "requests": way_of_requests(converted.names),
+        "requests": way_of_requests(converted.names, SEGMENTS),
         "contexts": list(_CONTEXTS),
         "buffer_bytes": description.get("buffer_bytes", 0),
         "format": FORMAT,

@@ -9,17 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss, Gap
 from critpath.record.dirfd import path_for_children
+from critpath.record.ftrace.ctf_writer import write_sockets
 from critpath.record.identity import is_dead_session
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import (
@@ -39,6 +41,7 @@ from critpath.record.lttng.program import (
 )
 from critpath.record.manifests import read_manifest
 from critpath.record.profiles import (
+    PACKETS,
     WITHOUT,
     parse_profile,
     read_instruction,
@@ -46,6 +49,8 @@ from critpath.record.profiles import (
     way_of_requests,
 )
 from critpath.record.recorder import TRACE, Leftover, RecorderResult, UnfinishedError
+from critpath.record.sockets import scan_descriptors, scan_sockets
+from critpath.units import plural
 from critpath_marks.channels import RECORDER
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ __all__ = [
 
 # Marks of programs in Python come through LTTng-UST's agent, as records of this logger.
 LOGGER: Final = "critpath"
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _USER_CONTEXTS: Final = ("vpid", "vtid", "procname")
 _FORMATS_SINCE: Final = (2, 15)  # before, LTTng writes CTF 1.8 and has no choice
 
@@ -84,6 +90,7 @@ class LttngRecorder:
         self._begin = 0
         self._state: dict[str, str] = {}
         self._gaps: tuple[Gap, ...] = ()
+        self._sockets: list[tuple[str, Sequence[Any], bool]] = []
 
     def start(self) -> int:
         """Load the profile into a new session and start it."""
@@ -103,6 +110,7 @@ class LttngRecorder:
             self._modules = program.modules_version()
             self._state = self._describe()
             self._begin = time.monotonic_ns()
+            self._dump_sockets(last=False)
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
@@ -130,6 +138,7 @@ class LttngRecorder:
         try:
             end = time.monotonic_ns()
             self._gaps = tuple(self._find_changes(end))
+            self._dump_sockets(last=True)
             warning = stop_session(self._settings.session)
         except CritpathError as error:
             raise self._keep_unfinished(error) from error
@@ -155,6 +164,7 @@ class LttngRecorder:
             with contextlib.suppress(CritpathError):
                 self.abort()
             raise
+        self._write_sockets()
         # LTTng's daemon wrote by name: to what this recording's directory was by then.
         written = _trace_format(self._settings.write_directory / "trace" / "kernel" / "metadata")
         if written != self._settings.trace_format:
@@ -165,6 +175,30 @@ class LttngRecorder:
             warnings=tuple(self._warnings),
             gaps=self._gaps,
         )
+
+    def _dump_sockets(self, *, last: bool) -> None:
+        """Note which sockets are open, if what is recorded is about sockets."""
+        if self._file is not None and way_of_requests(self._file.events):
+            for name, scan in (("sockets", scan_sockets), ("descriptors", scan_descriptors)):
+                rows, left_out = scan()
+                self._sockets.append((name, rows, last))
+                if left_out:
+                    what = plural(left_out, name.removesuffix("s"))
+                    self._warnings.append(f"{what} that were open are left out: they are too many")
+
+    def _write_sockets(self) -> None:
+        """Write them beside LTTng's trace, with its clock: the kernel's, named by its boot."""
+        try:
+            clock = uuid.UUID(_BOOT.read_text(encoding="ascii").strip())
+            write_sockets(
+                self._settings.write_directory / TRACE / "sockets",
+                self._sockets,
+                clock=clock,
+                epoch=time.time_ns() - time.monotonic_ns(),
+                environment={"hostname": os.uname().nodename, "domain": "kernel"},
+            )
+        except (OSError, ValueError) as error:
+            self._warnings.append(f"which sockets were open is not in the trace: {error}")
 
     def _describe(self) -> dict[str, str]:
         """Return the session's own state; nothing where LTTng does not tell."""
@@ -265,7 +299,7 @@ class LttngRecorder:
             "version": self._version,
             "modules": self._modules,
             "events": list(self._file.events),
-            "requests": way_of_requests(self._file.events),
+            "requests": way_of_requests(self._file.events, PACKETS[0]),
             "contexts": [*self._file.contexts, *self._file.added],
             "buffer_bytes": self._file.buffer_bytes,
             "format": written,
@@ -538,6 +572,7 @@ def _remove_missing(
     """
     kept: list[str] = []
     missing: list[str] = []
+    instead = False  # what another tracer has instead is no lack
     for event in list(events):
         if replaced := read_instruction(event, WITHOUT):
             if available.issuperset(replaced):
@@ -545,6 +580,7 @@ def _remove_missing(
                     events.remove(element)
                 break
             missing = [name for name in missing if name not in replaced]
+            instead = True
             continue
         name = event.findtext("name") or ""
         if event.findtext("type") == "SYSCALL":
@@ -553,7 +589,7 @@ def _remove_missing(
             kept.append(name)
         else:
             events.remove(event)
-            missing.append(name)
+            missing += [name] * (not instead)
     return tuple(kept), tuple(missing)
 
 
