@@ -145,7 +145,7 @@ def test_the_user_is_changed(start):
 
 @root
 def test_nobody_goes_on_as_root_by_a_number_that_changes_nothing(start):
-    with pytest.raises(OSError, match="not permitted|Invalid"):
+    with pytest.raises(OSError, match=r"not permitted|Invalid"):
         start("true", user=(2**32 - 1, 65534, (65534,)))
 
 
