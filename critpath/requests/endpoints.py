@@ -303,7 +303,7 @@ def take_address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:
     """Return an address's halves; an IPv4 one that is mapped into IPv6 is the IPv4 one."""
     if family != INET6:
         return 0, v4 & 0xFFFFFFFF
-    if not high and low & _LOW >> 32 == 0xFFFF:
+    if not high and (low & _LOW) >> 32 == 0xFFFF:
         return 0, low & 0xFFFFFFFF
     return high, _signed(low)
 

@@ -16,7 +16,7 @@ from critpath.model.requests import Act
 from critpath.read.event_names import SOCKET_EVENTS
 from critpath.requests import turns
 from critpath.requests.activity import ActivityEvents
-from critpath.requests.endpoints import resolve_endpoints
+from critpath.requests.endpoints import read_dumped, resolve_endpoints
 
 DRAWINGS = Path(__file__).parent / "drawings" / "endpoints.txt"
 WIDTHS = {request.kind: len(request.fields) for request in SOCKET_EVENTS}
@@ -195,3 +195,11 @@ def test_a_header_and_a_body_sent_apart_are_no_two_requests():
     endpoint, intrusions = np.zeros(200, np.int64), np.ones(200, np.int64)
     found = turns.find_multiplexed(endpoint, intrusions, np.array([400]), np.zeros(1, np.int64))
     assert not found.any()
+
+
+def test_an_ipv4_address_within_ipv6_is_the_ipv4_one_where_it_was_written_down():
+    mapped = [0, 0xFFFF_0A00_0001, 0, 0xFFFF_0A00_0002]
+    of = read_dumped([0, 1 << 40, 80, 4000, 10, 0, 0, *mapped, 6, 0, 1, 7, 9, ""])
+    assert (of.local, of.remote) == ((0, 0x0A000001, 80), (0, 0x0A000002, 4000))
+    other = [0x20010DB8 << 32, 1, 0, 1]
+    assert read_dumped([0, 1, 80, 1, 10, 0, 0, *other, 6, 0, 1, 7, 9, ""]).local[0] == other[0]
