@@ -139,3 +139,5 @@ class RequestEntry(Part):
     boundary: Annotated[str, doc("how sure begin and end are")]
     attribution: Annotated[str, doc("how sure it is what it asked")]
     asks: Annotated[list[AskEntry], doc("the services that it asked")]
+    message: Annotated[str, doc("what its first bytes call it; '' if that was not recorded")] = ""
+    trace_id: Annotated[str, doc("of its traceparent, 32 hex digits; '' for none")] = ""

@@ -293,7 +293,8 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
 
     check_inputs(sources)
     names = {"execution": "specification", "max-memory": "max_memory"}
-    options = {names.get(name, name): settings[name] for name in READING}
+    # What is doubtful is in the specification.
+    options = {names.get(name, name): settings[name] for name in READING if name != "doubtful"}
     parts = pipeline.extract_each(sources, **options)
     for part in parts:
         require_executions(part, part.sources)

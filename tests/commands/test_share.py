@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critpath.commands import main
-from critpath.documents import ComparisonDocument
+from critpath.documents import ComparisonDocument, RequestEntry
 from critpath.report.document.comparison import comparison_document
 from tests.report import factory, hostile
 
@@ -141,6 +141,22 @@ def test_kinds_of_request_that_look_like_paths_are_kept(tmp_path):
     page = share(tmp_path, document).decode()
     assert "GET /api/users" in page
     assert "secret.conf" not in page
+
+
+def test_what_requests_are_called_by_their_bytes_is_replaced(tmp_path):
+    document = with_names("web1", "alice", "serve", "recs")
+    label, trace = "nginx:8080 GET /users/anna → gunicorn:9082", "ab" * 16
+    entry = RequestEntry("nginx:8080", "", 1, 0, 0, 1, 1, 1, "certain", "likely", [])
+    for row in document.executions:
+        row.label = label
+        row.request = msgspec.structs.replace(entry, message="GET /users/anna", trace_id=trace)
+    assert document.pictures is not None
+    for kind in document.pictures.kinds:
+        kind.label = label
+    page = share(tmp_path, document).decode()
+    assert "anna" not in page
+    assert trace not in page
+    assert "nginx:8080 message-1 → gunicorn:9082" in page
 
 
 def test_a_real_comparison_opens_at_its_answer(guest, tmp_path):

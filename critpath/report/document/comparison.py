@@ -564,6 +564,8 @@ def _requests(known: RequestFacts | None) -> Iterator[RequestEntry]:
             boundary=known.boundary[i],
             attribution=known.attribution[i],
             asks=words[known.asks[i]],
+            message=known.message[i],
+            trace_id=known.trace_id[i],
         )
 
 

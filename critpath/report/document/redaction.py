@@ -130,6 +130,10 @@ def redact(
     labels = {row.label for row in document.executions}
     names = _Names(frozenset(labels))
     names.add_messages(labels)
+    for known in filter(None, (row.request for row in document.executions)):
+        for text, kind in ((known.message, "message"), (known.trace_id, "trace id")):
+            if text:
+                names.add(text, kind)
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):
@@ -183,5 +187,5 @@ def _walk(value: Any, names: _Names) -> Any:
 # Keys whose values are words of ours, of which a name may be one by accident.
 _WORDS: Final = frozenset(
     {"format", "version", "verdict", "set", "kind", "level", "doing", "doings", "rule", "group"}
-    | {"change", "counted", "certainty", "method"}
+    | {"change", "counted", "certainty", "method", "boundary", "attribution"}
 )
