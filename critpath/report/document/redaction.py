@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from critpath.documents import ComparisonDocument
+from critpath.documents import ComparisonDocument, RequestEntry
 from critpath.text.notes import redacted
 from critpath.units import safe_text
 
@@ -57,8 +57,12 @@ class _Names:
                 self.stand_ins.setdefault(text, known)
         return known
 
-    def add_messages(self, labels: Iterable[str]) -> None:
+    def add_messages(self, labels: Iterable[str], requests: Iterable[RequestEntry]) -> None:
         """Add what requests asked for, where that was read from their first bytes."""
+        for known in requests:
+            for text, kind in ((known.message, "message"), (known.trace_id, "trace id")):
+                if text:
+                    self.add(text, kind)
         for message in filter(None, map(_MESSAGE.match, sorted(labels))):
             self.add(message[1], "message")
 
@@ -129,11 +133,7 @@ def redact(
     """
     labels = {row.label for row in document.executions}
     names = _Names(frozenset(labels))
-    names.add_messages(labels)
-    for known in filter(None, (row.request for row in document.executions)):
-        for text, kind in ((known.message, "message"), (known.trace_id, "trace id")):
-            if text:
-                names.add(text, kind)
+    names.add_messages(labels, [row.request for row in document.executions if row.request])
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):

@@ -133,8 +133,11 @@ import os, signal, socket, sys, time
 from pathlib import Path
 from critpath.record.ftrace.recorder import open_recorder
 from critpath.record.recorder import RecorderSettings
+from critpath_marks.sessions import new_session_name
+session = new_session_name()
+print(session, flush=True)
 recorder = open_recorder(
-    RecorderSettings(sys.argv[1], Path(sys.argv[2]), profile="requests", labels_from="bytes")
+    RecorderSettings(session, Path(sys.argv[1]), profile="requests", labels_from="bytes")
 )
 recorder.start()
 a, b = socket.socketpair()
@@ -152,12 +155,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_killed_recorder_leaves_no_program_in_the_kernel_and_labels_only(tmp_path, rows):
     from critpath.record.ftrace.cleanup import find_leftovers  # noqa: PLC0415 - kernel only
 
-    session = new_session_name()
-    done = subprocess.run([sys.executable, "-c", KILLED, session, str(tmp_path)], check=False)
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     assert done.returncode == -signal.SIGKILL
-    for left in find_leftovers():
-        if left.session == session:
-            left.remove()
+    left = [one for one in find_leftovers() if one.session == done.stdout.strip()]
+    assert left
+    for one in left:
+        one.remove()
     assert not any(b"hunter2" in f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
     finished = finish_killed(tmp_path, silent)
     assert finished is not None
@@ -187,8 +191,10 @@ def test_without_sockets_there_is_nothing_to_label(tmp_path):
     settings = RecorderSettings(
         new_session_name(), tmp_path, profile="minimal", labels_from=LABELS_FROM[0]
     )
+    recorder = open_recorder(settings)
     with pytest.raises(CritpathError, match="nothing here records their sockets") as refused:
-        open_recorder(settings).start()
+        recorder.start()
+    recorder.abort()
     assert "--profile requests" in refused.value.do
     assert not (tmp_path / "raw").exists()
 
