@@ -167,7 +167,7 @@ def phrases_of(fact: Fact) -> tuple[str, str]:
         doing = state_words(State[state]) + (f" in `{role}`" if role else "")
         if kind == "time":
             return f"{doing} {{v}} or more", f"spend {{v}} or more {doing}"
-        return f"{{v}} times or more {doing}", f"are {{v}} times or more {doing}"
+        return f"{doing} {{v}} times or more", f"were {doing} {{v}} times or more"
     value = "`{v}`" if fact.kind == "text" else "{v}"
     if fact.each or fact.kind == "text":
         return f"{fact.name} {value}", f"have {fact.name} {value}"
