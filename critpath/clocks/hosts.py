@@ -260,7 +260,7 @@ def _settle_together(
 
     Only where more pairs are known than the tree has, and every clock is one line.
     """
-    pairs = [pair for pair, of in known.items() if of.source == MESSAGES]
+    pairs = [p for p, of in known.items() if of.source == MESSAGES and clocks.keys() >= {*p}]
     free = [place for place in clocks if place != reference]
     if (
         len(pairs) <= len(free)

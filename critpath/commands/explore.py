@@ -153,11 +153,12 @@ def _explore_saved(
         raise UsageError(
             f"{saved[0]} is a comparison, which has both sets", "name it alone, or recordings"
         )
-    if settings.origins["execution"] == "command line":
+    paths, normal, clusters = read_all_executions(load_comparison(saved[0]), saved[0])
+    asked = settings["execution"] if settings.origins["execution"] == "command line" else None
+    if asked not in {None, paths.specification}:  # which the page's own command names
         raise UsageError(
             "a saved comparison has its executions already", "choose some of them with --given"
         )
-    paths, normal, clusters = read_all_executions(load_comparison(saved[0]), saved[0])
     require_executions(paths, arguments.trace)
     known = pipeline.facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
     given = arguments.given or ([pipeline.SAMPLE] if arguments.what is None else [])

@@ -177,6 +177,11 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
         found, ids=arguments.id or (), doubtful=settings["doubtful"] == "include"
     )
     if format_ == "json":
+        if left:
+            from critpath.text.sentences import tiers_left  # noqa: PLC0415 - as below
+
+            counted = sum(tier.requests for tier in tiers if not tier.depth)
+            warn([tiers_left(left, left + counted)], quiet=settings["quiet"])
         return "".join(json.dumps(asdict(tier)) + "\n" for tier in tiers)
     from critpath.report.text.path import render_tiers  # noqa: PLC0415 - start-up time
 

@@ -125,7 +125,7 @@ def label_message(data: bytes) -> str:
         return label_sql(data[5:], cut=b"\0" not in data[5:])
     if data[2:5] == b"\0\0\3":
         # MySQL's COM_QUERY; without attributes there are a count of none and of one set.
-        return label_sql(data[5:].removeprefix(b"\0\1"), quotes='"', cut=len(data) == WINDOW)
+        return label_sql(data[5:].removeprefix(b"\0\1"), quotes='"#', cut=len(data) == WINDOW)
     return _label_http(data)
 
 
@@ -180,7 +180,7 @@ def label_sql(data: bytes, *, quotes: str = "", cut: bool = False) -> str:
     if quoted := _SQL_QUOTED.search(text):
         ends.append(quoted.start())
     end = min(ends, default=len(text))
-    value = end < len(text) and text[end] not in "/-\0"
+    value = end < len(text) and text[end] not in "/-#\0"
     text = _SQL_VALUE.sub("?", text[:end])
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     if value:

@@ -51,7 +51,7 @@ def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User 
     uid, gid = _number(given), _number(environment.get(b"SUDO_GID"))
     if not uid:
         raise CritpathError(
-            "SUDO_UID or SUDO_GID is no number of a user",
+            "SUDO_UID or SUDO_GID is not the number of a user or group",
             "unset them, or give --as-root to stay root",
         )
     try:
@@ -86,22 +86,26 @@ def _number(text: bytes | None) -> int | None:
     if text.isdigit() and len(text) < 11 and int(text) < _NOBODY_AT_ALL:
         return int(text)
     raise CritpathError(
-        "SUDO_UID or SUDO_GID is no number of a user", "unset them, or give --as-root to stay root"
+        "SUDO_UID or SUDO_GID is not the number of a user or group",
+        "unset them, or give --as-root to stay root",
     )
 
 
 def may_write(directory: int, user: User) -> bool:
     """Return whether a user may make files in a directory, given by a descriptor."""
-    done = subprocess.run(
-        ["/bin/sh", "-c", "test -w . && test -x ."],
-        cwd=f"/proc/self/fd/{directory}",
-        user=user.uid,
-        group=user.gid,
-        extra_groups=user.groups,
-        env={},
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", "test -w . && test -x ."],
+            cwd=f"/proc/self/fd/{directory}",
+            user=user.uid,
+            group=user.gid,
+            extra_groups=user.groups,
+            env={},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):  # such as a user who is not mapped here
+        return False
     return done.returncode == 0
 
 

@@ -307,14 +307,14 @@ def name_messages(requests: RequestTable, collected: Collected) -> RequestTable:
 
 def keep_common(labels: Sequence[str], services: Sequence[int]) -> list[str]:
     """Return labels, of each service the most common only; of others the first word."""
-    counts = Counter(zip(services, labels, strict=True))
+    counts = Counter(pair for pair in zip(services, labels, strict=True) if pair[1])
     kept: dict[int, set[str]] = {}
     for (service, label), _ in counts.most_common():
         mine = kept.setdefault(service, set())
         if len(mine) < MOST_LABELS:
             mine.add(label)
     return [
-        label if label in kept[service] else f"{label.partition(' ')[0]} …"
+        label if not label or label in kept[service] else f"{label.partition(' ')[0]} …"
         for service, label in zip(services, labels, strict=True)
     ]
 

@@ -159,7 +159,7 @@ def carried_over(share: float, plan: AbPlan) -> str:
     # Of four slots, two of which are B's: in BAAB each A follows a B, in ABBA one of each does.
     moves = f" and moves the difference by about {_signed(-share / 4)}" if plan.slot == 1 else ""
     advice = "--prepare LINE can put it back before each slot"
-    if not plan.skip_first:
+    if not plan.skip_first and not plan.traced:
         advice += "; --skip-first leaves out the executions that meet it"
     return (
         f"an execution right after B takes {_signed(share)} of one right after A: B leaves "

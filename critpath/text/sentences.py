@@ -163,5 +163,8 @@ def most_of_tiers(tiers: Sequence[Tier]) -> str:
     time, said = max(parts, default=(0.0, ""))
     if not time or not whole:
         return ""
+    if time > whole:
+        together = f"{format_ns(time / roots)} in all, several at once,"
+        return f"most: {said.format(together)} for each request of {format_ns(whole / roots)}"
     each = f"{format_ns(time / roots)} of {format_ns(whole / roots)}"
     return f"most: {said.format(each)} ({format_share(time / whole)})"

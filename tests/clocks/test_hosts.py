@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from critpath.clocks.hosts import align_clocks
-from critpath.model.clocks import ClockFacts, Crossings
+from critpath.model.clocks import UNALIGNED, ClockFacts, Crossings
 
 SPAN, HOSTS = 60e9, 4
 
@@ -44,3 +44,11 @@ def test_clocks_of_four_hosts(seed):
         left = crossed.left + found[a].offsets(crossed.left)
         arrived = crossed.arrived + found[b].offsets(crossed.arrived)
         assert (left <= arrived).all()
+
+
+def test_hosts_that_talk_to_each_other_but_not_to_the_reference():
+    sent = np.arange(0, 10**9, 10**6)
+    both = {(1, 2): Crossings(sent, sent + 50_000), (2, 1): Crossings(sent + 10, sent + 50_010)}
+    facts = [ClockFacts(name, 0, 10**9) for name in ("app", "db", "web")]
+    found = align_clocks(facts, both, 0).hosts
+    assert [host.source for host in found[1:]] == [UNALIGNED, UNALIGNED]

@@ -159,6 +159,14 @@ def test_what_requests_are_called_by_their_bytes_is_replaced(tmp_path):
     assert "nginx:8080 message-1 → gunicorn:9082" in page
 
 
+def test_words_of_a_mark_are_no_message(tmp_path):
+    document = with_names("web1", "alice", "serve", "recs")
+    for row in document.executions:
+        row.label = "job:42 slow"
+    document.warnings.append("This became slower.")
+    assert "This became slower." in share(tmp_path, document).decode()
+
+
 def test_a_real_comparison_opens_at_its_answer(guest, tmp_path):
     """As a colleague gets it: one file, nothing from elsewhere, the answer first."""
     file, page = tmp_path / "answer.json", tmp_path / "page.html"

@@ -107,7 +107,8 @@ def test_the_fix_turns_it_green(typed):
     if step.code == 1 and "reporter" not in step.output.splitlines()[1]:
         pytest.skip(f"others disturbed the recording: {step.output.splitlines()[0]}")
     assert step.code == 0
-    assert step.output.startswith("✓ OK  ")
+    # Where others disturbed the baseline the fix is faster than that.
+    assert step.output.startswith(("✓ OK  ", "▼ FASTER  "))
 
 
 def test_sources_stand_in_the_tutorial_as_they_are(transcripts):

@@ -72,6 +72,7 @@ def mysql(text: str) -> bytes:
         (query("/* never ends hunter2"), ""),
         (query("hunter2"), ""),
         (mysql('SELECT * FROM u WHERE p = "hunter2"'), "SELECT * FROM u WHERE p =?"),
+        (mysql("SELECT a FROM t # hunter2"), "SELECT a FROM t"),
         (b"\x09\0\0\0\3\0\1COMMIT", "COMMIT"),
         (b"", ""),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", ""),

@@ -253,7 +253,7 @@ def test_a_saved_comparison_can_be_explored(critpath, saved, tiers, tmp_path):
     questions = json.loads((tmp_path / "x.json").read_text("utf-8"))["questions"]
     assert {one["given"][0]["condition"] for one in questions} == {"set == 'sample'"}
     assert "true" in (tmp_path / "page.html").read_text("utf-8")
-    for more in ([place, place], [place, "--execution", "requests"]):
+    for more in ([place, place], [place, "--execution", "process"]):
         run = critpath("explore", *more)
         assert run.returncode == 2
         assert len(run.stderr.strip().splitlines()) == 2

@@ -93,3 +93,5 @@ def test_of_many_labels_the_rare_ones_are_their_first_word():
     assert kept[-3:] == ["SET"] * 3
     assert len(set(kept)) == MOST_LABELS + 1
     assert set(kept) - set(labels) == {"GET …"}
+    # What has no label gets none, however many others there are.
+    assert keep_common(labels * 2 + [""] * 3, [1] * (2 * len(labels) + 3))[-3:] == [""] * 3

@@ -747,7 +747,7 @@ def label_packets(
     `span` are the recording's begin and end: what was received outside is left out.
     """
     large = count > COMPACT_IDS
-    rows = (row for row in read_labels(file) if span[0] <= row[0] <= span[1])
+    rows = (r for r in read_labels(file) if span[0] <= r[0] <= span[1] and r[2] < 1 << 31)
     sequence = 0
     while some := list(islice(rows, _LABELS_AT_ONCE)):
         body = b"".join(

@@ -367,7 +367,12 @@ class FtraceRecorder:
         self._end_watching()
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
-        self._dump_sockets(raws.AT_END)
+        try:
+            self._dump_sockets(raws.AT_END)
+        except OSError as error:  # a full disk is no reason to lose the kernel's counts
+            self._warnings.append(
+                f"which sockets were open at the end is not recorded: {error.strerror}"
+            )
         if self._marks is not None:
             self._marks.stop()
         self._end_labels()

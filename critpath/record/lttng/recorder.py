@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -198,6 +199,7 @@ class LttngRecorder:
                 environment={"hostname": os.uname().nodename, "domain": "kernel"},
             )
         except (OSError, ValueError) as error:
+            shutil.rmtree(self._settings.write_directory / TRACE / "sockets", ignore_errors=True)
             self._warnings.append(f"which sockets were open is not in the trace: {error}")
 
     def _describe(self) -> dict[str, str]:

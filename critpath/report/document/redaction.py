@@ -27,6 +27,7 @@ _IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 # As long as this a name is looked for between the letters of other words, too.
 _LONG: Final = 4
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
+_LABEL: Final = 400  # characters of a label that are looked through
 _SHOWN: Final = 160  # of a text that an error repeats
 # Of a label as requests have it: SERVICE:PORT MESSAGE, and who is asked.
 _MESSAGE: Final = re.compile(
@@ -57,9 +58,11 @@ class _Names:
                 self.stand_ins.setdefault(text, known)
         return known
 
-    def add_messages(self, labels: Iterable[str], requests: Iterable[RequestEntry]) -> None:
+    def add_messages(self, rows: Iterable[tuple[str, RequestEntry]]) -> None:
         """Add what requests asked for, where that was read from their first bytes."""
-        for known in requests:
+        labels = set()
+        for label, known in rows:
+            labels.add(label.partition("\n")[0][:_LABEL])
             for text, kind in ((known.message, "message"), (known.trace_id, "trace id")):
                 if text:
                     self.add(text, kind)
@@ -133,7 +136,7 @@ def redact(
     """
     labels = {row.label for row in document.executions}
     names = _Names(frozenset(labels))
-    names.add_messages(labels, [row.request for row in document.executions if row.request])
+    names.add_messages([(r.label, r.request) for r in document.executions if r.request])
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):
