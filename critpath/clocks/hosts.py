@@ -53,7 +53,7 @@ def align_clocks(
     exchanged : mapping
         Messages between two hosts.
     reference : int
-        Position of the host whose clock the others are told in.
+        Position of the host whose clock the others are expressed in.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def align_clocks(
     Notes
     -----
     Each pair of hosts bounds the line between its clocks (`critpath.clocks.pair`).  A host is
-    told in the reference's time over the pairs that are known best: a maximum spanning tree by
+    expressed in the reference's time over the pairs that are known best: a maximum spanning tree by
     how surely.  Where no clock of three and more hosts stepped or bent, one linear programme
     then moves all lines to where the smallest margin of all pairs, by the pair's delay, is
     largest.

@@ -277,7 +277,7 @@ def _match(sent: _Stream, got: _Stream) -> Crossings | None:
 def _find_shift(sent: I64, got: I64) -> int | None:
     """Return what to add to positions of receives so that most end where a send does.
 
-    None where several do as well: of messages of one size nobody knows which is which.
+    None where several do as well: of messages of one size it is unknown which is which.
     """
     tried = got[: min(len(got), _TRIED)]
     near = sent[: min(len(sent), 2 * _TRIED)]

@@ -13,7 +13,7 @@ from critpath.clocks.corridor import LARGEST_BEND, LARGEST_DRIFT, Corridor, Fit
 from critpath.model import F64, I64
 from critpath.model.clocks import ClockLine
 
-_POINTS: Final = 33  # at which the bound is told, at least
+_POINTS: Final = 33  # at least, at which the bound is given
 _APART: Final = 2e9  # ns between them, at most ...
 _MOST_POINTS: Final = 4097  # ... of a recording that is not longer than two hours
 _MOST_KNOTS: Final = 129
@@ -361,7 +361,7 @@ def _thread(part: Corridor, knots: F64) -> tuple[F64, float] | None:
     return solved.x[:count], float(solved.x[count : 2 * count - 1].min())
 
 
-# What is told of it.
+# What the result says.
 
 
 def _make_lines(

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reference-host",
         metavar="HOST",
-        help="in whose time the others are told (default: the first by name)",
+        help="whose clock all others are compared with (default: the first by name)",
     )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")

@@ -40,7 +40,7 @@ GROUPS: Final = {
         *("timeout", "force", "execution"),
     ),
     "who may trace": ("as-root", "marks-from"),
-    "what is told of requests": ("labels-from",),
+    "names of requests": ("labels-from",),
     "method": (),
 }
 

@@ -53,6 +53,6 @@ class ClocksDocument(Part):
 
     format: Annotated[Literal["critpath/clocks/1"], doc("name and version of this format")]
     version: Annotated[str, doc("version of critpath that wrote it")]
-    reference: Annotated[str, doc("the host whose clock the others are told in")]
+    reference: Annotated[str, doc("the host whose clock the others are expressed in")]
     hosts: Annotated[list[HostClockEntry], doc("every host, in the order of their names")]
     warnings: Annotated[list[str], doc("what a reader must know, in sentences")]

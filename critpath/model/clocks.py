@@ -79,7 +79,7 @@ class HostClock:
 
     @property
     def aligned(self) -> bool:
-        """Whether the host's times can be told in the reference's."""
+        """Whether the host's times can be expressed in the reference's."""
         return self.source != UNALIGNED
 
     @property

@@ -227,7 +227,7 @@ def read_clocks(
     sources : sequence of Path
         Recordings, CTF traces, or directories with several; each host of each is one.
     reference : str or None
-        The host whose clock the others are told in; None for the first by name.
+        The host whose clock the others are expressed in; None for the first by name.
     progress : callable or None
 
     Raises

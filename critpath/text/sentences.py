@@ -133,7 +133,7 @@ def _several(names: list[str], name: Callable[[str], str]) -> str:
 
 def tier_queued(queued: float) -> str:
     """How long requests of a service lay there before anybody received them."""
-    return f"of own {format_ns(queued)} before it was received" if queued else ""
+    return f"{format_ns(queued)} of its own passed before it was received" if queued else ""
 
 
 def tiers_left(left: int, total: int) -> str:
@@ -154,8 +154,8 @@ def most_of_tiers(tiers: Sequence[Tier]) -> str:
         if tier.own_ns is None or tier.queued_ns is None:
             parts.append((tier.latency_ns * tier.requests, f"{name}, elsewhere, took {{}}"))
             continue
-        count = "the thread" if tier.threads == 1 else f"one of {tier.threads} threads"
-        waited = f"they waited {{}} before {count} of {name} received what it was asked"
+        count = "the thread" if tier.threads == 1 else f"one of the {tier.threads} threads"
+        waited = f"requests waited {{}} before {count} of {name} received them"
         parts += [
             (tier.queued_ns * tier.requests, waited),
             ((tier.own_ns - tier.queued_ns) * tier.requests, f"{name} itself took {{}}"),

@@ -30,9 +30,9 @@ from critpath.store import save_paths
 
 GOLDEN = """\
         latency       own      asks    n
-────────────────────────────────────────────────────────────────────────────────
-:80      144 µs    100 µs   44.5 µs   60   of own 10.0 µs before it was received
-└ :90   34.5 µs   34.5 µs         –   60   of own 10.0 µs before it was received
+───────────────────────────────────────────────────────────────────────────────────────────
+:80      144 µs    100 µs   44.5 µs   60   10.0 µs of its own passed before it was received
+└ :90   34.5 µs   34.5 µs         –   60   10.0 µs of its own passed before it was received
 most: `:80` itself took 90.0 µs of 144 µs (62 %)
 """
 
