@@ -259,7 +259,8 @@ class _Threads:
         end = self.gone[life]
         followed = (np.diff(life, append=-1) == 0) & (np.diff(of, append=0) == 0)
         at = np.flatnonzero(followed)
-        end[at] = np.where(since[at + 1] >= 0, since[at + 1], end[at])
+        # A thread may sleep once more after its exit.
+        end[at] = np.where(since[at + 1] >= 0, np.minimum(since[at + 1], end[at]), end[at])
         key = self.key[self.first[life]]
         return _Made(*(column[begins] for column in (key, until, end, by, sent)))
 
