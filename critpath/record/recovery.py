@@ -253,7 +253,7 @@ def _finish_own(top: Path, entry: Entry) -> str:
         directory = place if top == entry.directory else place / entry.directory.name
         if (directory / MANIFEST).exists() and _has_data(directory):
             if _finish(directory, lambda _: None) is None:
-                _remove_remains(place)
+                _remove_remains(place, keep_raw=entry.keep_raw)
             user = None if entry.owner is None else User(*entry.owner, groups=(), environment={})
             wrong = hand_over_fd(descriptor, user)
         else:
@@ -267,11 +267,11 @@ def _finish_own(top: Path, entry: Entry) -> str:
     return wrong
 
 
-def _remove_remains(place: Path) -> None:
+def _remove_remains(place: Path, *, keep_raw: bool) -> None:
     """Remove what a finished recording was made of: its recorder was killed while it did so."""
     for directory in (place, place / NORMAL, place / SAMPLE):
         (directory / RUNS).unlink(missing_ok=True)
-        for name in _SOURCES:
+        for name in _SOURCES[keep_raw:]:
             shutil.rmtree(directory / name, ignore_errors=True)
 
 

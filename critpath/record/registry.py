@@ -22,6 +22,7 @@ from critpath_marks.sessions import owner_of
 
 _ROOT: Final = Path("/run/critpath")
 _SUFFIX: Final = ".json"
+_CHANGE: Final = ".option"  # an empty file while a session has changed an option of the kernel
 _LONGEST: Final = 16_384  # bytes of an entry: a path and two names
 
 
@@ -38,26 +39,32 @@ class Entry:
         ``ftrace`` or ``lttng``, not checked.
     owner : tuple of int or None
         User and group to give the recording to; None for whoever records.
+    keep_raw : bool
+        Its user wants the raw data, too.
     """
 
     session: str
     directory: Path
     recorder: str
     owner: tuple[int, int] | None = None
+    keep_raw: bool = False
 
 
 def register(
-    session: str, directory: Path, recorder: str, owner: tuple[int, int] | None = None
+    session: str,
+    directory: Path,
+    recorder: str,
+    owner: tuple[int, int] | None = None,
+    *,
+    keep_raw: bool = False,
 ) -> None:
-    """Note where a session's recording is; without a registry, do nothing.
-
-    `owner` are the user and group to give the recording to.
-    """
+    """Note where a session's recording is; without a registry, do nothing."""
     place = registry_directory(create=True)
     if place is None or owner_of(session) is None:
         return
     absolute = os.path.abspath(directory)  # noqa: PTH100 - not resolve(): a link stays one
-    text = json.dumps({"directory": absolute, "recorder": recorder, "owner": owner})
+    entry = {"directory": absolute, "recorder": recorder, "owner": owner, "keep_raw": keep_raw}
+    text = json.dumps(entry)
     unfinished = place / f".{session}.{os.getpid()}"
     # A full /run must not prevent a recording that needs none of it.
     try:
@@ -76,6 +83,35 @@ def unregister(session: str) -> None:
     if place is not None and owner_of(session) is not None:
         with contextlib.suppress(OSError):
             (place / (session + _SUFFIX)).unlink()
+
+
+@contextlib.contextmanager
+def note_change(session: str) -> Iterator[None]:
+    """Note that the option which is changed meanwhile was changed by a session."""
+    place = registry_directory(create=True)
+    note = place / (session + _CHANGE) if place and owner_of(session) else None
+    with contextlib.suppress(OSError):
+        if note:
+            note.touch(mode=0o600)
+    try:
+        yield
+    finally:
+        forget_change(session)
+
+
+def find_changes() -> list[str]:
+    """Return the sessions that may have left an option changed, sorted."""
+    place = registry_directory()
+    notes = sorted(place.glob("*" + _CHANGE)) if place else []
+    return [note.stem for note in notes if owner_of(note.stem) is not None]
+
+
+def forget_change(session: str) -> None:
+    """Remove the note of a changed option."""
+    place = registry_directory()
+    if place is not None and owner_of(session) is not None:
+        with contextlib.suppress(OSError):
+            (place / (session + _CHANGE)).unlink(missing_ok=True)
 
 
 def read_entries() -> list[Entry]:
@@ -178,7 +214,8 @@ def _entry(session: str, document: dict[str, object]) -> Entry | None:
         return None
     if not directory.startswith("/") or "\0" in directory:
         return None
+    keep = document.get("keep_raw") is True
     match owner:
         case [int(uid), int(gid)]:
-            return Entry(session, Path(directory), recorder, (uid, gid))
-    return Entry(session, Path(directory), recorder)
+            return Entry(session, Path(directory), recorder, (uid, gid), keep)
+    return Entry(session, Path(directory), recorder, keep_raw=keep)

@@ -176,7 +176,9 @@ class _Session:
         """Record, and leave nothing behind if that fails."""
         # Before the directory exists, so that a registered session always leads to it.
         owner = (self.user.uid, self.user.gid) if self.user else None
-        register(self.settings.session, self.directories[0], self.choice.name, owner)
+        settings = self.settings
+        place, keep = self.directories[0], settings.keep_raw
+        register(settings.session, place, self.choice.name, owner, keep_raw=keep)
         try:
             self.output.make()
             try:

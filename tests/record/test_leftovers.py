@@ -319,6 +319,19 @@ def test_a_recorder_that_was_killed_while_it_tidied_up_leaves_only_the_recording
 
 
 @pytest.mark.usefixtures("recorders")
+def test_raw_data_that_is_to_be_kept_stays(tmp_path):
+    session = dead_session()
+    out = unfinished(tmp_path / "out", session, state="complete")
+    (out / "trace" / "kernel").mkdir(parents=True)
+    (out / "trace" / "kernel" / "metadata").touch()
+    (out / ".raw-converted").mkdir()
+    register(session, out, "ftrace", keep_raw=True)
+    assert clean()[0]
+    assert sorted(p.name for p in out.iterdir()) == ["critpath.json", "raw", "trace"]
+    assert read_entries() == []
+
+
+@pytest.mark.usefixtures("recorders")
 def test_what_is_not_the_recorders_is_never_try_remove(tmp_path):
     early = tmp_path / "early"
     (early / "raw").mkdir(parents=True)

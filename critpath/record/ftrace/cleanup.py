@@ -15,7 +15,7 @@ from critpath.record.ftrace.marks import PREFIX, remove_place, session_of, sessi
 from critpath.record.ftrace.tracefs import NAMES_OPTION, Instance, restore_names, scan_threads
 from critpath.record.identity import is_dead_session
 from critpath.record.recorder import Leftover
-from critpath.record.registry import read_entries
+from critpath.record.registry import find_changes, forget_change, read_entries
 
 _LAST: Final = 1 << 17  # bytes: two pages, of any size that there is
 _BESIDE: Final = 1 << 20  # bytes of what is written beside the pages
@@ -49,15 +49,13 @@ def find_leftovers() -> list[Leftover]:
 
 def _find_option(root: Path) -> list[Leftover]:
     """Return the kernel's option that a recorder killed as it made its instance left at 0."""
-    dead = [e.session for e in read_entries() if e.recorder == "ftrace"]
-    dead = [session for session in dead if is_dead_session(session)]
-    try:
-        off = dead and (root / NAMES_OPTION).read_bytes().strip() == b"0"
-    except OSError:
-        off = False
-    if not off:
-        return []
-    return [Leftover("option", NAMES_OPTION, dead[0], partial(restore_names, root))]
+    dead = [session for session in find_changes() if is_dead_session(session)]
+    return [Leftover("option", NAMES_OPTION, x, partial(_restore_names, root, x)) for x in dead]
+
+
+def _restore_names(root: Path, session: str) -> None:
+    restore_names(root)
+    forget_change(session)
 
 
 def _remove(instance: Instance, session: str) -> None:

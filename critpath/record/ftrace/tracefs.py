@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath.record.registry import note_change
 from critpath_marks.sessions import pid_namespace
 
 MOUNT_POINT: Final = Path("/sys/kernel/tracing")
@@ -148,7 +149,7 @@ class Instance:
     def make(self) -> None:
         """Make the instance with the kernel's default settings; raises CritpathError."""
         try:
-            with _names_off(self.path.parents[1]):
+            with _names_off(self.path.parents[1], self.path.name):
                 self._place.mkdir()
         except OSError as error:
             raise _refusal("make", self.path, error) from None
@@ -266,26 +267,21 @@ class Instance:
 
 
 @contextlib.contextmanager
-def _names_off(root: Path) -> Iterator[None]:
+def _names_off(root: Path, session: str) -> Iterator[None]:
     """Let an instance made meanwhile not fill the kernel's table of names: events have them.
 
     It is a third of what an event costs, and can be chosen only as the instance is made.  Not
     while anybody's events are enabled: it would change theirs.
     """
     option = root / NAMES_OPTION
-    off = False
-    try:
-        tracers = [root, *(root / "instances").iterdir()]
-        if option.read_bytes().strip() == b"1" and not any(map(_records, tracers)):
-            option.write_bytes(b"0")
-            off = True
-    except OSError:
-        pass  # then it costs what it costs
-    try:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # else it costs what it costs
+            tracers = [root, *(root / "instances").iterdir()]
+            if option.read_bytes().strip() == b"1" and not any(map(_records, tracers)):
+                stack.enter_context(note_change(session))
+                stack.callback(restore_names, root)
+                option.write_bytes(b"0")
         yield
-    finally:
-        if off:
-            restore_names(root)
 
 
 def _records(tracer: Path) -> bool:

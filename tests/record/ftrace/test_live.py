@@ -19,7 +19,7 @@ from critpath.errors import CritpathError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
-from critpath.record import profiles
+from critpath.record import profiles, registry
 from critpath.record.ftrace import cleanup as leftover_module
 from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import recorder as module
@@ -367,17 +367,17 @@ def test_the_kernels_table_of_names_is_filled_for_others_only(settings, names, o
         other.remove()
 
 
-def test_a_recorder_killed_as_it_made_its_instance_leaves_no_option(names, monkeypatch):
+def test_a_recorder_killed_as_it_made_its_instance_leaves_no_option(names):
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     session = new_session_name().replace(f"-{os.getpid()}-", f"-{child.pid}-")
-    noted = [Entry(session, Path("/none"), "ftrace")]
-    monkeypatch.setattr(leftover_module, "read_entries", lambda: noted)
-    assert [x for x in find_leftovers() if x.session == session] == []
     names.write_text("0", encoding="ascii")
-    [leftover] = [x for x in find_leftovers() if x.session == session]
-    assert (leftover.kind, leftover.name) == ("option", tracefs.NAMES_OPTION)
-    leftover.remove()
+    assert [x for x in find_leftovers() if x.session == session] == []  # somebody else's wish
+    with registry.note_change(session):  # what a killed recorder leaves
+        [leftover] = [x for x in find_leftovers() if x.session == session]
+        assert (leftover.kind, leftover.name) == ("option", tracefs.NAMES_OPTION)
+        leftover.remove()
+        assert [x for x in find_leftovers() if x.session == session] == []
     assert names.read_text(encoding="ascii").strip() == "1"
 
 
