@@ -185,7 +185,12 @@ def _results(
     total: int,
 ) -> Generator[tuple[int, Any]]:
     """Do tasks on an engine, and yield what is done as it is; after a failure no later ones."""
-    from concurrent.futures import BrokenExecutor, CancelledError, as_completed
+    from concurrent.futures import (
+        BrokenExecutor,
+        CancelledError,
+        ProcessPoolExecutor,
+        as_completed,
+    )
 
     futures: dict[Future[Any], int] = {}
     # A process may have died of the first task before the last is handed over.
@@ -211,8 +216,11 @@ def _results(
                         other.cancel()
             yield number, result
     finally:
-        for other in futures:
-            other.cancel()
+        # A pool of processes cancels them as it is shut down: done here, its own thread may
+        # fail with a traceback if a process is killed just then (until Python 3.12).
+        if not isinstance(engine, ProcessPoolExecutor):
+            for other in futures:
+                other.cancel()
 
 
 # ---------------------------------------------------------------- on this machine
