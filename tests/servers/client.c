@@ -4,7 +4,8 @@
  *
  * MODE: http, http-close (a connection for each request), redis, memcached, lines. Each row of
  * OUTPUT: id, local port, CLOCK_MONOTONIC before the write and after the last read (ns), thread.
- * DEPTH requests are written at once (redis: pipelining). */
+ * DEPTH requests are written at once (redis: pipelining). Environment ADDRESS: whom to ask instead
+ * of this machine. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -35,7 +36,7 @@ static int open_connection(int *local)
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)}, me;
     socklen_t size = sizeof me;
     int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    inet_pton(AF_INET, getenv("ADDRESS") ? getenv("ADDRESS") : "127.0.0.1", &to.sin_addr);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         perror("connect");
         exit(1);
@@ -83,8 +84,8 @@ static void *ask(void *unused)
         int size = 0;
         for (int i = 0; i < depth; i++)
             size += !strncmp(mode, "http", 4)
-                ? sprintf(text + size, "GET /?id=%d HTTP/1.1\r\nHost: localhost\r\n%s\r\n", id,
-                          !strcmp(mode, "http-close") ? "Connection: close\r\n" : "")
+                ? sprintf(text + size, "GET /?id=%d HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: %d\r\n%s\r\n",
+                          id, id, !strcmp(mode, "http-close") ? "Connection: close\r\n" : "")
                 : !strcmp(mode, "redis")     ? sprintf(text + size, "INCR k%d\r\n", id % 50)
                 : !strcmp(mode, "memcached") ? sprintf(text + size, "get k%d\r\n", id % 50)
                                              : sprintf(text + size, "%d\n", id);

@@ -1,0 +1,122 @@
+"""Hosts of one kernel: what each would have recorded has the truth about its clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import services
+import spaces
+from record import draw_clocks, write_split
+from split import EVERYWHERE, NEIGHBOUR, Clock, Owners, Recording, split
+
+ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
+# Of an interpreter with the servers' packages, where this one has not got them.
+PYTHON = Path(os.environ.get("CRITPATH_SERVERS_PYTHON", sys.executable))
+
+
+@pytest.fixture(scope="module")
+def recorded(unpack):
+    return unpack(ARCHIVES / "select1-2-8.tar.xz") / "select1-2-8"
+
+
+@pytest.fixture(scope="module")
+def whole(recorded):
+    return Recording(recorded / "recording")
+
+
+def moments(recording):
+    return sorted(
+        (e.time, recording.names[e.number], e.tid, e.payload)
+        for events in recording.streams.values()
+        for e in events
+    )
+
+
+def test_the_kernels_own_clock_moves_nothing(recorded, whole, tmp_path):
+    [made] = split(recorded, tmp_path, {}, together="all").values()
+    assert moments(Recording(made)) == moments(whole)
+
+
+def test_every_event_of_a_host_is_at_its_clocks_time(recorded, whole, tmp_path):
+    step = int(whole.manifest["begin"]) + 10**8
+    clocks = {
+        "app": Clock(-(10**9), 4e-5, 2e-7, steps=((step, 3_000_000),)),
+        "redis": Clock(17, -3e-5),
+    }
+    made = split(recorded, tmp_path, clocks)
+    owners = Owners(whole, json.loads((recorded / "hosts.json").read_text()))
+    begin = int(whole.manifest["begin"])
+    for name, place in made.items():
+        found = Recording(place)
+        sends = [m for m in moments(found) if m[1] == "sock_send_length"]
+        true = [
+            e
+            for events in whole.streams.values()
+            for e in events
+            if whole.names[e.number] == "sock_send_length" and owners.find(e) == {name}
+        ]
+        shown = clocks.get(name, Clock()).show([e.time for e in true], begin)
+        assert sorted(shown.tolist()) == [time for time, *_ in sends]
+        assert len(sends) >= 60 or name == "outer"
+        others = {tid for *_, tid, _ in moments(found) if tid and owners.thread(tid) == ""}
+        assert others <= {NEIGHBOUR, NEIGHBOUR + 1}
+
+
+def test_a_clock_shows_offset_drift_wander_and_steps():
+    clock = Clock(5, 1e-4, 1e-6, 1e9, ((10**9, 1000),))
+    time = np.arange(0, 2 * 10**9, 10**6)
+    shown = clock.show(time, 0)
+    assert (np.diff(shown) > 0).all()
+    assert shown[0] == 5
+    assert abs(shown[-1] - (time[-1] + 5 + 1e-4 * time[-1] + 1000)) < 1000
+
+
+def test_threads_and_sockets_have_one_host(recorded, whole):
+    about = json.loads((recorded / "hosts.json").read_text())
+    owners = Owners(whole, about)
+    assert {owners.thread(int(t)) for t in about["threads"]} == set(about["threads"].values())
+    for events in whole.streams.values():
+        for event in events:
+            if owners.socket(event):
+                [host] = owners.find(event)
+                thread = owners.thread(event.tid)
+                in_thread = whole.names[event.number] in {"sock_send_length", "sock_recv_length"}
+                assert not in_thread or thread in {host, EVERYWHERE}
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("kernel")
+def test_servers_on_hosts_of_their_own_are_recorded(tmp_path):
+    lacks = spaces.missing() or services.missing(PYTHON)
+    if not Path("/sys/kernel/tracing/instances").exists():
+        lacks = lacks or "no tracefs"
+    if lacks:
+        pytest.skip(lacks)
+    words = [sys.executable, Path(__file__).with_name("record.py"), tmp_path, "--python", PYTHON]
+    more = ("--connections", "4", "--requests", "40", "--split", "1", "sleep:3")
+    late = ("--delay", "redis:500,100,0,1")
+    subprocess.run([*words, *late, *more], check=True)
+    [made] = tmp_path.iterdir()
+    assert {p.name for p in (made / "hosts").iterdir()} == set(services.HOSTS)
+    assert json.loads((made / "clocks.json").read_text()).keys() == {*services.HOSTS[1:]}
+    assert len((made / "truth").read_text().splitlines()) == 3 * 40
+    assert not [
+        s for s in Path("/run/netns").glob("cp*-*") if s.name.startswith(f"cp{os.getpid()}-")
+    ]
+
+
+def test_each_host_of_a_seed_has_the_same_clock(recorded, tmp_path):
+    place = tmp_path / "copy"
+    shutil.copytree(recorded, place)
+    assert write_split(place, 3) == draw_clocks(3)
+    assert {p.name for p in (place / "hosts").iterdir()} == set(services.HOSTS)

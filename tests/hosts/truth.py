@@ -1,0 +1,173 @@
+"""The truth of a recorded set, and how much of it was found.
+
+A path's events are exchanges: nginx's request of the application, and what that asked. Precision is
+the share of what was found that is right, recall the share of what is true that was found, each the
+mean over requests.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from apps import PORTS
+
+from critpath.pipeline.requesting import FoundRequests
+
+_NEAR = 100_000  # ns that a begin or an end may be off
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What somebody asked for a request, from which port, of which one."""
+
+    request: int
+    port: int
+    of: int
+    begin: int
+    end: int
+
+
+def read_truth(recorded: Path) -> tuple[list[Exchange], list[Exchange]]:
+    """Return what the client asked, and what the servers did."""
+    rows = (line.split() for line in (recorded / "client").read_text().splitlines())
+    asked = [Exchange(int(r[0]), int(r[1]), PORTS["web"], int(r[2]), int(r[3])) for r in rows]
+    known = {one.request for one in asked}
+    calls = []
+    for line in (recorded / "truth").read_text().splitlines():
+        what, request, _, port, begin, end, *of = line.split()
+        if int(request) in known:
+            to = PORTS["app"] if what == "begin" else PORTS[of[0]]
+            calls.append(Exchange(int(request), int(port), to, int(begin), int(end)))
+    return asked, calls
+
+
+class _Rows:
+    """Rows of a table by ports, to find the one of a moment."""
+
+    def __init__(self, ports: Iterable[tuple[int, int]], begin: object, end: object) -> None:
+        self._of: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for row, (pair, first, last) in enumerate(
+            zip(ports, begin.tolist(), end.tolist(), strict=True)
+        ):
+            self._of[pair].append((first, last, row))
+        for each in self._of.values():
+            each.sort()
+
+    def match(self, one: Exchange) -> int:
+        """Return the row with its ports that overlaps it most, -1 if none does."""
+        best, most = -1, 0
+        of = self._of.get((one.port, one.of), [])
+        last = bisect.bisect_right(of, (one.end + _NEAR,))
+        for begin, end, row in of[max(0, last - 4) : last]:
+            overlap = min(end, one.end) - max(begin, one.begin)
+            if overlap > most:
+                best, most = row, overlap
+        return best
+
+
+@dataclass
+class Score:
+    """How much was found.
+
+    Attributes
+    ----------
+    precision, recall : list of float
+        Of each request, in order of their begin.
+    links : list of (float, bool)
+        How probable each link was called, and whether it is right.
+    missing : int
+        True exchanges that no table has.
+    """
+
+    precision: list[float] = field(default_factory=list)
+    recall: list[float] = field(default_factory=list)
+    links: list[tuple[float, bool]] = field(default_factory=list)
+    sure: list[float] = field(default_factory=list)
+    missing: int = 0
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        """Return mean precision and recall."""
+        return float(np.mean(self.precision)), float(np.mean(self.recall))
+
+    @property
+    def whole(self) -> float:
+        """Return the share of requests that are wholly right."""
+        return float(np.mean([p == r == 1 for p, r in self._pairs()]))
+
+    @property
+    def cascade(self) -> float:
+        """Return by how much recall differs between the first and the last tenth."""
+        tenth = max(1, len(self.recall) // 10)
+        return abs(float(np.mean(self.recall[:tenth]) - np.mean(self.recall[-tenth:])))
+
+    def _pairs(self) -> Iterator[tuple[float, float]]:
+        return zip(self.precision, self.recall, strict=True)
+
+
+def judge(recorded: Path, found: FoundRequests) -> Score:
+    """Compare what was found in a recorded set with its truth."""
+    asked, calls = read_truth(recorded)
+    ends, subs, table = found.endpoints, found.subrequests, found.requests
+    local, remote = ends.local_port[subs.endpoint], ends.remote_port[subs.endpoint]
+    pairs = zip(local.tolist(), remote.tolist(), strict=True)
+    at = _Rows(
+        ((a, b) if c == 0 else (-1, b) for (a, b), c in zip(pairs, subs.connects, strict=True)),
+        *(subs.begin_ns, subs.end_ns),
+    )
+    request_of = np.full(len(subs), -1, np.int64)  # the truth
+    score = Score()
+    true: dict[int, set[int]] = {one.request: set() for one in asked}
+    for one in calls:
+        row = at.match(one)
+        score.missing += row < 0
+        true[one.request].add(row if row >= 0 else -2 - len(true[one.request]))
+        if row >= 0:
+            request_of[row] = one.request
+    server = ends.remote_port[table.endpoint], ends.local_port[table.endpoint]
+    served = _Rows(
+        zip(*(column.tolist() for column in server), strict=True), table.begin_ns, table.end_ns
+    )
+    children: dict[int, list[int]] = defaultdict(list)
+    for row in np.flatnonzero((subs.request >= 0) & (request_of >= 0)).tolist():
+        children[int(subs.request[row])].append(row)
+    for one in sorted(asked, key=lambda each: each.begin):
+        root = served.match(one)
+        tree, todo = [], [root]
+        while todo:
+            for row in children.get(todo.pop(), ()):
+                tree.append(row)
+                if subs.child[row] >= 0:
+                    todo.append(int(subs.child[row]))
+        right = sum(row in true[one.request] for row in tree)
+        score.precision.append(right / len(tree) if tree else 1.0)
+        score.recall.append(right / len(true[one.request]))
+    _judge_links(found, calls, at, served, asked, score)
+    return score
+
+
+def _judge_links(
+    found: FoundRequests,
+    calls: list[Exchange],
+    at: _Rows,
+    served: _Rows,
+    asked: list[Exchange],
+    score: Score,
+) -> None:
+    """Note of each link how sure it was called, and whether it is right."""
+    roots = {one.request: served.match(one) for one in asked}
+    inner = {one.request: served.match(one) for one in calls if one.of == PORTS["app"]}
+    probability = getattr(found.subrequests, "probability", None)
+    for one in calls:
+        row = at.match(one)
+        parent = int(found.subrequests.request[row]) if row >= 0 else -1
+        if parent < 0:
+            continue
+        should = roots[one.request] if one.of == PORTS["app"] else inner.get(one.request, -1)
+        sure = float(probability[row]) if probability is not None else 0.0
+        score.links.append((sure, parent == should))
