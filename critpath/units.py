@@ -14,6 +14,8 @@ _SCALES = ((NS_PER_S, "s"), (1_000_000, "ms"), (1_000, "µs"))
 # formats (bidi, zero-width), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
+TRACE_ID = "{trace_id}"  # where a trace's id goes in the address of a tracing UI
+
 _COMMAND = re.compile(r"^(\s*)::", re.MULTILINE)
 _MARK = re.compile(r"##(?=\[|vso\[|teamcity\[)", re.IGNORECASE)
 
@@ -163,3 +165,10 @@ def log_text(text: str) -> str:
     """
     text = _COMMAND.sub(r"\1: :", text)
     return _MARK.sub("# #", text)
+
+
+def trace_address(template: str, trace_id: str) -> str:
+    """Return where a tracing UI shows a trace; "" without a template or a trace's id."""
+    if not template or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
+        return ""
+    return template.replace(TRACE_ID, trace_id)

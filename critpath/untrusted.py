@@ -1,9 +1,13 @@
-"""JSON that others wrote: what a small file would make a large one of is refused before."""
+"""What others wrote: JSON that a small file would make a large one of, regular expressions."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
+
+from critpath.errors import UsageError
+from critpath.units import safe_text, shorten
 
 # Bytes that a document may take in memory, beside what is there already.
 ROOM: Final = 320 << 20
@@ -49,3 +53,33 @@ def load_json(content: bytes, *, room: int = ROOM, **options: Any) -> Any:
     if needed > room:
         raise TooLargeError(f"would take {needed:,} bytes of memory, more than {room:,}")
     return json.loads(content.decode("utf-8"), **options)
+
+
+LONGEST_PATTERN: Final = 200  # characters of a regular expression
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse what is no regular expression, or too long a one."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise UsageError(
+            f"a regular expression of {len(pattern):,} characters: at most {LONGEST_PATTERN}",
+            "use a shorter one",
+        )
+    fit_pattern(pattern, ("",))
+
+
+def fit_pattern(pattern: str, texts: Sequence[str]) -> list[bool]:
+    """Tell in which texts a regular expression is found; the time is linear, whatever it is."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    encoded = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    try:
+        found = pc.match_substring_regex(pa.array(encoded, pa.string()), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        why = safe_text(str(error).partition("\n")[0].rpartition(": ")[2])
+        raise UsageError(
+            f"{shorten(safe_text(pattern))} is no regular expression: {shorten(why, 80)}",
+            "backreferences and look-around do not exist here",
+        ) from None
+    return [bool(one) for one in found.to_pylist()]

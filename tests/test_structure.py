@@ -26,6 +26,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set[str]() for leaf in LEAVES},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     "model": {"units"},
+    # What is wrong with a regular expression is said to who wrote it.
+    "untrusted": {"errors", "units"},
     # A document names the states.
     "documents": {"model"},
     # Sentences are made of what passes between stages.
@@ -72,10 +74,10 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "duckdb": ("commands/query.py",),
     "msgspec": ("documents/", "report/"),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
-    # A regular expression of a condition takes linear time there.
+    # A regular expression of a user takes linear time there.
     "pyarrow": (
         *("store/", "model/table.py", "report/exports/as_parquet.py"),
-        *("explore/conditions.py", "commands/query.py"),
+        *("untrusted.py", "commands/query.py"),
     ),
     # Recordings are read elsewhere only when that is asked for.
     **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import Progress, check_inputs, hint, require_executions, warn
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
-from critpath.commands.settings import COMPARING, READING, RUNNING, Settings, compare_settings
+from critpath.commands.settings import (
+    COMPARING,
+    LINKING,
+    READING,
+    RUNNING,
+    Settings,
+    compare_settings,
+)
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
 
 if TYPE_CHECKING:
     from critpath.model import Analysis, PathSet
 
-SETTINGS = (*READING, *RUNNING, *COMPARING)
+SETTINGS = (*READING, *RUNNING, *COMPARING, *LINKING)
 
 # What --help shows together; the last group has the rest.
 GROUPS: Final = {
-    "everyday": ("html", "explore", "verbose", "execution", "json", "jobs"),
+    "everyday": ("html", "explore", "verbose", "execution", "json", "jobs", "trace-url"),
     "gate, for CI": (
         *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
         *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
@@ -71,7 +78,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         hint(absent.do, quiet=settings["quiet"])
         return EXIT_OK
     check_inputs(sources)
-    outputs = wanted_outputs(arguments, sources)
+    outputs = wanted_outputs(arguments, sources, settings["trace-url"])
     comparison = compare_sources(arguments.normal, arguments.sample, settings)
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
@@ -94,7 +101,9 @@ def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> s
         paths = pipeline.join_sets([comparison.normal, comparison.sample])
         known = pipeline.facts_of(paths, normal=len(comparison.normal.sources))
         exploration = pipeline.explore(paths, given=[pipeline.SAMPLE], facts=known)
-        return render_page(exploration, paths, command=list(map(str, sources)))
+        return render_page(
+            exploration, paths, command=list(map(str, sources)), trace_url=settings["trace-url"]
+        )
 
 
 def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> Analysis:

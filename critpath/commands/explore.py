@@ -22,7 +22,7 @@ from critpath.commands.output import (
 )
 from critpath.commands.parser import checked
 from critpath.commands.reports import is_saved, load_comparison
-from critpath.commands.settings import READING, RUNNING, Settings, whole
+from critpath.commands.settings import LINKING, READING, RUNNING, Settings, whole
 from critpath.errors import UsageError
 from critpath.units import plural
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.model.exploration import Exploration
 
-SETTINGS = (*READING, *RUNNING)
+SETTINGS = (*READING, *RUNNING, *LINKING)
 _DEEPEST: Final = 2
 
 
@@ -99,7 +99,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with Progress(quiet=settings["quiet"]) as progress:
             progress("drawing the page")
             texts[arguments.output] = render_page(
-                exploration, paths, command=[str(one) for one in arguments.trace]
+                exploration,
+                paths,
+                command=[str(one) for one in arguments.trace],
+                trace_url=settings["trace-url"],
             )
     write_together({place: text for place, text in texts.items() if place != STDOUT})
     if STDOUT in texts:
@@ -123,19 +126,26 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
     if saved := [str(one) for one in arguments.trace if is_saved(str(one))]:
         return _explore_saved(saved, arguments, settings)
     with Progress(quiet=settings["quiet"]) as progress:
-        paths = pipeline.extract(
-            arguments.trace,
-            specification=settings["execution"],
-            reader=settings["reader"],
-            interrupts=settings["interrupts"],
-            max_memory=settings["max-memory"],
-            jobs=settings["jobs"],
-            progress=progress,
-        )
+        # Of two sources each is a set, however many recordings it has.
+        two = len(arguments.trace) == 2
+        sets = [
+            pipeline.extract(
+                sources,
+                specification=settings["execution"],
+                reader=settings["reader"],
+                interrupts=settings["interrupts"],
+                max_memory=settings["max-memory"],
+                jobs=settings["jobs"],
+                progress=progress,
+            )
+            for sources in ([[one] for one in arguments.trace] if two else [arguments.trace])
+        ]
+        paths = pipeline.join_sets(sets)
         require_executions(paths, arguments.trace)
         progress(f"looking at {plural(len(paths), 'execution')}")
+        known = pipeline.facts_of(paths, normal=len(sets[0].sources) if two else None)
         return paths, pipeline.explore(
-            paths, given=arguments.given, what=arguments.what, depth=arguments.depth
+            paths, given=arguments.given, what=arguments.what, depth=arguments.depth, facts=known
         )
 
 

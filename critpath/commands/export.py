@@ -64,7 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--id",
         metavar="ID",
         action="append",
-        help="only the execution that reports name so; may be repeated (default: all)",
+        help="only the execution that reports name so, or those of the trace with this id; may be "
+        "repeated (default: all)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
@@ -112,7 +113,7 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     sources = [Path(source) for source in arguments.sources]
     check_inputs(sources)
-    check_outputs([arguments.output], sources, force=arguments.force)
+    _check_directory(arguments.output, sources, force=arguments.force)
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports.as_parquet import (  # noqa: PLC0415 - as above
         sketch_tables,
@@ -133,6 +134,27 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
     what = plural(tables["requests"].num_rows, "request")
     hint(f"{what} written to {arguments.output}/", quiet=settings["quiet"])
     return 0
+
+
+def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> None:
+    """Refuse a directory that cannot be made, or that holds what is not ours to replace."""
+    place = Path(output)
+    if not place.is_dir():
+        check_outputs([output], sources)
+        return
+    if place.resolve() in {source.resolve() for source in sources}:
+        raise UsageError(f"{output} is both input and output", "give the output another name")
+    if not force:
+        raise UsageError(f"{output} exists already", "use --force to replace it")
+    from critpath.report.exports.as_parquet import SKETCHES as TABLES  # noqa: PLC0415 - numpy
+
+    tables = {f"{name}.parquet" for name in TABLES}
+    others = sorted({one.name for one in place.iterdir()} - tables)
+    if others:
+        raise UsageError(
+            f"{output} holds {others[0]}, which is no table of sketches",
+            "give the output another name; --force replaces tables only",
+        )
 
 
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
@@ -162,8 +184,12 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
             require_executions(paths, [source])
             warn(messages_of(paths), quiet=settings["quiet"])
             sets.append(exported(pipeline.choose_executions(paths, wanted), source))
-    found = {name for one in sets for name in one.paths.executions.id}
-    missing = [name for name in wanted if name not in found]
+    found: set[str] = set()
+    missing = wanted
+    for one in sets:
+        ids, traces = one.paths.executions.id, pipeline.traces_of(one.paths)
+        found.update(ids)
+        missing = [n for n in missing if found.isdisjoint(pipeline.resolve_ids([n], ids, traces))]
     if missing or not found:
         shown = " or ".join(arguments.sources)
         raise UsageError(

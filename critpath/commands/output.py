@@ -213,8 +213,13 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
     """
     if len(paths):
         return
-    why = "; ".join([*_losses(paths), *paths.executions.notes[:3]])
-    raise InconclusiveError(
+    raise no_executions(sources, [*_losses(paths), *paths.executions.notes[:3]])
+
+
+def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> InconclusiveError:
+    """Return what is said where there is no execution."""
+    why = "; ".join(reasons)
+    return InconclusiveError(
         f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
         "say what an execution is with --execution SPEC ('events:?,?' lists the trace's events)",
     )

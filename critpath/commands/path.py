@@ -28,6 +28,7 @@ from critpath.commands.output import (
     hint,
     make_console,
     messages_of,
+    no_executions,
     require_executions,
     warn,
     write_output,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 SETTINGS = READING
 _SOME_IDS = 5
+_LEAST_TRACE = 32  # letters of a trace's id
 _SHOWN = ("text", "json")
 _WRITTEN = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, WINDOW})
 
@@ -68,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--id",
         metavar="ID",
         action="append",
-        help="only the execution that reports name so; may be repeated (default: all)",
+        help="only the execution that reports name so, or those of the trace with this id; may be "
+        "repeated (default: all)",
     )
     parser.add_argument(
         "--segments",
@@ -166,16 +169,16 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
             progress,
         )
     known = [name for one in found for name in one.id]
-    for name in arguments.id or []:
-        if name not in known:
-            raise UsageError(
-                f"{arguments.trace} has no execution {name}",
-                f"name one of {safe_text(', '.join(known[:_SOME_IDS]))}",
-            )
-    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
-    tiers, left = pipeline.sum_tiers(
-        found, ids=arguments.id or (), doubtful=settings["doubtful"] == "include"
-    )
+    traces = [
+        one.requests.strings[code] for one in found for code in one.requests.trace_id.tolist()
+    ]
+    chosen = _resolve(arguments, known, traces)
+    said = [note for one in found for note in one.notes]
+    if not any(one.chosen.any() for one in found):
+        raise no_executions([arguments.trace], said)
+    warn(said, quiet=settings["quiet"])
+    doubtful = any(one.doubtful for one in found)
+    tiers, left = pipeline.sum_tiers(found, ids=chosen, doubtful=doubtful)
     if format_ == "json":
         if left:
             from critpath.text.sentences import tiers_left  # noqa: PLC0415 - as below
@@ -324,17 +327,29 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
 
 def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
     """Return the executions that are wanted, all of them by default."""
-    wanted = arguments.id or []
-    missing = [name for name in wanted if name not in paths.executions.id]
-    if missing:
-        raise UsageError(
-            f"{arguments.trace} has no execution {missing[0]}", f"name one of {_some_ids(paths)}"
-        )
-    if not wanted:
-        return paths
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
+    wanted = _resolve(arguments, paths.executions.id, pipeline.traces_of(paths))
     return pipeline.choose_executions(paths, wanted)
+
+
+def _resolve(arguments: argparse.Namespace, ids: Sequence[str], traces: Sequence[str]) -> list[str]:
+    """Return the executions that are named, by themselves or by their trace."""
+    if not arguments.id:
+        return []
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    wanted: list[str] = pipeline.resolve_ids(arguments.id, ids, traces)
+    known = set(ids)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        traced = "" if any(traces) else "; no trace id was recorded (--labels-from traceparent)"
+        some = safe_text(", ".join(ids[:_SOME_IDS])) + ", ..." * (len(ids) > _SOME_IDS)
+        raise UsageError(
+            f"{arguments.trace} has no execution {missing[0]}",
+            f"name one of {some}" + traced * (len(missing[0]) >= _LEAST_TRACE),
+        )
+    return wanted
 
 
 def _some_ids(paths: PathSet) -> str:

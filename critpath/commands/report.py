@@ -16,7 +16,7 @@ from critpath.commands.reports import (
     write_files,
     write_reports,
 )
-from critpath.commands.settings import Settings
+from critpath.commands.settings import LINKING, Settings
 from critpath.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, Document
 
 
-SETTINGS = ()
+SETTINGS = LINKING
 
 _COMPARISON: Final = "comparison"
 _KINDS: Final = {
@@ -54,11 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Render and return 0: the verdict was given when the comparison was made."""
-    del settings
     source = Path(arguments.file)
     inputs = [] if arguments.file == STDOUT else [source]
     check_inputs(inputs)
-    outputs = wanted_outputs(arguments, inputs)
+    outputs = wanted_outputs(arguments, inputs, settings["trace-url"])
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 

@@ -55,12 +55,15 @@ class Outputs:
     explore : str
         The file of the page to explore the executions on, ``inline`` for a part of the report;
         "" for none.
+    trace_url : str
+        Where a tracing UI shows a trace; "" for no links.
     """
 
     places: dict[str, str]
     github: bool
     verbose: bool = False
     explore: str = ""
+    trace_url: str = ""
 
     @property
     def to_stdout(self) -> bool:
@@ -85,7 +88,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Outputs:
+def wanted_outputs(
+    arguments: argparse.Namespace, inputs: Sequence[Path], trace_url: str = ""
+) -> Outputs:
     """Return what the options ask for, checked before any work."""
     given = {name: getattr(arguments, name) for name in _FILES}
     places = {name: place for name, place in given.items() if place is not None}
@@ -94,7 +99,7 @@ def wanted_outputs(arguments: argparse.Namespace, inputs: Sequence[Path]) -> Out
         raise UsageError("--explore inline is a part of the report", "add --html FILE")
     if explore == STDOUT:
         raise UsageError("--explore - would stand among other text", "give --explore a file's name")
-    outputs = Outputs(places, bool(arguments.github), bool(arguments.verbose), explore)
+    outputs = Outputs(places, bool(arguments.github), bool(arguments.verbose), explore, trace_url)
     if outputs.github and outputs.to_stdout:
         name = next(name for name, place in places.items() if place == STDOUT)
         raise UsageError(
@@ -172,11 +177,11 @@ def _render_html(document: ComparisonDocument, outputs: Outputs, explore: str) -
 
     place = outputs.places["html"]
     if not outputs.explore or (place == STDOUT and outputs.explore != INLINE):
-        return render_html(document)
+        return render_html(document, trace_url=outputs.trace_url)
     if outputs.explore == INLINE:
-        return render_html(document, framed=explore)
+        return render_html(document, framed=explore, trace_url=outputs.trace_url)
     near = os.path.relpath(outputs.explore, Path(place).parent)
-    return render_html(document, explore=f"./{quote(near)}")
+    return render_html(document, explore=f"./{quote(near)}", trace_url=outputs.trace_url)
 
 
 def _render(name: str, document: ComparisonDocument) -> str:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from critpath.commands.overview import QUIET
 from critpath.errors import UsageError
+from critpath.units import TRACE_ID
 
 if TYPE_CHECKING:
     from critpath.model import CompareSettings
@@ -141,6 +143,33 @@ def as_size(value: Any) -> int:
     if size > 1 << 40:
         raise WrongValueError(what)
     return size
+
+
+_MOST_URL: Final = 2_000
+
+
+def as_trace_url(value: Any) -> str:
+    """Accept the address of a tracing UI with a place for a trace's id; "" for none."""
+    what = "an address such as https://jaeger.example/trace/{trace_id}"
+    if value == "":
+        return ""
+    if not isinstance(value, str) or len(value) > _MOST_URL or not value.isascii():
+        raise WrongValueError(what)
+    if re.search(r"[\x00-\x20\"'<>`\\\x7f]", value) or value.count(TRACE_ID) != 1:
+        raise WrongValueError(what)
+    if re.search("[{}]", value.replace(TRACE_ID, "")):
+        raise WrongValueError(f"{what}: other braces are written %7B and %7D")
+    try:
+        parts = urlsplit(value)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        raise WrongValueError(what) from None
+    if parts.scheme not in {"http", "https"} or not host or TRACE_ID in parts.netloc:
+        raise WrongValueError(what)
+    if "@" in parts.netloc:
+        raise WrongValueError("an address without a name or password in it: pages are passed on")
+    return value
 
 
 def as_name(value: Any) -> str:
@@ -440,6 +469,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "format of the trace: ctf-1.8 or ctf-2",
             "FORMAT",
         ),
+        Setting(
+            "trace-url",
+            as_trace_url,
+            "",
+            "where a tracing UI shows a trace, such as https://jaeger.example/trace/{trace_id}: "
+            "pages link to it from requests whose trace id was recorded",
+            "URL",
+        ),
         Setting("quiet", as_bool, False, QUIET),
     )
 }
@@ -452,7 +489,9 @@ RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
-COMPARING: Final = tuple(n for n in SETTINGS if n not in {*READING, *RUNNING, *RECORDING, "quiet"})
+LINKING: Final = ("trace-url",)  # of commands that write pages
+_OTHERS: Final = {*READING, *RUNNING, *RECORDING, *LINKING, "quiet"}
+COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)
 
 
 @dataclass(frozen=True)

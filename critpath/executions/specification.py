@@ -23,6 +23,7 @@ from critpath.executions.membership import ALL_THREADS, ThreadFilter
 from critpath.model import EventRequest, Kind
 from critpath.model.requests import MARKERS
 from critpath.units import shorten
+from critpath.untrusted import check_pattern
 
 LENGTH_LIMIT: Final = 10_000
 INODE_DIGITS: Final = 20
@@ -59,6 +60,8 @@ class RequestFilter:
         Ports that are served; empty for any.
     comm, path : str
         Name of the serving process, path of its unix socket; "" for any.
+    label, pattern : str
+        What requests are called, a regular expression of that; "" for any.
     pid : int
         Of the serving process; 0 for any.
     peer : str
@@ -80,6 +83,8 @@ class RequestFilter:
     ports: frozenset[int] = frozenset()
     comm: str = ""
     path: str = ""
+    label: str = ""
+    pattern: str = ""
     pid: int = 0
     peer: str = "any"
     top: bool = False
@@ -227,15 +232,15 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 
 _REQUEST_OPTIONS: Final = (
-    *("port", "comm", "pid", "path", "ns", "cgroup", "peer", "top", "skip", "min", "role"),
-    "doubtful",
+    *("port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip", "min"),
+    *("role", "doubtful"),
 )
 
 
 _REQUEST_FORMS: Final = (
-    "port=N|N comm=NAME pid=N path=PATH ns=INUM cgroup=PATH peer=external|local top skip=N "
-    "min=DURATION role=first doubtful=include, with commas between; or requests:? for what "
-    "there is"
+    "port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM cgroup=PATH "
+    "peer=external|local top skip=N min=DURATION role=first doubtful=include, with commas between; "
+    "or requests:? for what there is"
 )
 
 
@@ -250,10 +255,13 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         return _parse_number(name, values.get(name, "0"), most)
 
     ports = values["port"].split("|") if "port" in values else []
+    label, pattern = _parse_label(values.get("label", ""), options)
     chosen = RequestFilter(
         ports=frozenset(_parse_number("port", port.strip(), _MOST_PORT) for port in ports),
         comm=values.get("comm", ""),
         path=values.get("path", ""),
+        label=label,
+        pattern=pattern,
         pid=number("pid", 2**22),
         peer=_choose(values, "peer", PEERS),
         top="top" in values,
@@ -264,6 +272,21 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)
+
+
+def _parse_label(label: str, options: Sequence[str]) -> tuple[str, str]:
+    r"""Return a label and a regular expression, of which one is "".
+
+    In ``label=~REGEX`` a backslash stays, but before a comma.
+    """
+    if not label.startswith("~"):
+        return label, ""
+    [raw] = [o for o in options if o.partition("=")[0].strip() == "label"]
+    pattern = raw.partition("~")[2].strip().replace("\\,", ",")
+    if not pattern:
+        raise UsageError("label=~ has no regular expression", "write label=~GET or label=TEXT")
+    check_pattern(pattern)
+    return "", pattern
 
 
 def _parse_options(

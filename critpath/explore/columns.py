@@ -303,7 +303,14 @@ def _symbol_facts(vectors: VectorTable) -> list[Fact]:
     for code, symbol in enumerate(vectors.symbols):
         count, time = vectors.counts[:, code], vectors.durations[:, code]
         facts += [
-            Fact(f"count.{symbol.name}", "number", count, known=False, asked=code in most),
+            Fact(
+                f"count.{symbol.name}",
+                "number",
+                count,
+                known=False,
+                asked=code in most,
+                subject=symbol.role,
+            ),
             Fact(
                 f"time.{symbol.name}",
                 "time",
@@ -311,6 +318,7 @@ def _symbol_facts(vectors: VectorTable) -> list[Fact]:
                 family=LATENCY,
                 known=False,
                 asked=code in most,
+                subject=symbol.role,
             ),
         ]
     return facts

@@ -23,11 +23,11 @@ from critpath.errors import UsageError
 from critpath.model import Bool
 from critpath.model.exploration import Condition, Fact, FactTable, Junction, Test
 from critpath.units import safe_text, shorten
+from critpath.untrusted import check_pattern, fit_pattern
 
 LONGEST: Final = 10_000  # characters of a condition
 TERMS: Final = 64
 DEEPEST: Final = 32
-LONGEST_PATTERN: Final = 200
 MOST_VALUES: Final = 1000  # of one list
 UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01}
 _ORDER: Final = ("<", "<=", ">", ">=")
@@ -261,7 +261,7 @@ def _check_text(fact: Fact, name: str, operator: str, value: Any) -> None:
     if not isinstance(value, str):
         raise UsageError(f"{name} is a text", f"put its value in quotes: {name} == '...'")
     if operator == "~":
-        _check_pattern(value)
+        check_pattern(value)
 
 
 def _check_number(fact: Fact, name: str, operator: str, value: Any) -> None:
@@ -278,32 +278,6 @@ def _check_number(fact: Fact, name: str, operator: str, value: Any) -> None:
         raise UsageError(f"{name} is a time without a unit", f"write {name} >= 20ms, or >= p90")
     if fact.kind == "number" and unit not in {"", "%"}:
         raise UsageError(f"{name} is a number and no time", f"leave out {unit}")
-
-
-def _check_pattern(pattern: str) -> None:
-    if len(pattern) > LONGEST_PATTERN:
-        raise UsageError(
-            f"a regular expression of {len(pattern):,} characters: at most {LONGEST_PATTERN}",
-            "use a shorter one",
-        )
-    matching(pattern, ("",))
-
-
-def matching(pattern: str, words: tuple[str, ...]) -> Bool:
-    """Tell which texts a regular expression fits; the time is linear, whatever it is."""
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-    texts = [word.encode("utf-8", "replace").decode("utf-8") for word in words]
-    try:
-        found = pc.match_substring_regex(pa.array(texts, pa.string()), pattern)
-    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-        why = safe_text(str(error).partition("\n")[0].rpartition(": ")[2])
-        raise UsageError(
-            f"{_shown(pattern)} is no regular expression: {shorten(why, 80)}",
-            "backreferences and look-around do not exist here",
-        ) from None
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def evaluate(condition: Condition, facts: FactTable, within: Bool) -> Bool:
@@ -352,11 +326,11 @@ def _evaluate_test(test: Test, facts: FactTable, within: Bool) -> Bool:
     if fact.kind == "text":
         wanted = set(test.value if operator == "in" else (test.value,))
         fits = (
-            matching(test.value, fact.words)
+            fit_pattern(test.value, fact.words)
             if operator == "~"
-            else np.array([word in wanted for word in fact.words], np.bool_)
+            else [word in wanted for word in fact.words]
         )
-        hit = fits[values] if len(fits) else np.zeros(len(values), np.bool_)
+        hit = np.array(fits, np.bool_)[values] if fits else np.zeros(len(values), np.bool_)
     elif operator == "in":
         hit = np.isin(values, [value[0] for value in test.value])
     else:
@@ -384,8 +358,8 @@ def settle(condition: Condition, facts: FactTable) -> Condition:
     if condition.operator != "~":
         return condition
     words = facts.facts[condition.field].words
-    fits = matching(condition.value, words)
-    listed = tuple(word for word, fit in zip(words, fits.tolist(), strict=True) if fit)
+    fits = fit_pattern(condition.value, words)
+    listed = tuple(word for word, fit in zip(words, fits, strict=True) if fit)
     return Test(condition.field, "in", listed)
 
 

@@ -665,6 +665,8 @@ class Sketches:
         Whether the specification asks for it.
     notes : tuple of str
         The account of all requests.
+    doubtful : bool
+        What is doubtful counts as well, as the specification asks.
     """
 
     recording: str
@@ -677,6 +679,7 @@ class Sketches:
     id: tuple[str, ...]
     chosen: Bool
     notes: tuple[str, ...] = ()
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)

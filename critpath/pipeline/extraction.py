@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -727,13 +728,48 @@ def vectors(path_sets: Sequence[PathSet]) -> list[VectorTable]:
     return [vectors_of(paths, coder) for paths in path_sets]
 
 
+def traces_of(paths: PathSet) -> Sequence[str]:
+    """Return the trace id of every execution; nothing where they are no requests."""
+    known = paths.executions.requests
+    return () if known is None else known.trace_id
+
+
+_TRACE_ID: Final = re.compile("(?:[0-9a-f]{2}-)?([0-9a-f]{16,32})(?:-[0-9a-f]{16}-[0-9a-f]{2})?")
+
+
+def resolve_ids(wanted: Iterable[str], ids: Sequence[str], traces: Sequence[str]) -> list[str]:
+    """Return the executions that are meant: by name, or all of a trace by its id.
+
+    Parameters
+    ----------
+    wanted : iterable of str
+        Names of executions; ids of traces, also as a whole ``traceparent``.
+    ids, traces : sequence of str
+        Of every execution; no ``traces`` where nothing is known of them.
+
+    Returns
+    -------
+    list of str
+        Names of executions; what is neither stays as it was asked for.
+    """
+    of: dict[str, list[str]] = {}
+    for name, trace in zip(ids, traces, strict=False):
+        if trace:
+            of.setdefault(trace, []).append(name)
+    found: list[str] = []
+    for one in wanted:
+        called = _TRACE_ID.fullmatch(one.strip().lower())
+        found += of.get(called[1].zfill(32) if called else one, [one])
+    return found
+
+
 def choose_executions(paths: PathSet, ids: Sequence[str]) -> PathSet:
-    """Return the executions of these ids; all if there is none to choose."""
+    """Return the executions of these ids (`resolve_ids`); all if there is none to choose."""
     from critpath.graph.critical_path import take_executions
 
     if not ids:
         return paths
-    wanted = set(ids)
+    wanted = set(resolve_ids(ids, paths.executions.id, traces_of(paths)))
     rows = [i for i, name in enumerate(paths.executions.id) if name in wanted]
     return take_executions(paths, np.array(rows, np.int64))
 

@@ -32,6 +32,7 @@ from critpath.requests.paths import compose_paths
 from critpath.requests.turns import FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
+from critpath.untrusted import fit_pattern
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
@@ -120,6 +121,7 @@ def find_sketches(
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
         notes=executions.notes,
+        doubtful=specification.requests.doubtful,
     )
 
 
@@ -128,7 +130,8 @@ def _choose_executions(
 ) -> tuple[FoundRequests, Executions, I64]:
     """Return all requests, those that are asked for as executions, and the row of each."""
     found = _find_turns(replayed, specification, recording)
-    services = [found.requests.strings[code] for code in found.requests.service.tolist()]
+    strings = found.requests.strings
+    services = [strings[code] for code in found.requests.service.tolist()]
     if specification.requests.listing:
         raise ServicesAskedError(
             f"the services of this recording: {_name_services(services)}",
@@ -140,9 +143,14 @@ def _choose_executions(
         asked = specification.requests
         named = asked.ports or asked.comm or asked.path or asked.pid
         missing = "service among" if named else "request of"
+        if called := asked.label or asked.pattern:
+            missing = "label among"
+        known = [strings[code] for code in found.requests.label.tolist()] if called else services
         raise UsageError(
-            f"{safe_text(specification.text)}: no such {missing} {_name_services(services)}",
-            "name one of them, or see all of them with --execution 'requests:?'",
+            f"{safe_text(specification.text)}: no such {missing} {_name_services(known)}",
+            "name one of them, or see all of them with --execution 'requests:?'"
+            if not called
+            else "name one of them, or a part with label=~REGEX",
         )
     executions, chosen = _make_executions(found, chosen)
     rows = dict(zip(executions.id, chosen.tolist(), strict=True))
@@ -224,6 +232,10 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
         keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
     if asked.top:
         keep &= requests.parent < 0
+    if asked.label:
+        keep &= np.array([text == asked.label for text in requests.strings])[requests.label]
+    if asked.pattern:
+        keep &= np.array(fit_pattern(asked.pattern, requests.strings))[requests.label]
     host = endpoints.host[of]
     threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
     if asked.comm:

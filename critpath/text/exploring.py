@@ -129,6 +129,7 @@ WORDS: Final[dict[str, str]] = {
     "added": "Added:",
     "sketch": "{one} {id}, {latency}, begun at {begin}",
     "sketch.none": "The page has no sketch of this {one}: it has those of {k}.",
+    "trace.none": "no request of the trace {id} is in this page",
     "lanes.more": "and {k} more threads",
     "true of": "true {true} of {latency}",
     "box": "{y} {lo} to {hi}, begun {from} to {to}",
@@ -164,10 +165,13 @@ def phrases_of(fact: Fact) -> tuple[str, str]:
     kind, _, symbol = fact.name.partition(".")
     state, _, role = symbol.partition("@")
     if kind in {"count", "time"} and state in STATES:
-        doing = state_words(State[state]) + (f" in `{role}`" if role else "")
+        doing = state_words(State[state])
+        if role:  # somebody else's: he is the subject
+            much = "for {v} or more" if kind == "time" else "{v} separate times or more"
+            return f"`{{s}}` {doing}, {much}", f"^`{{s}}` was {doing}, {much}"
         if kind == "time":
             return f"{doing} {{v}} or more", f"spend {{v}} or more {doing}"
-        return f"{doing} {{v}} times or more", f"were {doing} {{v}} times or more"
+        return f"{doing} {{v}} separate times or more", f"were {doing} {{v}} separate times or more"
     value = "`{v}`" if fact.kind == "text" else "{v}"
     if fact.each or fact.kind == "text":
         return f"{fact.name} {value}", f"have {fact.name} {value}"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from critpath.graph.critical_path import join_sets
 from critpath.store import save_paths
 
 HOSTILE = (
@@ -106,3 +110,48 @@ def test_a_page_is_the_same_each_time_and_needs_no_network(critpath, extract, tm
     assert text == (tmp_path / "two.html").read_bytes()
     assert b"default-src 'none'" in text
     assert not re.search(rb"(?:src|href)=\"?(?:https?:)?//", text)
+
+
+def test_several_recordings_a_side_are_two_sets(critpath, made, tmp_path):
+    for side, seeds in (("normal", (1, 2)), ("sample", (3, 4, 5))):
+        paths = [
+            replace(made.paths(60, seed=s, labels=("get",)), sources=(f"r{s}",)) for s in seeds
+        ]
+        save_paths(join_sets(paths), tmp_path / side)
+    # As the page of compare --explore offers it.
+    run = critpath(
+        *("explore", "normal", "sample", "--given", "set == 'sample'", "-o", "page.html"),
+        *("--json", "answers.json"),
+        cwd=tmp_path,
+    )
+    assert run.returncode == 0, run.stderr
+    document = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
+    assert "set" in document["fields"]
+    [question] = document["questions"]
+    assert [step["executions"] for step in question["given"]] == [180]
+    # What the page offers is taken again, and gives the same.
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = html.unescape(re.search(r'<pre id="cmd">(.*?)</pre>', page, re.DOTALL)[1])
+    words = shlex.split(shown.replace("\\\n", " "))
+    assert words[:4] == ["critpath", "explore", "normal", "sample"]
+    again = critpath(*words[1:], "--json", "-", cwd=tmp_path)
+    assert json.loads(again.stdout)["questions"] == document["questions"], again.stderr
+    one = critpath("explore", "sample", "--given", "set == 'sample'", cwd=tmp_path)
+    assert one.returncode == 2
+    assert "no field set" in one.stderr
+
+
+def test_the_command_of_a_comparison_s_page_runs(critpath, made, tmp_path):
+    for side, seeds in (("normal", (1, 2)), ("sample", (3, 4))):
+        paths = [
+            replace(made.paths(60, seed=s, labels=("get",)), sources=(f"r{s}",)) for s in seeds
+        ]
+        save_paths(join_sets(paths), tmp_path / side)
+    run = critpath("compare", "normal", "sample", "--explore", "page.html", cwd=tmp_path)
+    assert run.returncode in {0, 1, 3}, run.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = html.unescape(re.search(r'<pre id="cmd">(.*?)</pre>', page, re.DOTALL)[1])
+    again = critpath(*shlex.split(shown.replace("\\\n", " "))[1:], cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    headline = html.unescape(re.sub("<[^>]*>", "", re.search(r'<h1 id="h">(.*?)</h1>', page)[1]))
+    assert headline.replace("\xa0", " ") in again.stdout

@@ -33,6 +33,20 @@ facts.set("begin", {
   name: "begin", kind: "time", each: false, known: true, asked: false, family: "", subject: "",
   list: "begin {v} or more", head: "began at {v} or later", values: begin,
 });
+// A trace's id leads to the tracing UI, if the settings name one.
+const traces = facts.get("trace_id");
+const traceOf = (row) => traces?.words[traces.values[row]] ?? "";
+const traceLink = (row) => {
+  const id = traceOf(row);
+  if (!data.trace || !/^[0-9a-f]{32}$/.test(id)) return [];
+  const link = document.createElement("a");
+  link.href = data.trace.replace("{trace_id}", id);
+  link.rel = "noreferrer noopener";
+  link.className = "trace";
+  link.title = id;
+  link.textContent = "trace";
+  return [" ", link];
+};
 const idOf = (row) => data.ids?.[row] ?? `#${row}`;
 
 // Text: as text/exploring.py and units.py have it.
@@ -912,7 +926,7 @@ const drawSketch = (row, title, longest) => {
   });
   if (!sketched(row)) {
     const none = say("sketch.none", {one: data.noun, k: Object.keys(data.sketches).length});
-    return make("div", {class: "sk"}, make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(`${said}. ${none}`)));
+    return make("div", {class: "sk"}, make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(`${said}. ${none}`), ...traceLink(row)));
   }
   const [lanes, stretches, leftOut] = data.sketches[row];
   const x = (value) => two((100 * value) / longest);
@@ -943,7 +957,7 @@ const drawSketch = (row, title, longest) => {
   });
   const more = leftOut ? ` (${say("lanes.more", {k: leftOut})})` : "";
   return make("div", {class: "sk"},
-    make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(said + more)),
+    make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(said + more), ...traceLink(row)),
     make("div", {class: "skg"}, make("div", {class: "sns"}, ...names),
       draw("svg", {class: "sks", height: LANE * lanes.length, role: "img", "aria-label": `${title} ${lanes.length} threads, ${formatTime(latency[row])}`},
         ...lines, ...shown,
@@ -1012,7 +1026,7 @@ const drawAll = () => {
   drawSketches();
   drawTrail();
   one("#t1").replaceChildren(...chosenSlowest().slice(0, 10).map((row) => {
-    const line = make("tr", {}, make("th", {scope: "row"}, rowButton(row)));
+    const line = make("tr", {}, make("th", {scope: "row"}, rowButton(row), ...traceLink(row)));
     cell(line, formatTime(begin[row]));
     cell(line, formatTime(latency[row]));
     return line;
@@ -1226,8 +1240,21 @@ addEventListener("keydown", (event) => {
     KEYS[key]();
   }
 });
+// A link from a tracing UI: the request that was asked first for that trace.
+const traced = /^#trace=([0-9a-f]{16,32})$/i.exec(location.hash);
+const followTrace = () => {
+  const id = traced[1].toLowerCase().padStart(32, "0");
+  const rows = traces ? [...latency.keys()].filter((row) => traceOf(row) === id) : [];
+  if (!rows.length) return toast(say("trace.none", {id}));
+  const top = rows.find((row) => !rows.includes(parent[row])) ?? rows[0];
+  if (!found.within[top]) state = {...state, given: []};
+  state = {...state, shown: top, more: rows.filter((row) => row !== top).slice(0, 3)};
+  drawAll();
+  return one("#view-5").scrollIntoView();
+};
 // A link to a step; a broken or hostile one opens the page as at the start.
-if (location.hash.length > 2) {
+if (traced) followTrace();
+else if (location.hash.length > 2) {
   try {
     state = parse(JSON.parse(decodeURIComponent(location.hash.slice(1))));
     drawAll();

@@ -68,7 +68,9 @@ _KEYS: Final = (
 )
 
 
-def render_page(exploration: Exploration, paths: PathSet, *, command: Sequence[str]) -> str:
+def render_page(
+    exploration: Exploration, paths: PathSet, *, command: Sequence[str], trace_url: str = ""
+) -> str:
     """Render an exploration as a self-contained page.
 
     Parameters
@@ -78,6 +80,8 @@ def render_page(exploration: Exploration, paths: PathSet, *, command: Sequence[s
         Of its executions.
     command : sequence of str
         Recordings, as they were named.
+    trace_url : str
+        Where a tracing UI shows a trace, with `critpath.units.TRACE_ID` for its id.
 
     Returns
     -------
@@ -101,13 +105,13 @@ def render_page(exploration: Exploration, paths: PathSet, *, command: Sequence[s
         f"{patterns(sorted({code % 7 for code in colours.values()}))}"
         f"{_top(command, said)}<main>{_trail(table, question)}{_answer(table, question)}"
         '<p id="live" class="vh" role="status"></p><div class="grid">'
-        f"{_time(table, question)}{_different(table, question)}"
-        f"{_sketches(table, question, sketches)}"
+        f"{_time(table, question, trace_url)}{_different(table, question)}"
+        f"{_sketches(table, question, sketches, trace_url)}"
         f"{_threads(table, question)}{_clusters(table, question)}</div>"
         f"{_command(call, question)}{_notes(exploration, rows)}</main>{_foot()}"
     )
     data = page_data(table, question, rows, sketches)
-    data["call"] = call
+    data.update(call=call, trace=trace_url)
     style = read_asset("critpath.report.html", "page.css") + read_asset(
         "critpath.report.explore", "explore.css"
     )
@@ -232,7 +236,7 @@ def _head(title: str, said: str, more: str = "", count: str = "") -> str:
     )
 
 
-def _time(table: FactTable, question: Question) -> str:
+def _time(table: FactTable, question: Question, trace_url: str) -> str:
     plot, axis = draw_time(table, question)
     options = "".join(
         f'<option value="{name}">{words}</option>'
@@ -255,7 +259,7 @@ def _time(table: FactTable, question: Question) -> str:
         '<details class="pn"><summary>As a table: the ten slowest selected</summary>'
         '<table class="t1"><thead><tr><th scope=col></th><th scope=col class=n>begun</th>'
         f'<th scope=col class=n>latency</th></tr></thead><tbody id="t1">'
-        f"{slowest_rows(table, question)}</tbody></table></details></section>"
+        f"{slowest_rows(table, question, trace_url)}</tbody></table></details></section>"
     )
 
 
@@ -281,7 +285,9 @@ def _different(table: FactTable, question: Question) -> str:
     )
 
 
-def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketch]) -> str:
+def _sketches(
+    table: FactTable, question: Question, sketches: Mapping[int, Sketch], trace_url: str
+) -> str:
     rows = [
         (name, typical(table, members, sketches))
         for name, members in (
@@ -292,7 +298,7 @@ def _sketches(table: FactTable, question: Question, sketches: Mapping[int, Sketc
     shown = [(name, row) for name, row in rows if row is not None]
     longest = 1.19 * max([1.0, *(float(table.end[r] - table.begin[r]) for _, r in shown)])
     drawn = "".join(
-        draw_sketch(table, row, sketches[row], say(name), longest) for name, row in shown
+        draw_sketch(table, row, sketches[row], say(name), longest, trace_url) for name, row in shown
     )
     used = {stretch[1] for _, row in shown for stretch in sketches[row].stretches}
     legend = "".join(
@@ -410,7 +416,7 @@ def page_data(
     place[rows] = np.arange(len(rows))
     letters = sum(len(table.id[row]) for row in rows.tolist())
     begin = table.facts["begin"].values[rows]
-    wanted = {*AXES, "set"}.union(*map(_fields, (*question.steps, question.asked)))
+    wanted = {*AXES, "set", "trace_id"}.union(*map(_fields, (*question.steps, question.asked)))
     return {
         "noun": table.noun,
         "n": len(rows),

@@ -14,7 +14,7 @@ import numpy as np
 from critpath.model import I64, Bool
 from critpath.model.exploration import LEVEL, Fact, FactTable, Question, Ranked
 from critpath.report.explore.sketches import DOINGS, Sketch
-from critpath.report.html.elements import prose, text
+from critpath.report.html.elements import prose, text, trace_link
 from critpath.text.exploring import (
     WORDS,
     also_text,
@@ -371,7 +371,7 @@ def part_text(question: Question, facts: Mapping[str, Fact]) -> str:
     return "; ".join(shown) or WORDS["none.part"]
 
 
-def slowest_rows(table: FactTable, question: Question) -> str:
+def slowest_rows(table: FactTable, question: Question, trace_url: str = "") -> str:
     """Return the ten slowest selected executions."""
     rows = np.flatnonzero(question.chosen)
     latency = table.end - table.begin
@@ -379,7 +379,8 @@ def slowest_rows(table: FactTable, question: Question) -> str:
     chosen = rows[np.argsort(-latency[rows], kind="stable")][:SLOWEST]
     return "".join(
         f'<tr><th scope=row><button class="lk" type="button" data-row="{row}">'
-        f"{text(table.id[row])}</button></th><td class=n>{format_ns(float(begin[row]))}</td>"
+        f"{text(table.id[row])}</button>{trace_link(trace_url, _trace(table, row))}</th>"
+        f"<td class=n>{format_ns(float(begin[row]))}</td>"
         f"<td class=n>{format_ns(float(latency[row]))}</td></tr>"
         for row in chosen.tolist()
     )
@@ -396,7 +397,14 @@ def _latency(table: FactTable, row: int) -> float:
     return float(table.end[row] - table.begin[row])
 
 
-def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest: float) -> str:
+def _trace(table: FactTable, row: int) -> str:
+    fact = table.facts.get("trace_id")
+    return "" if fact is None else fact.words[int(fact.values[row])]
+
+
+def draw_sketch(
+    table: FactTable, row: int, sketch: Sketch, title: str, longest: float, trace_url: str = ""
+) -> str:
     """Return one execution: its threads below each other, on a scale that several share."""
     latency = _latency(table, row)
     lanes = sketch.lanes
@@ -454,7 +462,8 @@ def draw_sketch(table: FactTable, row: int, sketch: Sketch, title: str, longest:
     )
     more = f" ({say('lanes.more', k=sketch.left_out)})" if sketch.left_out else ""
     return (
-        f'<div class="sk"><p class="lh"><b>{text(title)}</b> {prose(said + more)}</p>'
+        f'<div class="sk"><p class="lh"><b>{text(title)}</b> {prose(said + more)}'
+        f"{trace_link(trace_url, _trace(table, row))}</p>"
         f'<div class="skg"><div class="sns">{names}</div>'
         f'<svg class="sks" height="{height}" role="img" aria-label="{text(title)} '
         f'{len(lanes)} threads, {format_ns(latency)}">{"".join(lines)}{"".join(boxes)}'

@@ -51,7 +51,9 @@ _PLACED: Final = re.compile(r'class="([^"]*)" style="([^"]*)"')
 _TWICE: Final = 1.95  # from here on a change is told as a multiple
 
 
-def render_html(document: ComparisonDocument, *, explore: str = "", framed: str = "") -> str:
+def render_html(
+    document: ComparisonDocument, *, explore: str = "", framed: str = "", trace_url: str = ""
+) -> str:
     """Render a comparison as a self-contained page.
 
     Parameters
@@ -62,6 +64,8 @@ def render_html(document: ComparisonDocument, *, explore: str = "", framed: str 
         Where the page to explore its executions on is, from here; "" for none.
     framed : str
         That page itself, to be part of this one.
+    trace_url : str
+        Where a tracing UI shows a trace, with `critpath.units.TRACE_ID` for its id.
 
     Returns
     -------
@@ -71,9 +75,9 @@ def render_html(document: ComparisonDocument, *, explore: str = "", framed: str 
     answer = answer_of(document)
     rows = slowest_rows(document)
     folded = answer in {"ok", "inconclusive"}
-    causes = render_causes(document)
+    causes = render_causes(document, trace_url)
     cards = {*re.findall(r'id="cause-(\d+)"', causes)}
-    slowest = render_slowest(document, rows, folded=folded, causes=cards)
+    slowest = render_slowest(document, rows, folded=folded, causes=cards, trace_url=trace_url)
     body, rules = place_by_rules(
         f"{_top(document, explore, framed=bool(framed))}<main>"
         f"{_answer(document, answer)}{_first_screen(document)}"
@@ -84,7 +88,12 @@ def render_html(document: ComparisonDocument, *, explore: str = "", framed: str 
         f"</main>{_foot(document, causes=bool(causes))}"
     )
     style = "".join(map(_asset, STYLES)) + rules
-    data = {"rows": rows[:MOST_ROWS], "of": len(rows), "markdown": render_markdown(document)}
+    data = {
+        "rows": rows[:MOST_ROWS],
+        "of": len(rows),
+        "trace": trace_url,
+        "markdown": render_markdown(document),
+    }
     title = f"critpath: {_plain(verdict.headline(document))}"
     script = script_of(map(_asset, SCRIPTS))
     return assemble_page(title, style, body, script, data, kind=answer, framed=framed)

@@ -23,7 +23,16 @@ from critpath.documents import (
     Pictures,
 )
 from critpath.report.document.pictures import doing_of, find_thread
-from critpath.report.html.elements import WORDS, prose, table, text, time_of, titled, who
+from critpath.report.html.elements import (
+    WORDS,
+    prose,
+    table,
+    text,
+    time_of,
+    titled,
+    trace_link,
+    who,
+)
 from critpath.report.html.elements import names_of as short_names_of
 from critpath.report.html.lanes import (
     Scale,
@@ -74,6 +83,7 @@ class _Page:
     document: ComparisonDocument
     pictures: Pictures
     saved: bool
+    trace_url: str = ""
     budget: int = _STEPS
     paths: dict[tuple[str, int], DrawnPath] = field(init=False)
     rows: dict[int, ExecutionEntry] = field(init=False)
@@ -93,7 +103,7 @@ class _Page:
         return noun_of(self.document, count)
 
 
-def render_causes(document: ComparisonDocument) -> str:
+def render_causes(document: ComparisonDocument, trace_url: str = "") -> str:
     """Return the section of causes, its title with it; "" where there is nothing to explain."""
     pictures = document.pictures
     if pictures is None or not document.causes:
@@ -101,7 +111,7 @@ def render_causes(document: ComparisonDocument) -> str:
     saved = document.verdict == "ok" and any(k.change == "faster" for k in pictures.kinds[:1])
     if document.verdict != "anomaly" and not saved:
         return ""
-    page = _Page(document, pictures, saved)
+    page = _Page(document, pictures, saved, trace_url)
     way = -1 if saved else 1
     numbered = list(enumerate(verdict.main_causes(document, len(document.causes)), 1))
     told = [(n, c) for n, c in numbered if way * (c.contribution or 0.0) > 0]
@@ -318,18 +328,22 @@ def _lane(
     drawn = draw_lanes(page.pictures, path, lanes, scale, about, spoken)
     note = f", {note}" if note else ""
     noun = page.noun(1)
-    return f'<p class="lead"><b>{when}</b> {text(noun)} {name}{text(note)}</p>{drawn}'
+    request = row.request if (row := _row(page, path)) else None
+    link = trace_link(page.trace_url, request.trace_id if request else "")
+    return f'<p class="lead"><b>{when}</b> {text(noun)} {name}{link}{text(note)}</p>{drawn}'
 
 
-def _id(page: _Page, path: DrawnPath) -> str:
+def _row(page: _Page, path: DrawnPath) -> ExecutionEntry | None:
     rows = page.document.executions
     at = path.position + (path.set == "sample") * page.document.sets.normal.executions
     if at < len(rows) and (rows[at].set, rows[at].position) == (path.set, path.position):
-        return rows[at].id
-    return next(
-        (r.id for r in rows if (r.set, r.position) == (path.set, path.position)),
-        str(path.position),
-    )
+        return rows[at]
+    return next((r for r in rows if (r.set, r.position) == (path.set, path.position)), None)
+
+
+def _id(page: _Page, path: DrawnPath) -> str:
+    row = _row(page, path)
+    return row.id if row else str(path.position)
 
 
 def _name(page: _Page, path: DrawnPath) -> str:

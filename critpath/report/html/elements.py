@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, OnThread, ThreadEntry
-from critpath.units import format_ns, safe_text
+from critpath.units import format_ns, safe_text, trace_address
 
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
 _QUOTED: Final = re.compile("`([^`]+)`")
@@ -258,6 +258,17 @@ def short_names(ids: Iterable[str]) -> dict[str, str]:
 def names_of(document: ComparisonDocument, which: str) -> dict[str, str]:
     """Return `short_names` of one set of a comparison, ``normal`` or ``sample``."""
     return short_names(row.id for row in document.executions if row.set == which)
+
+
+def trace_link(template: str, trace_id: str) -> str:
+    """Return a link to a trace where a tracing UI shows it; "" where there is none."""
+    address = trace_address(template, trace_id)
+    if not address:
+        return ""
+    where = html.escape(address, quote=True)
+    return (
+        f' <a class="trace" href="{where}" rel="noreferrer noopener" title="{trace_id}">trace</a>'
+    )
 
 
 def titled(name: str, short: dict[str, str]) -> str:

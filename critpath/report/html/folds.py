@@ -27,6 +27,7 @@ from critpath.report.html.elements import (
     text,
     time_of,
     titled,
+    trace_link,
 )
 from critpath.report.palette import LOOKS
 from critpath.text import verdict
@@ -53,7 +54,7 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
     """Return requests of after, those first that lost most against their kind before.
 
     Each is its name, kind, thread, begin, duration, how much longer it took than the mean of
-    its kind before, and the numbers of its causes.
+    its kind before, the numbers of its causes, what it touches and its trace.
     """
     means = {one.label: one.mean[0] for one in document.pictures.kinds} if document.pictures else {}
     causes: dict[int, list[int]] = {}
@@ -76,17 +77,24 @@ def slowest_rows(document: ComparisonDocument) -> list[list[object]]:
                     longer,
                     causes.get(one.position, []),
                     "touches a loss" if one.lossy else "",
+                    one.request.trace_id if one.request else "",
                 ]
             )
     return sorted(rows, key=lambda row: (-int(row[5]), str(row[0])))  # type: ignore[call-overload]
 
 
 def render_slowest(
-    document: ComparisonDocument, rows: list[list[object]], *, folded: bool, causes: set[str]
+    document: ComparisonDocument,
+    rows: list[list[object]],
+    *,
+    folded: bool,
+    causes: set[str],
+    trace_url: str = "",
 ) -> str:
     """Return the ten that lost most, and what a script needs to search all of them.
 
-    ``causes`` are the numbers of those that have a card to link to.
+    ``causes`` are the numbers of those that have a card to link to, ``trace_url`` is where a
+    tracing UI shows traces.
     """
     if not rows:
         return ""
@@ -98,7 +106,9 @@ def render_slowest(
     # What lost nothing is not among those that lost most; the search finds it.
     told = [row for row in rows[:SHOWN] if int(row[5]) > 0]  # type: ignore[call-overload]
     told = told if told and document.verdict == "anomaly" else rows[:SHOWN]
-    shown = "".join(_slow_row(row, most, short, causes, labelled=labelled) for row in told)
+    shown = "".join(
+        _slow_row(row, most, short, causes, trace_url, labelled=labelled) for row in told
+    )
     heads = "".join(
         column_head(name, kind)
         for name, kind in (
@@ -134,9 +144,15 @@ def render_slowest(
 
 
 def _slow_row(
-    row: list[object], most: int, short: dict[str, str], known: set[str], *, labelled: bool
+    row: list[object],
+    most: int,
+    short: dict[str, str],
+    known: set[str],
+    trace_url: str,
+    *,
+    labelled: bool,
 ) -> str:
-    name, label, thread, begin, took, longer, causes, marks = row
+    name, label, thread, begin, took, longer, causes, marks, trace = row
     links = ", ".join(
         f'<a href="#cause-{n}">{n}</a>' if str(n) in known else str(n)
         for n in causes  # type: ignore[attr-defined]
@@ -145,7 +161,8 @@ def _slow_row(
     kind = f"<td><code>{text(str(label))}</code></td>" if labelled else ""
     noted = f' <span class="dim">{text(str(marks))}</span>' if marks else ""
     return (
-        f'<tr><th scope="row"><code>{titled(str(name), short)}</code>{noted}</th>'
+        f'<tr><th scope="row"><code>{titled(str(name), short)}</code>'
+        f"{trace_link(trace_url, str(trace))}{noted}</th>"
         f"{kind}"
         f'<td class="opt"><code>{text(str(thread))}</code></td>'
         f'<td class="n opt">{text(str(begin))}</td>'

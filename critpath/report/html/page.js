@@ -49,10 +49,17 @@ if (search) {
   const longest = Math.max(1, ...data.rows.map((row) => row[5]));
   const cell = (row, name, text, kind = "") => row.appendChild(make(name, text, kind));
   const code = (row, name, text, kind = "") => cell(row, name, "", kind).append(make("code", text));
-  const rowOf = ([id, label, thread, begin, took, longer, causes, marks]) => {
+  const rowOf = ([id, label, thread, begin, took, longer, causes, marks, trace]) => {
     const row = make("tr");
     code(row, "th", id);
     row.firstChild.scope = "row";
+    if (data.trace && /^[0-9a-f]{32}$/.test(trace)) {
+      const link = make("a", "trace", "trace");
+      link.href = data.trace.replace("{trace_id}", trace);
+      link.rel = "noreferrer noopener";
+      link.title = trace;
+      row.firstChild.append(" ", link);
+    }
     if (marks) row.firstChild.append(make("span", ` ${marks}`, "dim"));
     if (labelled) code(row, "td", label);
     code(row, "td", thread, "opt");
@@ -71,7 +78,7 @@ if (search) {
     return row;
   };
   const texts = data.rows.map((row) =>
-    `${row[0]} ${row[1]} ${row[2]} ${row[6].map((n) => `cause ${n}`).join(" ")}`.toLowerCase());
+    `${row[0]} ${row[1]} ${row[2]} ${row[8]} ${row[6].map((n) => `cause ${n}`).join(" ")}`.toLowerCase());
   let whole = false;
   const show = () => {
     const words = search.value.trim().toLowerCase();
