@@ -37,8 +37,6 @@ class _Known:
 
     clock: PairClock
     source: str
-    claim: int = -1
-    held: bool = True
 
 
 def align_clocks(
@@ -69,80 +67,93 @@ def align_clocks(
     """
     known: dict[tuple[int, int], _Known] = {}
     for a, b in combinations(range(len(facts)), 2):
-        found = _compare(facts[a], facts[b], exchanged.get((a, b), _NONE), exchanged.get((b, a)))
+        found = _compare(facts, exchanged, a, b)
         if found is not None:
             known[a, b] = found
-    order = _grow_tree(len(facts), known, reference)
     clocks = {reference: _SAME}
-    sources = {reference: _Known(_SAME, REFERENCE)}
-    for near, far in order:
-        a, b = min(near, far), max(near, far)
-        link = known[a, b]
-        pair = link.clock if near == a else _invert(link.clock)
-        clocks[far] = _compose(pair, clocks[near])
-        sources[far] = link
-    clocks = _settle_together(facts, exchanged, reference, clocks, known)
+    sources = {reference: REFERENCE}
+    for near, far in _grow_tree(len(facts), known, reference):
+        # The other way round it is found anew: a clock that stood still has no inverse.
+        link = known.get((near, far)) or _compare(facts, exchanged, near, far)
+        if link is None:
+            continue
+        clocks[far] = _compose(link.clock, clocks[near])
+        sources[far] = _weaker(link.source, sources[near])
+    clocks = _settle_together(exchanged, reference, clocks, known)
     hosts = tuple(
-        _tell(of, place, clocks.get(place), sources.get(place), exchanged)
-        for place, of in enumerate(facts)
+        _tell(facts, reference, place, clocks.get(place), sources.get(place, UNALIGNED), exchanged)
+        for place in range(len(facts))
     )
     return ClockAlignment(facts[reference].host, hosts)
 
 
+# How surely a clock is known over several hosts: as the least sure of the pairs.
+_WEAKEST: Final = (SAMPLES, MESSAGES, SAME_KERNEL, REFERENCE)
+
+
+def _weaker(one: str, other: str) -> str:
+    return min(one, other, key=_WEAKEST.index)
+
+
 def _tell(
-    of: ClockFacts, place: int, clock: PairClock | None, how: _Known | None, exchanged: Exchanged
+    facts: Sequence[ClockFacts],
+    reference: int,
+    place: int,
+    clock: PairClock | None,
+    source: str,
+    exchanged: Exchanged,
 ) -> HostClock:
+    of = facts[place]
     to = sum(len(m) for (_, b), m in exchanged.items() if b == place)
     sent = sum(len(m) for (a, _), m in exchanged.items() if a == place)
-    if clock is None or how is None:
+    if clock is None:
         return HostClock(of.host, UNALIGNED, messages=(to, sent))
-    return HostClock(
-        *(of.host, how.source, clock.lines, clock.sure, clock.steps, (to, sent)),
-        *(how.claim, how.held),
-    )
+    host = HostClock(of.host, source, clock.lines, clock.sure, clock.steps, (to, sent))
+    claimed = _claim(facts[reference], of) if source in {MESSAGES, SAMPLES} else None
+    if claimed is None:
+        return host
+    (times, offsets), error = claimed
+    low, high = host.bounds(times)
+    chosen = host.offsets(times)
+    held = (offsets - error <= chosen + high) & (chosen + low <= offsets + error)
+    return replace(host, claim=error, claim_held=bool(held.all()))
 
 
 # One pair of hosts.
 
 
-def _compare(a: ClockFacts, b: ClockFacts, to: Crossings, back: Crossings | None) -> _Known | None:
-    """Return clock b against clock a."""
+def _compare(
+    facts: Sequence[ClockFacts], exchanged: Exchanged, near: int, far: int
+) -> _Known | None:
+    """Return the clock of the host `far` against that of `near`."""
+    a, b = facts[near], facts[far]
     if a.kernel and a.kernel == b.kernel:
         line = ClockLine(b.begin, max(b.end, b.begin + 1), 0, 0.0)
         ends = np.array([[b.begin, 0, 0], [b.end, 0, 0]], np.int64)
         return _Known(PairClock((line,), ends, ()), SAME_KERNEL)
-    back = back or _NONE
-    corridor = make_corridor(
-        (to.arrived, to.left - to.arrived), (back.left, back.arrived - back.left)
-    )
+    to, back = exchanged.get((near, far), _NONE), exchanged.get((far, near), _NONE)
+    floor = to.arrived, to.left - to.arrived
+    ceiling = back.left, back.arrived - back.left
+    clock = align_pair(make_corridor(floor, ceiling), b.begin, b.end)
     claimed = _claim(a, b)
     if claimed is None:
-        clock = align_pair(corridor, b.begin, b.end)
         return None if clock is None else _Known(clock, MESSAGES)
     (times, offsets), error = claimed
-    alone = make_corridor((times, offsets - error), (times, offsets + error))
-    if not corridor.bounded:
-        clock = align_pair(alone, b.begin, b.end)
-        return None if clock is None else _Known(clock, SAMPLES, error)
-    clock = align_pair(corridor, b.begin, b.end)
+    least, most = (times, offsets - error), (times, offsets + error)
     if clock is None:
-        return None
-    both = make_corridor(
-        (
-            np.concatenate([to.arrived, times]),
-            np.concatenate([to.left - to.arrived, offsets - error]),
-        ),
-        (
-            np.concatenate([back.left, times]),
-            np.concatenate([back.arrived - back.left, offsets + error]),
-        ),
-    )
+        clock = align_pair(make_corridor(least, most), b.begin, b.end)
+        return None if clock is None else _Known(clock, SAMPLES)
+    both = make_corridor(_join(floor, least), _join(ceiling, most))
     fits = both.fit()
     if clock.steps or fits is None or fits.margin < 0:
-        return _Known(clock, MESSAGES, error, held=bool(clock.steps))
+        return _Known(clock, MESSAGES)
     closer = align_pair(both, b.begin, b.end)
-    chosen = closer if closer is not None and closer.width < clock.width else clock
-    return _Known(chosen, MESSAGES, error)
+    narrower = closer is not None and closer.width < clock.width
+    return _Known(closer if closer is not None and narrower else clock, MESSAGES)
+
+
+def _join(one: tuple[I64, I64], other: tuple[I64, I64]) -> tuple[I64, I64]:
+    return np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]])
 
 
 def _claim(a: ClockFacts, b: ClockFacts) -> tuple[tuple[I64, I64], int] | None:
@@ -186,26 +197,13 @@ def _grow_tree(
     return order
 
 
-def _invert(of: PairClock) -> PairClock:
-    """Return clock a against clock b, of b against a."""
-    lines = tuple(
-        ClockLine(
-            line.begin + line.offset,
-            line.end + line.at(line.end),
-            -line.offset,
-            -line.drift / (1 + line.drift),
-        )
-        for line in of.lines
-    )
-    host = HostClock("", MESSAGES, of.lines)
-    times = of.sure[:, 0] + host.offsets(of.sure[:, 0])
-    sure = np.column_stack([times, -of.sure[:, 2], -of.sure[:, 1]])
-    steps = tuple((time + _offset_before(of.lines, time) + by, -by) for time, by in of.steps)
-    return PairClock(lines, np.ascontiguousarray(sure[np.argsort(times, kind="stable")]), steps)
-
-
-def _offset_before(lines: Sequence[ClockLine], time: int) -> int:
-    return next((line.at(time) for line in reversed(lines) if line.begin < time), 0)
+def _find_own(of: PairClock, times: I64) -> I64:
+    """Return the times of clock b that are some of clock a; several, or none, about a step."""
+    found = []
+    for line in of.lines:
+        own = line.begin + (times - line.begin - line.offset) / (1 + line.drift)
+        found.append(np.clip(np.rint(own).astype(np.int64), line.begin, line.end))
+    return np.unique(np.concatenate(found)) if found else times
 
 
 def _compose(inner: PairClock, outer: PairClock) -> PairClock:
@@ -213,14 +211,7 @@ def _compose(inner: PairClock, outer: PairClock) -> PairClock:
     if outer is _SAME:
         return inner
     of, via = (HostClock("", MESSAGES, x.lines, x.sure) for x in (inner, outer))
-    back = _invert(inner)
-    mid = HostClock("", MESSAGES, back.lines)
-
-    def earlier(times: I64) -> I64:
-        """Return b's times in c's."""
-        return times + mid.offsets(times)
-
-    breaks = earlier(np.array([line.begin for line in outer.lines[1:]], np.int64))
+    breaks = _find_own(inner, np.array([line.begin for line in outer.lines[1:]], np.int64))
     first, last = inner.lines[0].begin, inner.lines[-1].end
     edges = np.unique([*(line.begin for line in inner.lines), *breaks.tolist(), last])
     edges = edges[(edges >= first) & (edges <= last)]
@@ -231,7 +222,7 @@ def _compose(inner: PairClock, outer: PairClock) -> PairClock:
         offsets = middle + via.offsets(middle) - ends
         drift = float(offsets[1] - offsets[0]) / max(end - 1 - begin, 1)
         lines.append(ClockLine(begin, end, int(offsets[0]), drift))
-    times = np.unique(np.concatenate([inner.sure[:, 0], earlier(outer.sure[:, 0])]))
+    times = np.unique(np.concatenate([inner.sure[:, 0], _find_own(inner, outer.sure[:, 0])]))
     times = times[(times >= first) & (times <= last)]
     low, high = of.bounds(times)
     least, most = via.bounds(times + of.offsets(times))
@@ -245,12 +236,25 @@ def _compose(inner: PairClock, outer: PairClock) -> PairClock:
         ]
     )
     steps = [*inner.steps]
-    steps += [(int(earlier(np.array([t], np.int64))[0]), by) for t, by in outer.steps]
-    return PairClock(tuple(lines), sure, tuple(sorted(steps)))
+    steps += [(int(_find_own(inner, np.array([t], np.int64))[0]), by) for t, by in outer.steps]
+    return _drop_detours(PairClock(tuple(lines), sure, tuple(sorted(steps))))
+
+
+def _drop_detours(of: PairClock) -> PairClock:
+    """Leave out steps there and back: the host between stood still, not this one."""
+    lines, steps = list(of.lines), list(of.steps)
+    for (at, by), (then, back) in pairwise(of.steps):
+        if abs(by + back) > abs(by) / 1000 or then - at > abs(by) or (at, by) not in steps:
+            continue
+        steps = [step for step in steps if step not in {(at, by), (then, back)}]
+        before = [line for line in lines if line.end <= at]
+        behind = [line for line in lines if line.begin >= then]
+        if before and behind and before[-1].begin < then:
+            lines = [*before[:-1], replace(before[-1], end=then), *behind]
+    return replace(of, lines=tuple(lines), steps=tuple(steps))
 
 
 def _settle_together(
-    facts: Sequence[ClockFacts],
     exchanged: Exchanged,
     reference: int,
     clocks: dict[int, PairClock],
@@ -299,7 +303,6 @@ def _settle_together(
     for place in free:
         at = 2 * column[place]
         moved[place] = _move(clocks[place], float(solved.x[at]), float(solved.x[at + 1]))
-    del facts
     return moved
 
 

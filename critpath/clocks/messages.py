@@ -1,4 +1,4 @@
-"""Messages between hosts: the bytes that one end of a connection sent and the other received.
+"""Messages: the bytes that one end of a connection sent and the other received.
 
 A byte keeps its position in the stream whatever becomes of segments, so no header is needed,
 and retransmissions do not matter.
@@ -8,40 +8,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from ipaddress import ip_address
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, Bool
-from critpath.model.clocks import Crossings, join_crossings
-from critpath.model.requests import Act, Activity, Endpoints
+from critpath.clocks.connections import (
+    NEVER,
+    HostOperations,
+    HostSockets,
+    Stream,
+    join_ends,
+)
+from critpath.model import F64, I64, Bool
+from critpath.model.clocks import ClockAlignment, Crossings, HostClock, JoinedAccount, Messages
+from critpath.model.requests import Act, Certainty
 
-NEVER: Final = np.iinfo(np.int64).min
-_TRIED: Final = 400  # receives by which two ends are put together
+_RUN: Final = 6  # sizes in a row by which two ends are put together
+_SAMPLES: Final = 64  # such runs that are looked for, and places where each is found
+_TRIED: Final = 100  # receives by which they are where runs do not tell
 _AGREE: Final = 0.8  # of them have to agree on a shift
 _RIVAL: Final = 0.6  # and no other may have so much of its support
-
-
-@dataclass(frozen=True, eq=False)
-class HostSockets:
-    """What one host's threads did with sockets.
-
-    Attributes
-    ----------
-    activity : Activity
-    endpoints : Endpoints
-    stream : bool [endpoints]
-        Of TCP.
-    lossy : sequence of (int, int)
-        When something was lost (ns).
-    """
-
-    activity: Activity
-    endpoints: Endpoints
-    stream: Bool
-    lossy: Sequence[tuple[int, int]] = ()
+_MOST_PARTS: Final = 8  # between losses
+_SEQUENCE: Final = slice(4, 6)  # of a packet's headers: seq and ack_seq
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +42,7 @@ class HostPackets:
     times : int64 [n]
     received : bool [n]
     headers : int64 [n, fields]
-        What a packet keeps on its way.
+        What a packet keeps on its way (`critpath.timeline.network.HEADERS`).
     """
 
     times: I64
@@ -62,15 +51,19 @@ class HostPackets:
 
 
 def pair_packets(hosts: Sequence[HostPackets]) -> Mapping[tuple[int, int], Crossings]:
-    """Pair packets between hosts: a packet sent again has the same headers, and is the first."""
+    """Pair packets between hosts: a packet sent again has the same headers, and is the first.
+
+    Only those with TCP's sequence numbers: all others of one flow look alike.
+    """
     sent: dict[tuple[int, ...], tuple[int, int]] = {}
-    for place, of in enumerate(hosts):
-        rows = np.flatnonzero(~of.received)
+    told = [of.headers[:, _SEQUENCE].any(axis=1) for of in hosts]
+    for place, (of, known) in enumerate(zip(hosts, told, strict=True)):
+        rows = np.flatnonzero(~of.received & known)
         for key, time in zip(of.headers[rows].tolist(), of.times[rows].tolist(), strict=True):
             sent.setdefault(tuple(key), (place, time))
     found: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for place, of in enumerate(hosts):
-        rows = np.flatnonzero(of.received)
+    for place, (of, known) in enumerate(zip(hosts, told, strict=True)):
+        rows = np.flatnonzero(of.received & known)
         for key, time in zip(of.headers[rows].tolist(), of.times[rows].tolist(), strict=True):
             sender, left = sent.get(tuple(key), (place, 0))
             if sender != place:
@@ -82,211 +75,275 @@ def pair_packets(hosts: Sequence[HostPackets]) -> Mapping[tuple[int, int], Cross
     }
 
 
-@dataclass(frozen=True)
-class JoinedAccount:
-    """What became of the connections between hosts.
-
-    Attributes
-    ----------
-    joined : int
-        Connections whose two ends were found.
-    unmatched : int
-        Directions of them whose bytes could not be put together.
-    lost : int
-        Connections that were open while something was lost: they tell nothing.
-    """
-
-    joined: int = 0
-    unmatched: int = 0
-    lost: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class _Stream:
-    """One direction at one end: what was sent or received, in order."""
-
-    ends: I64  # bytes so far, with this operation
-    times: I64  # earliest of a send, latest of a receive
-    whole: bool  # the count begins where the connection does
-
-
-class _Operations:
-    """Sends and receives of one host by endpoint, each with its bound in time."""
-
-    def __init__(self, of: HostSockets) -> None:
-        activity = of.activity
-        act, endpoint = activity.act, activity.endpoint.astype(np.int64)
-        self._opened = np.unique(endpoint[act == Act.OPEN])
-        bound = activity.time_ns.copy()
-        sends, receives = act == Act.SEND, act == Act.RECEIVE
-        bound[sends] = self._earliest(activity, lossy=bool(of.lossy))[sends]
-        if not of.lossy:
-            late = self._latest(activity)
-            known = receives & (late != NEVER)
-            bound[known] = late[known]
-        self._parts = {}
-        for act_of, mask in ((Act.SEND, sends), (Act.RECEIVE, receives)):
-            rows = np.flatnonzero(mask)
-            rows = rows[np.argsort(endpoint[rows], kind="stable")]
-            places, starts = np.unique(endpoint[rows], return_index=True)
-            parts = np.split(rows, starts[1:]) if len(places) else []
-            self._parts[act_of] = dict(zip(places.tolist(), parts, strict=True))
-        self._bytes, self._bound = activity.value, bound
-
-    def stream(self, endpoint: int, act: Act) -> _Stream:
-        rows = self._parts[act].get(endpoint, np.zeros(0, np.int64))
-        whole = bool(np.isin(endpoint, self._opened))
-        return _Stream(np.cumsum(self._bytes[rows]), self._bound[rows], whole)
-
-    @staticmethod
-    def _earliest(activity: Activity, *, lossy: bool) -> I64:
-        """Return for each row before when its thread cannot have begun to send.
-
-        When its first packet left since it last sent or received, else when it did that.  The
-        thread may have slept or been preempted within the call: switches tell nothing.
-        """
-        wanted = (activity.act == Act.SEND) | (activity.act == Act.RECEIVE)
-        if not lossy:
-            wanted |= activity.act == Act.LEAVE
-        rows = np.flatnonzero(wanted & (activity.tid > 0))
-        key = (activity.host[rows].astype(np.int64) << 32) | activity.tid[rows].astype(np.int64)
-        order = np.argsort(key, kind="stable")
-        rows, key = rows[order], key[order]
-        result = np.full(len(activity), NEVER)
-        follows = np.flatnonzero(key[1:] == key[:-1])
-        result[rows[follows + 1]] = activity.time_ns[rows[follows]]
-        return result
-
-    @staticmethod
-    def _latest(activity: Activity) -> I64:
-        """Return for each row when data last arrived at its endpoint, by then.
-
-        What a receive returns was all there when the kernel last said so.
-        """
-        rows = np.flatnonzero(activity.endpoint >= 0)
-        rows = rows[np.argsort(activity.endpoint[rows], kind="stable")]
-        arrivals = np.where(activity.act[rows] == Act.ARRIVAL, np.arange(len(rows)), -1)
-        last = np.maximum.accumulate(arrivals) if len(rows) else arrivals
-        found = last >= 0
-        found[found] = (
-            activity.endpoint[rows[last[found]]] == activity.endpoint[rows[found.nonzero()[0]]]
-        )
-        result = np.full(len(activity), NEVER)
-        result[rows[found]] = activity.time_ns[rows[last[found]]]
-        return result
-
-
-def find_crossings(
-    hosts: Sequence[HostSockets],
-) -> tuple[Mapping[tuple[int, int], Crossings], JoinedAccount]:
-    """Find what hosts sent each other over TCP.
+def find_messages(
+    hosts: Sequence[HostSockets], *, together: bool = False
+) -> tuple[Messages, JoinedAccount]:
+    """Find which bytes that one thread sent another received, on one host and between hosts.
 
     Parameters
     ----------
     hosts : sequence of HostSockets
+    together : bool
+        Whether all times are of one clock (one kernel, or aligned): then messages that are all of
+        one size are told apart by when they can have left.
 
     Returns
     -------
-    crossings : mapping of (int, int) to Crossings
-        By the positions of sender and receiver.
+    messages : Messages
+        Bounds are 0 until `bound_messages` has been told the clocks.
     account : JoinedAccount
     """
-    operations = [_Operations(of) for of in hosts]
-    found: dict[tuple[int, int], list[Crossings]] = defaultdict(list)
-    joined = unmatched = lost = 0
-    for ends in _join_ends(hosts):
-        joined += 1
-        if any(_lost(hosts, end) for end in ends):
-            lost += 1
-            continue
-        (a, one), (b, other) = ends
-        for sender, source, receiver, target in ((a, one, b, other), (b, other, a, one)):
-            sent = operations[sender].stream(source, Act.SEND)
-            got = operations[receiver].stream(target, Act.RECEIVE)
-            if not len(sent.ends) or not len(got.ends):
+    operations = [HostOperations(of) for of in hosts]
+    joined = join_ends(hosts, operations)
+    rows: list[I64] = [np.zeros((0, _COLUMNS), np.int64)]
+    unmatched = lost = within = 0
+    for connection in joined.connections:
+        one, other = connection.one, connection.other
+        inside = one[0] == other[0]
+        within += inside
+        lost += not inside and any(_is_lossy(hosts, end) for end in (one, other))
+        for source, target in ((one, other), (other, one)):
+            sent = operations[source[0]].stream(source[1], Act.SEND)
+            got = operations[target[0]].stream(target[1], Act.RECEIVE)
+            if not len(sent) or not len(got):
                 continue
-            crossed = _match(sent, got)
-            if crossed is None:
-                unmatched += 1
+            if _is_datagram(hosts, source):
+                found = _match_datagrams(sent, got)
             else:
-                found[sender, receiver].append(crossed)
-    return {pair: join_crossings(parts) for pair, parts in found.items()}, JoinedAccount(
-        joined, unmatched, lost
+                found = _match_parts(sent, got, together=together or inside)
+            if found is None:
+                unmatched += not inside
+                continue
+            found[:, _SURE] = np.maximum(found[:, _SURE], connection.sure)
+            ends = np.broadcast_to(np.array([*source, *target], np.int64), (len(found), 4))
+            rows.append(np.concatenate([ends, found], axis=1))
+    account = JoinedAccount(
+        *(len(joined.connections) - within, unmatched, lost, within),
+        *(joined.translated, joined.doubtful),
+    )
+    return _to_messages(np.concatenate(rows)), account
+
+
+# Columns of what is found: four that say which ends, and those of `_take_pieces`.
+_COLUMNS: Final = 14
+_SURE: Final = 9
+_RECEIVED: Final = 9
+
+
+def _to_messages(table: I64) -> Messages:
+    table = table[np.argsort(table[:, _RECEIVED], kind="stable")]
+    narrow = table[:, :6].astype(np.int32)
+    return Messages(
+        sender_host=narrow[:, 0],
+        sender_endpoint=narrow[:, 1],
+        sender_tid=narrow[:, 4],
+        receiver_host=narrow[:, 2],
+        receiver_endpoint=narrow[:, 3],
+        receiver_tid=narrow[:, 5],
+        left_ns=table[:, 6],
+        sent_ns=table[:, 7],
+        arrived_ns=table[:, 8],
+        received_ns=table[:, _RECEIVED],
+        bytes=table[:, 10],
+        position=table[:, 11],
+        last=table[:, 12] > 0,
+        sure=table[:, 13].astype(np.uint8),
+        bound_ns=np.zeros(len(table), np.int64),
     )
 
 
-def _join_ends(
-    hosts: Sequence[HostSockets],
-) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the two ends (host, endpoint) of each connection between two hosts.
-
-    Where addresses and ports were used again the first is the first, if both ends count as many.
-    """
-    ends: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
-    for place, of in enumerate(hosts):
-        table, texts = of.endpoints, of.endpoints.strings
-        usable = of.stream & (table.peer < 0) & (table.local_port > 0) & (table.remote_port > 0)
-        rows = np.flatnonzero(usable)
-        for at in rows[np.argsort(table.opened_ns[rows], kind="stable")].tolist():
-            near, far = texts[table.local_address[at]], texts[table.remote_address[at]]
-            if not near or not far or _is_loopback(near) or _is_loopback(far):
-                continue
-            near_end = (near, int(table.local_port[at]))
-            far_end = (far, int(table.remote_port[at]))
-            ends[near_end, far_end].append((place, at))
-    found = []
-    for (here, there), mine in ends.items():
-        theirs = ends.get((there, here), [])
-        if repr(here) > repr(there) or len(mine) != len(theirs):
-            continue
-        for one, other in zip(mine, theirs, strict=True):
-            if one[0] != other[0]:
-                found.append((one, other))
-    return found
-
-
-def _is_loopback(address: str) -> bool:
-    return ip_address(address).is_loopback
-
-
-def _lost(hosts: Sequence[HostSockets], end: tuple[int, int]) -> bool:
+def _is_lossy(hosts: Sequence[HostSockets], end: tuple[int, int]) -> bool:
     """Return whether something was lost on a host while a connection was open."""
     of, at = hosts[end[0]], end[1]
     begin, close = int(of.endpoints.opened_ns[at]), int(of.endpoints.closed_ns[at])
     return any(low <= close and begin <= high for low, high in of.lossy)
 
 
-def _match(sent: _Stream, got: _Stream) -> Crossings | None:
-    """Return each receive with the send of its last byte; None where that is not known."""
-    shift = 0
-    if not (sent.whole and got.whole):
-        found = _find_shift(sent.ends, got.ends)
-        if found is None:
-            return None
-        shift = found
+def _is_datagram(hosts: Sequence[HostSockets], end: tuple[int, int]) -> bool:
+    of = hosts[end[0]].datagram
+    return of is not None and bool(of[end[1]])
+
+
+def bound_messages(messages: Messages, alignment: ClockAlignment) -> Messages:
+    """Say of messages whose times are the reference's by how much both clocks may be wrong."""
+    bound = np.zeros(len(messages), np.int64)
+    between = messages.sender_host != messages.receiver_host
+    for host, times in (
+        (messages.sender_host, messages.sent_ns),
+        (messages.receiver_host, messages.received_ns),
+    ):
+        for place, clock in enumerate(alignment.hosts):
+            rows = np.flatnonzero(between & (host == place))
+            if not clock.aligned:
+                bound[rows] = -1
+            elif len(rows):
+                low, high = _bounds_at(clock, times[rows])
+                more = np.ceil(np.maximum(-low, high)).astype(np.int64)
+                bound[rows] = np.where(bound[rows] < 0, -1, bound[rows] + more)
+    return replace(messages, bound_ns=bound)
+
+
+def _bounds_at(clock: HostClock, times: I64) -> tuple[F64, F64]:
+    """Return a clock's bounds at times of the reference."""
+    if not len(clock.sure):
+        return np.zeros(len(times)), np.zeros(len(times))
+    own = clock.sure[:, 0]
+    moved = np.maximum.accumulate(own + clock.offsets(own))
+    at, asked = (moved - moved[0]).astype(np.float64), (times - moved[0]).astype(np.float64)
+    return np.interp(asked, at, clock.sure[:, 1]), np.interp(asked, at, clock.sure[:, 2])
+
+
+def find_crossings(messages: Messages) -> Mapping[tuple[int, int], Crossings]:
+    """Return what bounds clocks, by sender and receiver: each receive with the send of its end.
+
+    What is not certain counts only between hosts that nothing certain went between, both ways.
+    """
+    found: dict[tuple[int, int], Crossings] = {}
+    known = (messages.left_ns != NEVER) & (messages.sender_host != messages.receiver_host)
+    known &= messages.last & (messages.sure < Certainty.DOUBTFUL)
+    ends = np.column_stack([messages.sender_host, messages.receiver_host])
+    certain = messages.sure == Certainty.CERTAIN
+    sure = {(a, b) for a, b in np.unique(ends[known & certain], axis=0).tolist()}
+    for a, b in np.unique(ends[known], axis=0).tolist():
+        rows = known & (messages.sender_host == a) & (messages.receiver_host == b)
+        if {(a, b), (b, a)} <= sure:
+            rows &= certain
+        found[a, b] = Crossings(messages.left_ns[rows], messages.arrived_ns[rows])
+    return found
+
+
+# One direction of a connection.
+
+
+def _match_parts(sent: Stream, got: Stream, *, together: bool) -> I64 | None:
+    """Return the pieces of what was sent that were received; None where no two are known.
+
+    What comes after a loss counts from there, and so does what was there before the recording.
+    """
+    senders, receivers = (
+        [of.take(of.part == part) for part in np.unique(of.part[of.part >= 0]).tolist()]
+        for of in (sent, got)
+    )
+    if max(len(senders), len(receivers)) > _MOST_PARTS:
+        return None
+    found: list[I64] = []
+    for source in senders:
+        for target in receivers:
+            if source.part[0] == target.part[0] == 0 and source.whole and target.whole:
+                pieces = _match_begins(source, target, cut=len(senders) > 1)
+            else:
+                pieces = _match_part(source, target, together=together)
+            if pieces is not None:
+                found.append(pieces)
+    return np.concatenate(found) if found else None
+
+
+def _match_begins(sent: Stream, got: Stream, *, cut: bool) -> I64 | None:
+    """Return pieces where both count from the connection's begin; `cut`: sends may be lost."""
+    if cut or got.ends[-1] <= sent.ends[-1]:
+        return _take_pieces(sent, got, 0, Certainty.CERTAIN)
+    # Sends are missing: at the end of the recording, or such as the kernel does not tell.
+    if sent.closed or _share(sent.ends, got.ends) < _AGREE:
+        return None
+    return _take_pieces(sent, got, 0, Certainty.LIKELY)
+
+
+def _match_part(sent: Stream, got: Stream, *, together: bool) -> I64 | None:
+    """Return pieces where it is not known what was sent and received before."""
+    base = [int(of.ends[0]) for of in (sent, got)]
+    shift = find_shift(sent.ends - base[0], got.ends - base[1])
+    sure = Certainty.LIKELY
+    if shift is None and together:
+        shift, sure = _find_shift_by_time(sent, got, base), Certainty.DOUBTFUL
+    if shift is None:
+        return None
+    return _take_pieces(sent, got, shift + base[0] - base[1], sure)
+
+
+def _share(sent: I64, got: I64) -> float:
+    """Return the share of receives that end where a send does, of those within what was sent."""
+    inside = got[(got >= sent[0]) & (got <= sent[-1])]
+    return float(np.isin(inside, sent).mean()) if len(inside) else 0.0
+
+
+def _take_pieces(sent: Stream, got: Stream, shift: int, sure: Certainty) -> I64:
+    """Return a row per piece: tids; left, sent, arrived, received; bytes, position, last, sure."""
     ends = got.ends + shift
-    if sent.whole and got.whole and ends[-1] > sent.ends[-1]:
-        return None  # sends are missing
-    of = np.searchsorted(sent.ends, ends)
-    known = (of < len(sent.ends)) & (ends > 0)
-    left = sent.times[np.minimum(of, len(sent.ends) - 1)]
-    known &= (left != NEVER) & (got.times != NEVER)
-    return Crossings(left[known], got.times[known])
+    edges = np.union1d(sent.ends, ends)
+    i, j = np.searchsorted(sent.ends, edges), np.searchsorted(ends, edges)
+    begin = max(sent.begin, got.begin + shift)
+    inside = (i < len(sent.ends)) & (j < len(ends)) & (edges > begin)
+    edges, i, j = edges[inside], i[inside], j[inside]
+    sizes = np.diff(edges, prepend=begin)
+    return np.column_stack(
+        [
+            *(sent.tid[i], got.tid[j], sent.bound[i], sent.times[i], got.bound[j], got.times[j]),
+            *(sizes, edges - sizes, edges == ends[j], np.full(len(i), sure)),
+        ]
+    ).astype(np.int64)
 
 
-def _find_shift(sent: I64, got: I64) -> int | None:
+def find_shift(sent: I64, got: I64) -> int | None:
     """Return what to add to positions of receives so that most end where a send does.
 
-    None where several do as well: of messages of one size it is unknown which is which.
+    By runs of sizes that occur in both, else by all places where ends may meet.  None where
+    several do as well: of messages of one size it is unknown which is which.
     """
-    tried = got[: min(len(got), _TRIED)]
-    near = sent[: min(len(sent), 2 * _TRIED)]
-    shifts, counts = np.unique((near[:, None] - tried[None, :]).ravel(), return_counts=True)
-    if len(tried) < 4 or not len(shifts):
+    shifts = _shifts_of_runs(sent, got)
+    asked = min(_SAMPLES, max(len(got) - _RUN, 0))
+    if not len(shifts):
+        tried, near = got[:_TRIED], sent[: 2 * _TRIED]
+        shifts, asked = (near[:, None] - tried[None, :]).ravel(), len(tried)
+    if asked < 4 or not len(shifts):
         return None
-    order = np.argsort(counts)[::-1]
+    found, counts = np.unique(shifts, return_counts=True)
+    order = np.argsort(counts)[::-1][:2]
     best = int(counts[order[0]])
     rival = int(counts[order[1]]) if len(order) > 1 else 0
-    if best < _AGREE * len(tried) or rival > _RIVAL * best:
+    shift = int(found[order[0]])
+    if best < 4 or rival > _RIVAL * best or _share(sent, got + shift) < _AGREE:
         return None
-    return int(shifts[order[0]])
+    return shift
+
+
+def _shifts_of_runs(sent: I64, got: I64) -> I64:
+    """Return the shifts at which runs of sizes of receives are found among sends."""
+    if min(len(sent), len(got)) <= _RUN:
+        return np.zeros(0, np.int64)
+    windows = [np.lib.stride_tricks.sliding_window_view(np.diff(of), _RUN) for of in (sent, got)]
+    factors = np.cumprod(np.full(_RUN, 0x5DEECE66D, np.int64))  # wraps, as it may
+    keys = [(of * factors).sum(axis=1) for of in windows]
+    order = np.argsort(keys[0], kind="stable")
+    asked = np.unique(np.linspace(0, len(keys[1]) - 1, _SAMPLES).astype(np.int64))
+    first, last = (np.searchsorted(keys[0][order], keys[1][asked], s) for s in ("left", "right"))
+    found = [
+        sent[order[a : min(b, a + _SAMPLES)]] - got[at]
+        for a, b, at in zip(first.tolist(), last.tolist(), asked.tolist(), strict=True)
+    ]
+    return np.concatenate(found)
+
+
+def _find_shift_by_time(sent: Stream, got: Stream, base: list[int]) -> int | None:
+    """Return the shift by which receives come soonest after their sends, and never before."""
+    asked = np.unique(np.linspace(0, len(got) - 1, _SAMPLES).astype(np.int64))
+    at = np.searchsorted(sent.times, got.times[asked], "right") - 1
+    inside = at >= 0
+    if inside.sum() < 4:
+        return None
+    shifts, counts = np.unique(
+        (sent.ends[at[inside]] - base[0]) - (got.ends[asked[inside]] - base[1]), return_counts=True
+    )
+    shift = int(shifts[np.argmax(counts)])
+    ends = got.ends - base[1] + shift
+    of = np.searchsorted(sent.ends - base[0], ends)
+    within = of < len(sent)
+    early = sent.bound[of[within]] > got.times[within]
+    agrees = _share(sent.ends - base[0], ends) >= _AGREE
+    return shift if counts.max() >= _RIVAL * len(asked) and agrees and not early.any() else None
+
+
+def _match_datagrams(sent: Stream, got: Stream) -> I64 | None:
+    """Return datagrams by their order, where as many came as went, and each of its size."""
+    if len(sent) != len(got) or not np.array_equal(sent.ends, got.ends):
+        return None
+    return _take_pieces(sent, got, 0, Certainty.LIKELY)

@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from critpath.clocks.connections import UNIX, HostSockets
 from critpath.clocks.hosts import align_clocks, move_times
 from critpath.clocks.messages import (
     HostPackets,
-    HostSockets,
-    JoinedAccount,
+    bound_messages,
     find_crossings,
+    find_messages,
     pair_packets,
 )
 from critpath.errors import UsageError
 from critpath.model import I64, EventChunk, EventClass, Events, Kind, Loss, Manifest, Workers
-from critpath.model.clocks import REFERENCE, ClockAlignment, ClockFacts, join_crossings
+from critpath.model.clocks import (
+    REFERENCE,
+    ClockAlignment,
+    ClockFacts,
+    JoinedAccount,
+    Messages,
+    join_crossings,
+)
+from critpath.model.requests import Collected
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.manifest import open_manifest
@@ -27,7 +36,7 @@ from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import find_recordings, find_traces
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.requests.activity import ActivityEvents
-from critpath.requests.endpoints import EndpointColumn, resolve_endpoints
+from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
 from critpath.text import clocks as words
 from critpath.timeline.network import HEADERS, PACKETS
 from critpath.timeline.replay import prev_states
@@ -92,23 +101,67 @@ class MessageEvents:
     ) -> list[HostMessages]:
         """Return what each host sent and received."""
         collected = self._sockets.finish(_NO_WORKERS, strings)
-        table = collected.endpoints
-        endpoints = resolve_endpoints(collected, [frozenset()] * len(table), end)
-        stream = np.isin(table[:, EndpointColumn.PROTOCOL], _TCP)
         packets = np.concatenate(self._packets)
         found = []
-        for host in range(self._count):
-            sockets = HostSockets(
-                collected.activity,
-                endpoints,
-                stream & (endpoints.host == host),
-                [(loss.begin, loss.end) for loss in losses if loss.host == host],
-            )
+        for host, sockets in enumerate(sockets_by_host(collected, end, self._count, losses)):
             mine = packets[packets[:, 1] == host]
             found.append(
                 HostMessages(sockets, HostPackets(mine[:, 0], mine[:, 2] > 0, mine[:, 3:]))
             )
         return found
+
+
+def sockets_by_host(
+    collected: Collected, end: int, hosts: int, losses: Sequence[Loss]
+) -> list[HostSockets]:
+    """Return what each host of a recording did with sockets."""
+    table = collected.endpoints
+    endpoints = resolve_endpoints(collected, [frozenset()] * len(table), end)
+    datagram = table[:, EndpointColumn.PROTOCOL] == UDP
+    paired = np.isin(table[:, EndpointColumn.PROTOCOL], _TCP) | datagram
+    paired |= table[:, EndpointColumn.FAMILY] == UNIX
+    return [
+        HostSockets(
+            collected.activity,
+            endpoints,
+            paired & (endpoints.host == host),
+            [(loss.begin, loss.end) for loss in losses if loss.host == host],
+            host,
+            datagram,
+        )
+        for host in range(hosts)
+    ]
+
+
+def find_replayed_messages(
+    collected: Collected,
+    end: int,
+    hosts: int,
+    losses: Sequence[Loss],
+    alignment: ClockAlignment | None = None,
+) -> tuple[Messages, JoinedAccount]:
+    """Find who received whose bytes in a recording that is replayed, of one host or several.
+
+    Parameters
+    ----------
+    collected : Collected
+        Of `ActivityEvents` with ``leaving``, else it is less surely known when bytes left.
+    end : int
+        Of the recording (ns).
+    hosts : int
+        How many hosts it has.
+    losses : sequence of Loss
+    alignment : ClockAlignment or None
+        By which all times were moved to the reference's, where there are several hosts.
+
+    Returns
+    -------
+    messages : Messages
+        Hosts and endpoints as in `collected`; all times are those of the replay.
+    account : JoinedAccount
+    """
+    found, account = find_messages(sockets_by_host(collected, end, hosts, losses), together=True)
+    return (found if alignment is None else bound_messages(found, alignment)), account
 
 
 def _no_workers() -> Workers:
@@ -125,7 +178,8 @@ def align_messages(
 ) -> tuple[ClockAlignment, JoinedAccount]:
     """Align the clocks of hosts by what they sent each other."""
     packets = pair_packets([of.packets for of in messages])
-    crossings, account = find_crossings([of.sockets for of in messages])
+    found, account = find_messages([of.sockets for of in messages])
+    crossings = find_crossings(found)
     joined = {
         pair: join_crossings([of[pair] for of in (packets, crossings) if pair in of])
         for pair in {**packets, **crossings}
@@ -162,7 +216,7 @@ def align_events(events: Events) -> Events:
         mine = host_of == place
         time[mine] = move_times(clock, time[mine])
         bound = max(bound, clock.bound)
-    warnings += words.messages_left_out(account.joined, account.unmatched, account.lost)
+    warnings += words.messages_left_out(account)
     order = np.argsort(time, kind="stable")
     return replace(
         events,
@@ -272,7 +326,7 @@ def read_clocks(
         [messages[place] for place in order],
         0 if reference is None else names.index(reference),
     )
-    warnings += words.messages_left_out(account.joined, account.unmatched, account.lost)
+    warnings += words.messages_left_out(account)
     for of in alignment.hosts:
         if not of.aligned:
             warnings.append(words.clock_aligned(of, alignment.reference))

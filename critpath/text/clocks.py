@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from critpath.model.clocks import REFERENCE, SAME_KERNEL, SAMPLES, UNALIGNED, HostClock
+from critpath.model.clocks import (
+    REFERENCE,
+    SAME_KERNEL,
+    SAMPLES,
+    UNALIGNED,
+    HostClock,
+    JoinedAccount,
+)
 from critpath.units import format_ns, plural, safe_text
 
 
@@ -37,17 +44,28 @@ def claim_text(clock: HostClock) -> str | None:
     return f"{said}, and the messages contradict it: one of them is set wrong"
 
 
-def messages_left_out(joined: int, unmatched: int, lost: int) -> list[str]:
-    """Say which bytes between hosts could not be put together."""
+def messages_left_out(account: JoinedAccount) -> list[str]:
+    """Say which bytes between hosts could not be put together, and which were by their sizes."""
     said = []
-    if unmatched:
+    joined = plural(account.joined, "connection")
+    if account.unmatched:
         said.append(
-            f"{plural(unmatched, 'direction')} of {plural(joined, 'connection')} between hosts"
+            f"{plural(account.unmatched, 'direction')} of {joined} between hosts"
             " left out of their clocks: opened before the recording, or sends are missing"
         )
-    if lost:
+    if account.lost:
         said.append(
-            f"{lost:,} of {plural(joined, 'connection')} between hosts left out of their clocks:"
-            " events were lost while they were open"
+            f"{account.lost:,} of {joined} between hosts lost events while they were open:"
+            " what was sent meanwhile is left out of their clocks"
+        )
+    if account.doubtful:
+        said.append(
+            f"{plural(account.doubtful, 'end')} of connections between hosts left out: their"
+            " addresses and ports were used again, and which is whose is not sure"
+        )
+    if account.translated:
+        said.append(
+            f"{plural(account.translated, 'connection')} between hosts have other addresses at"
+            " each end, and were joined by the sizes of their messages"
         )
     return said

@@ -52,3 +52,91 @@ def test_hosts_that_talk_to_each_other_but_not_to_the_reference():
     facts = [ClockFacts(name, 0, 10**9) for name in ("app", "db", "web")]
     found = align_clocks(facts, both, 0).hosts
     assert [host.source for host in found[1:]] == [UNALIGNED, UNALIGNED]
+
+
+def exchange(rng, clocks, pair, count=600, delay=30_000):
+    """Return messages both ways between two hosts of which neither stands still then."""
+    found = {}
+    for a, b in (pair, pair[::-1]):
+        sent = np.sort(rng.uniform(0, SPAN, count))
+        got = sent + delay + rng.exponential(1e4, count)
+        awake = np.ones(count, np.bool_)
+        for host in pair:
+            begin, end = clocks[host][1]
+            awake &= (got < begin) | (sent > end)
+        found[a, b] = Crossings(
+            stopped(clocks[a], sent[awake]) - 1, stopped(clocks[b], got[awake]) + 1
+        )
+    return found
+
+
+def stopped(of, time):
+    """Return a clock's times, which stood still for a while."""
+    ahead, (begin, end) = of
+    return np.rint(ahead + time - np.clip(time - begin, 0, end - begin)).astype(np.int64)
+
+
+@pytest.mark.parametrize("sleeper", [0, 1, 2])
+@pytest.mark.parametrize("reference", [0, 1, 2])
+def test_a_host_that_was_suspended_whoever_is_the_reference(sleeper, reference):
+    rng = np.random.default_rng(10 * sleeper + reference)
+    never = (2 * SPAN, 2 * SPAN)
+    clocks = [(10**9 * (n + 1), never) for n in range(3)]
+    clocks[sleeper] = (clocks[sleeper][0], (25e9, 32e9))
+    exchanged = exchange(rng, clocks, (0, 1)) | exchange(rng, clocks, (1, 2))
+    facts = [
+        ClockFacts(f"h{n}", *stopped(of, np.array([0, SPAN])).tolist())
+        for n, of in enumerate(clocks)
+    ]
+    found = align_clocks(facts, exchanged, reference).hosts
+    time = np.linspace(0, SPAN, 2001)
+    for place, host in enumerate(found):
+        own, truth = stopped(clocks[place], time), stopped(clocks[reference], time)
+        # While a clock stands still it has one time for many of another's.
+        goes = np.ones(len(time), np.bool_)
+        for of in (clocks[place], clocks[reference]):
+            goes &= (time < of[1][0]) | (time > of[1][1])
+        wrong = (truth - own - host.offsets(own))[goes]
+        low, high = (x[goes] for x in host.bounds(own))
+        assert ((low - 1 <= wrong) & (wrong <= high + 1)).all()
+        assert len(host.steps) == (place != reference and sleeper in {place, reference})
+        assert all(abs(abs(by) - 7e9) < 1e5 for _, by in host.steps)
+
+
+SAMPLED = np.column_stack([np.arange(0, 61, 5) * 10**9, 10**18 + np.arange(0, 61, 5) * 10**9])
+
+
+def test_the_source_is_that_of_the_least_sure_pair():
+    sent = np.arange(0, 60 * 10**9, 10**7)
+    talk = {(1, 2): Crossings(sent, sent + 50_000), (2, 1): Crossings(sent + 10, sent + 50_010)}
+    facts = [
+        ClockFacts("app", 0, 60 * 10**9, "", SAMPLED, 1000, "ptp"),
+        ClockFacts("db", 0, 60 * 10**9, "", SAMPLED, 1000, "ptp"),
+        ClockFacts("web", 0, 60 * 10**9, "boot"),
+        ClockFacts("pod", 0, 60 * 10**9, "boot"),
+    ]
+    found = align_clocks(facts, talk, 0).hosts
+    assert [host.source for host in found] == ["reference", "samples", "samples", "samples"]
+    found = align_clocks(facts, talk, 2).hosts
+    assert [host.source for host in found] == ["samples", "messages", "reference", "same kernel"]
+
+
+@pytest.mark.parametrize("step", [0, 5 * 10**6])
+@pytest.mark.parametrize("ahead", [0, 10**6])
+def test_a_claim_is_judged_against_the_messages_also_where_the_clock_stepped(step, ahead):
+    sent = np.arange(0, 60 * 10**9, 10**7)
+    later = np.where(sent > 30 * 10**9, step, 0)
+    talk = {
+        (0, 1): Crossings(sent, sent + later + 50_000),
+        (1, 0): Crossings(sent + later + 10, sent + 50_010),
+    }
+    moved = SAMPLED + np.column_stack(
+        [ahead + np.where(SAMPLED[:, 0] > 30 * 10**9, step, 0), 0 * SAMPLED[:, 0]]
+    )
+    facts = [
+        ClockFacts("a", 0, 60 * 10**9, "", SAMPLED, 1000, "ptp"),
+        ClockFacts("b", 0, 60 * 10**9, "", moved, 1000, "ptp"),
+    ]
+    of = align_clocks(facts, talk).hosts[1]
+    assert len(of.steps) == (step > 0)
+    assert (of.claim, of.claim_held) == (2000, ahead == 0)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from critpath.clocks.connections import HostSockets
 from critpath.clocks.hosts import align_clocks
-from critpath.clocks.messages import HostSockets, find_crossings
+from critpath.clocks.messages import find_crossings, find_messages
 from critpath.commands import main
 from critpath.model import Kind
 from critpath.model.clocks import ClockFacts, HostClock
@@ -59,7 +60,7 @@ def split(ends, skew, *, lossy=()):
             strings=codes,
         )
         activity = replace(of.activity, time_ns=clock(of.activity.time_ns))
-        mine = of.stream & (table.peer >= 0) & (table.serves == side)
+        mine = of.mine & (table.peer >= 0) & (table.serves == side)
         hosts.append(HostSockets(activity, endpoints, mine, lossy))
     return hosts
 
@@ -71,7 +72,8 @@ def test_the_truth_of_a_shifted_clock_is_within_the_bound(ends, drift):
     def skew(time):
         return time - SHIFT - np.rint(drift * (time - begin)).astype(np.int64)
 
-    crossings, account = find_crossings(split(ends, skew))
+    messages, account = find_messages(split(ends, skew))
+    crossings = find_crossings(messages)
     assert account.joined == 1
     assert {pair: len(found) for pair, found in crossings.items()} == {(0, 1): 319, (1, 0): 320}
     edges = skew(np.array([begin, end]))
@@ -88,8 +90,8 @@ def test_the_truth_of_a_shifted_clock_is_within_the_bound(ends, drift):
 
 def test_connections_that_lost_events_tell_nothing(ends):
     _, begin, end = ends
-    crossings, account = find_crossings(split(ends, lambda t: t, lossy=((begin, end),)))
-    assert crossings == {}
+    messages, account = find_messages(split(ends, lambda t: t, lossy=((begin, end),)))
+    assert len(messages) == 0
     assert (account.joined, account.lost) == (1, 1)
 
 
