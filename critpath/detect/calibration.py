@@ -423,6 +423,7 @@ class Trial:
         inside = np.arange(len(stratum)) < len(self._y)
         self._members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
         self._chosen = [int(inside[rows].sum()) for rows in self._members]
+        self._seed = random_seed
         family = self._family(np.concatenate([self._y, self._x]))
         self._singles, plan = family.singles, family.plan
         rng = np.random.default_rng(random_seed)
@@ -433,7 +434,8 @@ class Trial:
 
     def _family(self, values: I64) -> Family:
         # Both families are tested at half the level, see `critpath.detect.effects`.
-        return family_of(values, self._members, self._chosen, None, self._alpha * WHOLE * RANKED)
+        level, rng = self._alpha * WHOLE * RANKED, np.random.default_rng(self._seed)
+        return family_of(values, self._members, self._chosen, None, level, rng)
 
     def _sums(self, values: I64) -> _Sums:
         """Standardise the sums of some columns as the gate does."""

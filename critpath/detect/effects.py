@@ -13,8 +13,8 @@ from critpath.detect.gate import GateTest, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
 
-_REPLICATES, _LEAST_REPLICATES = 999, 199
-_WORK = 50_000_000  # executions resampled in all
+_REPLICATES = 999
+_UNITS = 2_000  # executions that are drawn again one by one; more are in groups
 _CHUNK = 1 << 22
 _POWER = 0.8416  # normal quantile of 80 % power
 _NORMAL_975 = 1.96
@@ -80,8 +80,7 @@ def effects(
     rng = np.random.default_rng(random_seed)
     residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
     order = np.lexsort((*sample.T[::-1], sample_stratum))
-    if replicates is None:
-        replicates = int(np.clip(_WORK // max(len(normal), m), _LEAST_REPLICATES, _REPLICATES))
+    replicates = _REPLICATES if replicates is None else replicates
     kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
     both = _resampled_means(rng, np.column_stack([excess[order], kinds]), replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
@@ -174,13 +173,22 @@ def _summable(*tables: F64) -> list[F64]:
 
 
 def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F64:
-    """Means of bootstrap resamples [replicates, columns], bounded in memory."""
+    """Means of bootstrap resamples [replicates, columns], bounded in memory.
+
+    Of many rows groups that are drawn at random are resampled: their sums vary as the rows do.
+    """
     n = len(rows)
+    size = np.ones(n)
+    if n > _UNITS:
+        first = np.linspace(0, n, _UNITS + 1).astype(np.int64)
+        rows = np.add.reduceat(rows[rng.permutation(n)], first[:-1], axis=0)
+        n, size = _UNITS, np.diff(first).astype(np.float64)
     step = max(1, _CHUNK // n)
     result = np.empty((replicates, rows.shape[1]))
     for begin in range(0, replicates, step):
         many = min(step, replicates - begin)
-        result[begin : begin + many] = rng.multinomial(n, np.full(n, 1 / n), size=many) @ rows / n
+        picked = rng.multinomial(n, np.full(n, 1 / n), size=many)
+        result[begin : begin + many] = picked @ rows / (picked @ size)[:, None]
     return result
 
 

@@ -9,6 +9,7 @@ rules          how often the paper's rules alarm when both sets are alike
 equivalent-t2  the factor t2 that Fisher's exact test amounts to
 false-alarms   how often the permutation test, and `detect` as shipped, alarm for equal sets
 gate           the same, and the power of both
+groups         the gate's permutations of large sets in groups beside those of single executions
 sessions       false alarms where every session has its own speed
 outliers       healthy executions that the paper's mean + k std marks
 conformal      p-values and marks of single executions, by several scores
@@ -17,6 +18,7 @@ conformal      p-values and marks of single executions, by several scores
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -25,10 +27,11 @@ from typing import Final
 import numpy as np
 import single
 import spec_tables as spec
-from distributions import STATES, Setting, delayed, multiplied, table, with_new_state
+from distributions import CHANGED, STATES, Setting, delayed, multiplied, table, with_new_state
 from figures import Cell, markdown, verdict
 
 from critpath.detect import coarse, effects
+from critpath.detect import gate as of_gate
 from critpath.detect.coarse import algorithm1, detect
 from critpath.detect.gate import gate
 from critpath.model import I64
@@ -36,6 +39,12 @@ from critpath.model import I64
 ALPHA: Final = 0.01
 FLOOR: Final = 0.05
 PERMUTATIONS: Final = 599
+LARGE: Final = (
+    Setting("lognormal .3", 10_000, 10_000),
+    Setting("rare states", 10_000, 10_000),
+    Setting("heavy tail", 10_000, 10_000),
+    Setting("heavy tail", 20_000, 2_000),
+)
 MOST: Final = 0.012  # false alarms of the default decision
 # The paper's rules, as (t1, t2, y reference) of one call each.
 CALLS: Final = (
@@ -227,6 +236,50 @@ def one_gate(
     return shares, [alike[2], *default]
 
 
+# -- Groups ----------------------------------------------------------------------------------
+
+
+def alike(rng: np.random.Generator, durations: I64) -> I64:
+    """Let neighbours share a factor, as a machine's moods make them: autocorrelation 0.9."""
+    factor = np.empty(len(durations))
+    last = 0.0
+    for i, step in enumerate(rng.normal(0, 0.05 * math.sqrt(1 - 0.9**2), len(durations)).tolist()):
+        factor[i] = last = 0.9 * last + step
+    return np.rint(durations * np.exp(factor)[:, None]).astype(np.int64)
+
+
+def groups(repeats: int, text: str) -> str:
+    """Decide on the same large sets twice: groups of executions change places, or single ones."""
+    usual, rows, far, decided, same = of_gate._UNITS, [], 0, 0, 0
+    for setting in chosen(LARGE, text):
+        for neighbours in ("", ", neighbours alike"):
+            rng = random("groups", setting, neighbours)
+            fired = np.zeros((3, 2))
+            for _ in range(repeats):
+                normal, sample = setting.pair(rng)
+                if neighbours:
+                    normal, sample = alike(rng, normal), alike(rng, sample)
+                spread = normal[:, CHANGED].std() * math.sqrt(1 / len(normal) + 1 / len(sample))
+                factor = 1 + 3 * spread / normal[:, CHANGED].mean()
+                sets = (sample, multiplied(sample, factor), delayed(sample, normal, rng, 0.003))
+                for i, changed in enumerate(sets):
+                    both = []
+                    for of_gate._UNITS in (usual, len(normal) + len(sample)):
+                        both.append(by_gate(normal, changed)[0])
+                    fired[i] += both
+                    decided, same = decided + 1, same + (both[0] == both[1])
+            cells = [Cell(ours, repeats, theirs, repeats, 0.0) for ours, theirs in fired / repeats]
+            rows.append((f"{setting.name}{neighbours}", cells))
+            far += sum(cell.far for cell in cells)
+    of_gate._UNITS = usual
+    columns = ("A/A", "one state, 3 standard errors", "+1x total in 0.3 %")
+    body = markdown("groups (single executions)", columns, rows)
+    return (
+        f"{body}\n\n{far} of {3 * len(rows)} cells differ by more than two standard errors; "
+        f"{same / decided:.1%} of {decided} decisions are the same."
+    )
+
+
 # -- Sessions ----------------------------------------------------------------------------
 
 
@@ -311,6 +364,7 @@ TABLES: Final[dict[str, tuple[Callable[[int, str], str], int, int]]] = {
     "equivalent-t2": (equivalent_t2, 1, 1),
     "false-alarms": (false_alarms, 10, 2000),
     "gate": (gates, 5, 500),
+    "groups": (groups, 2, 200),
     "sessions": (sessions, 4, 200),
     "outliers": (paper_outliers, 5, 200),
     "conformal": (conformal, 2, 400),
