@@ -69,6 +69,7 @@ ctypedef struct Piece:
     int32_t detail        # of a WAIT_CPU: the worker that ran, or one of the codes below
     int32_t cpu
     uint8_t state
+    int64_t elsewhere     # of a WAIT_CPU: how long another processor was idle
 
 # How long a worker held a processor within a segment, and since when.
 ctypedef struct Share:
@@ -84,7 +85,17 @@ ctypedef struct Path:
     int64_t next          # segment, latest first
     int64_t top           # up to where that is not accounted for
     int64_t idle
+    int64_t elsewhere
     int64_t share_count
+
+# How many processors of each host idle, in steps: those of host h from start[h] to start[h + 1].
+# Up to each step's time so long some were, and so long exactly one was.
+ctypedef struct Idle:
+    const int64_t* start
+    const int64_t* time
+    const int64_t* count
+    const int64_t* some
+    const int64_t* one
 
 cdef enum:
     # In place of who ran.
@@ -134,6 +145,10 @@ cdef class Account:
     cdef int32_t* sharing
     cdef Py_ssize_t sharing_count
     cdef int64_t idle_time
+    cdef int64_t elsewhere_time
+    cdef int64_t* hint_idle
+    cdef object host_of         # int64 [processors]
+    cdef object steps           # what `Idle` points at, of the block that is accounted for
     cdef readonly object ran    # uint8 [workers]: it is named in a wait
     cdef uint8_t[::1] named
     cdef const int32_t[:, ::1] processor
@@ -149,10 +164,10 @@ cdef class Account:
     def __cinit__(self):
         self.paths = NULL
         self.total = 0
-        self.hint_ran = self.hint_stolen = self.time = self.since = NULL
+        self.hint_ran = self.hint_stolen = self.hint_idle = self.time = self.since = NULL
         self.sharing = NULL
         self.sharing_count = 0
-        self.idle_time = 0
+        self.idle_time = self.elsewhere_time = 0
         self.active = NULL
 
     def __init__(self, int64_t[::1] start, int64_t[::1] begin, int64_t[::1] end,
@@ -179,8 +194,12 @@ cdef class Account:
         self.sharing = <int32_t*>malloc((host.shape[0] + 1) * sizeof(int32_t))
         self.active = <Py_ssize_t*>malloc((self.total + 1) * sizeof(Py_ssize_t))
         self.hint_stolen = <int64_t*>calloc(processors + 1, sizeof(int64_t))
+        self.hint_idle = <int64_t*>calloc(processor.shape[0] + 1, sizeof(int64_t))
+        self.host_of = np.zeros(processors, np.int64)
+        table = np.asarray(processor)
+        self.host_of[table[table >= 0]] = np.nonzero(table >= 0)[0]
         if (self.active == NULL or self.hint_stolen == NULL or self.hint_ran == NULL
-                or self.time == NULL or self.since == NULL or self.sharing == NULL):
+                or self.hint_idle == NULL or self.time == NULL or self.since == NULL or self.sharing == NULL):
             raise MemoryError()
         last = np.full(self.total, np.iinfo(np.int64).min, np.int64)
         cdef int64_t[::1] ends = last
@@ -206,9 +225,10 @@ cdef class Account:
         free(self.sharing)
         free(self.active)
         free(self.hint_stolen)
+        free(self.hint_idle)
 
     cdef int emit(self, Path* path, int64_t segment, int64_t begin, int64_t end, uint8_t state,
-                  int32_t detail) except -1 nogil:
+                  int32_t detail, int64_t elsewhere=0) except -1 nogil:
         """Add a piece before those there are, or to the first if they are of one kind."""
         cdef Piece* piece
         if path.count:
@@ -216,6 +236,7 @@ cdef class Account:
             if (piece.state == state and piece.detail == detail
                     and piece.worker == self.worker[segment] and piece.cpu == self.cpu[segment]):
                 piece.begin = begin
+                piece.elsewhere += elsewhere
                 return 0
         path.pieces = <Piece*>with_room(path.pieces, path.count, &path.capacity, FIRST_PIECES,
                                         sizeof(Piece))
@@ -226,6 +247,7 @@ cdef class Account:
         piece.state = state
         piece.detail = detail
         piece.cpu = self.cpu[segment]
+        piece.elsewhere = elsewhere
         path.count += 1
         self.pieces += 1
         return 0
@@ -233,19 +255,26 @@ cdef class Account:
     # --------------------------------- who held a processor for how long while a path waited for it
 
     cdef void add_shares(self, int64_t processor, int64_t low, int64_t high,
-                         Ran* rows) noexcept nogil:
-        """Add to the shares of those who held a processor in [low, high]."""
-        cdef int64_t time
+                         Ran* rows, Idle* idle, int64_t host) noexcept nogil:
+        """Add to the shares of those who held a processor in [low, high].
+
+        What of it no other processor idled is taken from the time that some did.
+        """
+        cdef int64_t time, begin, end
         cdef int32_t worker
         cdef int64_t i = last_before(rows.start, rows.begin, rows.processors, processor, high,
                                      self.hint_ran)
         if i < 0:
             return
         while i >= rows.start[processor] and rows.end[i] > low:
-            time = ((rows.end[i] if rows.end[i] < high else high)
-                    - (rows.begin[i] if rows.begin[i] > low else low))
+            end = rows.end[i] if rows.end[i] < high else high
+            begin = rows.begin[i] if rows.begin[i] > low else low
+            time = end - begin
             if time > 0:
                 self.add_share(rows.worker[i], time, rows.begin[i])
+                if self.is_idle[rows.worker[i]]:
+                    self.elsewhere_time -= (self.idled(idle, idle.one, host, end, 1)
+                                            - self.idled(idle, idle.one, host, begin, 1))
             i -= 1
 
     cdef inline void add_share(self, int32_t worker, int64_t time, int64_t since) noexcept nogil:
@@ -256,6 +285,40 @@ cdef class Account:
         self.since[worker] = since
         if self.is_idle[worker]:
             self.idle_time += time
+
+    cdef int64_t idled(self, Idle* idle, const int64_t* sums, int64_t host, int64_t t,
+                       bint alone) noexcept nogil:
+        """Return for how long until t any processors of a host idled, or exactly one did."""
+        cdef int64_t i = last_before(idle.start, idle.time, self.processor.shape[0], host, t,
+                                     self.hint_idle)
+        if i < 0:
+            return 0
+        if idle.count[i] == 1 or (idle.count[i] > 1 and not alone):
+            return sums[i] + t - idle.time[i]
+        return sums[i]
+
+    cdef void add_elsewhere(self, Idle* idle, int64_t host, int64_t low,
+                            int64_t high) noexcept nogil:
+        """Add for how long in [low, high] any processor of a host idled."""
+        self.elsewhere_time += (self.idled(idle, idle.some, host, high, 0)
+                                - self.idled(idle, idle.some, host, low, 0))
+
+    cdef int point_idle(self, Idle* idle, int64_t after, Ran* rows, Ran* more) except -1 nogil:
+        """Point at the steps of a block, which are made when its first wait is met."""
+        cdef const int64_t[::1] start, time, count, some, one
+        if idle.start != NULL:
+            return 0
+        with gil:
+            self.steps = idle_steps(
+                [_rows_of(rows), _rows_of(more)], np.asarray(self.is_idle), self.host_of,
+                self.processor.shape[0], after,
+            )
+            start, time, count, some, one = self.steps
+            idle.start = &start[0]
+            if time.shape[0]:
+                idle.time, idle.count = &time[0], &count[0]
+                idle.some, idle.one = &some[0], &one[0]
+        return 0
 
     cdef int32_t take_longest(self, int64_t length) noexcept nogil:
         """Forget the shares; return who had the largest, of equals the first to run."""
@@ -295,16 +358,16 @@ cdef class Account:
             share.since = self.since[share.worker]
             self.time[share.worker] = 0
         path.share_count = self.sharing_count
-        path.idle = self.idle_time
+        path.idle, path.elsewhere = self.idle_time, self.elsewhere_time
         self.sharing_count = 0
-        self.idle_time = 0
+        self.idle_time = self.elsewhere_time = 0
         return 0
 
     cdef void restore_shares(self, Path* path) noexcept nogil:
         cdef Py_ssize_t i
         for i in range(path.share_count):
             self.add_share(path.shares[i].worker, path.shares[i].time, path.shares[i].since)
-        self.idle_time = path.idle
+        self.idle_time, self.elsewhere_time = path.idle, path.elsewhere
         free(path.shares)
         path.shares = NULL
         path.share_count = 0
@@ -351,11 +414,12 @@ cdef class Account:
         return at
 
     cdef int account_path(self, Py_ssize_t index, int64_t after, Stolen* stolen,
-                          Stolen* more_stolen, Ran* ran, Ran* more_ran) except -1 nogil:
+                          Stolen* more_stolen, Ran* ran, Ran* more_ran,
+                          Idle* idle) except -1 nogil:
         """Account for a path's time after a cut."""
         cdef Path* path = &self.paths[index]
         cdef int64_t segment = path.next, first = self.start[index]
-        cdef int64_t low, at, processor
+        cdef int64_t low, at, processor, host, elsewhere
         cdef uint8_t state
         while segment >= first:
             at = path.top
@@ -369,13 +433,17 @@ cdef class Account:
                     self.restore_shares(path)
                 processor = self.processor_of(segment)
                 if processor >= 0:
-                    self.add_shares(processor, low, at, more_ran)
-                    self.add_shares(processor, low, at, ran)
+                    host = self.host[self.worker[segment]] if self.worker[segment] >= 0 else 0
+                    self.point_idle(idle, after, ran, more_ran)
+                    self.add_elsewhere(idle, host, low, at)
+                    self.add_shares(processor, low, at, more_ran, idle, host)
+                    self.add_shares(processor, low, at, ran, idle, host)
                 if low > self.begin[segment]:
                     self.store_shares(path)
                 else:
+                    elsewhere, self.elsewhere_time = self.elsewhere_time, 0
                     self.emit(path, segment, low, self.end[segment], state,
-                              self.take_longest(self.end[segment] - low))
+                              self.take_longest(self.end[segment] - low), elsewhere)
             elif self.interrupts and STATE_RUN <= state <= STATE_RUN_SYSCALL:
                 processor = self.processor_of(segment)
                 if processor >= 0:
@@ -407,7 +475,9 @@ cdef class Account:
         """
         cdef Stolen s, more_s
         cdef Ran r, more_r
+        cdef Idle idle
         cdef Py_ssize_t i, kept = 0, index
+        idle.start = NULL
         point_stolen(&s, stolen[0], stolen[1], stolen[2], stolen[3], stolen[4])
         point_stolen(&more_s, carried_stolen[0], carried_stolen[1], carried_stolen[2],
                      carried_stolen[3], carried_stolen[4])
@@ -425,7 +495,7 @@ cdef class Account:
                 index = self.active[i]
                 if self.most and self.pieces > self.most:
                     break
-                if self.account_path(index, after, &s, &more_s, &r, &more_r):
+                if self.account_path(index, after, &s, &more_s, &r, &more_r, &idle):
                     self.active[kept] = index
                     kept += 1
                 else:
@@ -445,7 +515,7 @@ cdef class Account:
         Returns
         -------
         list of arrays
-            start, begin, end, state, detail, comm, tid, host, cpu.
+            start, begin, end, state, detail, comm, tid, host, cpu, elsewhere.
         """
         cdef Py_ssize_t i, j, at, n
         cdef Path* path
@@ -457,8 +527,9 @@ cdef class Account:
         n = start[self.total]
         out = [starts, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8),
                np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64),
-               np.empty(n, np.int64), np.empty(n, np.int32)]
+               np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)]
         cdef int64_t[::1] begin = out[1], end = out[2], tids = out[6], hosts = out[7]
+        cdef int64_t[::1] elsewhere = out[9]
         cdef uint8_t[::1] state = out[3]
         cdef int32_t[::1] detail = out[4], comm = out[5], cpu = out[8]
         with nogil:
@@ -475,6 +546,7 @@ cdef class Account:
                     if piece.state == STATE_WAIT_CPU:
                         detail[at] = codes[piece.detail + 2]
                     cpu[at] = piece.cpu
+                    elsewhere[at] = piece.elsewhere
                     if piece.worker >= 0:
                         comm[at] = name[piece.worker]
                         tids[at] = tid[piece.worker]
@@ -487,6 +559,59 @@ cdef class Account:
                 path.pieces = NULL
                 path.count = path.capacity = 0
         return out
+
+
+cdef tuple _rows_of(Ran* rows):
+    """Return rows as arrays: processor, begin, end, worker."""
+    cdef int64_t n = rows.start[rows.processors]
+    start = np.asarray(<const int64_t[:rows.processors + 1]>rows.start)
+    processor = np.repeat(np.arange(rows.processors), np.diff(start))
+    if n == 0:
+        return processor, *(np.zeros(0, np.int64) for _ in range(3))
+    return (
+        processor, np.asarray(<const int64_t[:n]>rows.begin),
+        np.asarray(<const int64_t[:n]>rows.end), np.asarray(<const int32_t[:n]>rows.worker),
+    )
+
+
+def idle_steps(parts, is_idle, host_of, int64_t hosts, int64_t after):
+    """Return how many processors of each host idle, after a time.
+
+    Parameters
+    ----------
+    parts : sequence of (processor, begin, end, worker)
+        Who ran, by processor.
+    is_idle : uint8 [workers]
+    host_of : int64 [processors]
+    hosts, after : int
+
+    Returns
+    -------
+    tuple of int64 arrays
+        start [hosts + 1], and of every step: its time, how many idle from then on, for how long
+        until then some did, and exactly one did.
+    """
+    found = []
+    for processor, begin, end, worker in parts:
+        keep = np.flatnonzero(is_idle[worker].astype(np.bool_) & (end > after))
+        found.append((host_of[processor[keep]], np.maximum(begin[keep], after), end[keep]))
+    host, begin, end = (np.concatenate(column) for column in zip(*found, strict=True))
+    of = np.repeat(host, 2)
+    time = np.stack([begin, end], axis=1).ravel()
+    # By time, which in each processor's rows it is: that is what a stable sort is quick at.
+    order = np.argsort(time, kind="stable")
+    if hosts > 1:
+        order = order[np.argsort(of[order], kind="stable")]
+    of, time = of[order], time[order]
+    count = np.cumsum(np.where(order % 2 == 0, 1, -1)).astype(np.int64)
+    length = np.diff(time, append=time[-1:])
+    length[:-1][of[1:] != of[:-1]] = 0
+    sums = [
+        np.concatenate([[0], np.cumsum(np.where(during, length, 0))[:-1]]).astype(np.int64)
+        for during in (count > 0, count == 1)
+    ] if len(time) else [time, time]
+    start = np.searchsorted(of, np.arange(hosts + 1)).astype(np.int64)
+    return start, time, count, *sums
 
 
 def untiled(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,

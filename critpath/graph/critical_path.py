@@ -151,7 +151,7 @@ class Sweep:
         account.most = most
         self._account(account, end)
         codes, texts = _who_ran(account, workers, self._strings)
-        start, low, high, state, detail, comm, tid, host, cpu = account.take(
+        start, low, high, state, detail, comm, tid, host, cpu, elsewhere = account.take(
             codes,
             workers.tid,
             workers.name,
@@ -173,6 +173,7 @@ class Sweep:
             cpu=cpu,
             lossy=lossy,
             strings=texts,
+            elsewhere_idle=elsewhere,
         )
 
     def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:

@@ -315,10 +315,17 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
     begins = np.concatenate([[0], np.cumsum(count)])
     columns = {
         name: np.repeat(getattr(paths, name), count)
-        for name in ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
+        for name in (
+            *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
+            "elsewhere_idle",
+        )
     }
     for row, of in pieces.items():
+        whole = max(int(paths.end[row] - paths.begin[row]), 1)
         for i, values in enumerate(of, int(begins[row])):
             for name, value in zip(("begin", "end", "state", "detail"), values, strict=True):
                 columns[name][i] = value
+            # When within the wait it was is not kept: every part has its share.
+            part = int(paths.elsewhere_idle[row]) * (values[1] - values[0]) // whole
+            columns["elsewhere_idle"][i] = part if values[2] == State.WAIT_CPU else 0
     return CriticalPaths(start=begins[paths.start], **columns, strings=tuple(strings))

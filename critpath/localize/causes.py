@@ -31,6 +31,7 @@ from critpath.model import (
 from critpath.text.causes import (
     cause_sentence,
     count_rise,
+    find_elsewhere,
     main_member,
     most_detail,
     where_in,
@@ -424,6 +425,8 @@ def state_facts(
         held = [_time_with(f, lambda of: disk_and_rival(of)[1] == rival) for f in alike]
         whole = math.fsum(f.observed for f in alike)
         busy = math.fsum(held) / whole if rival and whole else None
+    grown = cause.contribution > 0 and not idle
+    share, cpu = find_elsewhere(alike) if grown else (None, None)
     size = len(cause.executions)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
@@ -447,6 +450,8 @@ def state_facts(
         certainty=certainty,
         local=local,
         peer_share=busy,
+        elsewhere_idle=share,
+        cpu=cpu,
     )
 
 

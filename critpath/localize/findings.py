@@ -161,6 +161,8 @@ class _Describer:
             normal_iterations=made_of.normal_iterations,
             longest=float(held[-1].max(initial=0)),
             details=self.holders.shares(mine),
+            elsewhere_idle=float(self.segments.elsewhere_idle[mine].sum()),
+            cpus=tuple(np.unique(self.segments.cpu[mine]).tolist()),
         )
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Segments:
         The thread each is spent on.
     comm, detail : tuple of str
         Its name; the state's qualifier.
+    cpu, elsewhere_idle : int64
+        Where it is, and of a wait for it how long another was idle (ns); -1 and 0 if omitted.
     """
 
     begin: I64
@@ -45,9 +47,15 @@ class Segments:
     tid: I64
     comm: tuple[str, ...]
     detail: tuple[str, ...]
+    cpu: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, tid=np.int64)
+        for name, unknown in (("cpu", -1), ("elsewhere_idle", 0)):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(self.begin), unknown, np.int64))
+        columns = dict.fromkeys(("begin", "end", "tid", "cpu", "elsewhere_idle"), np.int64)
+        freeze_columns(self, len(self.begin), **columns)
         if not len(self.begin) == len(self.comm) == len(self.detail):
             raise ValueError("Segments: columns of unequal length")
 
@@ -210,6 +218,8 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
         tid=paths.tid[rows],
         comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
         detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
+        cpu=paths.cpu[rows].astype(np.int64),
+        elsewhere_idle=paths.elsewhere_idle[rows],
     )
 
 

@@ -324,6 +324,10 @@ class Finding:
     details : tuple of (str, float)
         Every qualifier of its segments in this execution, with its share of their time:
         `detail` may hold the largest part and yet not half.
+    elsewhere_idle : float
+        Of a wait for a cpu, how much of what was observed another one was idle (ns).
+    cpus : tuple of int
+        Where its segments in this execution are; -1 among them where that is not known.
     """
 
     execution: int
@@ -350,6 +354,8 @@ class Finding:
     normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
     longest: float = float("nan")
     details: tuple[tuple[str, float], ...] = ()
+    elsewhere_idle: float = 0.0
+    cpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -471,6 +477,10 @@ class Facts:
         Of a wait for a packet, whether it came from this host; None where nothing tells.
     peer_share : float or None
         Of a wait for a disk that the peer kept busy, in what share of that time it did.
+    elsewhere_idle : float or None
+        Of a wait for a cpu, in what share of that time another one was idle.
+    cpu : int or None
+        The one that all of these waits were for; None where they were for several.
     """
 
     state: State
@@ -492,6 +502,8 @@ class Facts:
     certainty: str
     local: bool | None = None
     peer_share: float | None = None
+    elsewhere_idle: float | None = None
+    cpu: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -127,7 +127,7 @@ class Executions(Table):
 
 _SEGMENT_COLUMNS: Final = (
     *("begin", "end", "state", "detail", "comm"),
-    *("tid", "host", "cpu", "lossy"),
+    *("tid", "host", "cpu", "lossy", "elsewhere_idle"),
 )
 
 
@@ -153,6 +153,9 @@ class CriticalPaths(Table):
     lossy : bool [segments]
         The segment overlaps a loss on its host.
     strings : tuple of str
+    elsewhere_idle : int64 [segments]
+        Of a wait for a cpu, how long another processor of the host was idle meanwhile (ns).
+        Which of them the thread might have used no event says.  Omitted: nobody knows, all 0.
     """
 
     start: I64
@@ -166,8 +169,11 @@ class CriticalPaths(Table):
     cpu: I32
     lossy: Bool
     strings: tuple[str, ...]
+    elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
+        if not len(self.elsewhere_idle):
+            object.__setattr__(self, "elsewhere_idle", np.zeros(len(self.begin), np.int64))
         freeze_columns(
             self,
             len(self.begin),
@@ -180,6 +186,7 @@ class CriticalPaths(Table):
             host=np.int64,
             cpu=np.int32,
             lossy=np.bool_,
+            elsewhere_idle=np.int64,
         )
         freeze_columns(self, -1, start=np.int64)
 
@@ -293,6 +300,7 @@ class CriticalPaths(Table):
             "cpu": Column(self.cpu, valid=self.cpu >= 0),
             "host": Column(self.host),
             "lossy": Column(self.lossy),
+            "elsewhere_idle_ns": Column(self.elsewhere_idle),
             "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
         }
 

@@ -262,7 +262,7 @@ def _paths(
     origin = _whole(given.get("origin"), f"{place}.origin", -_END)
     begins: list[int] = []
     ends: list[int] = []
-    steps, lossy = [], []
+    steps, lossy, elsewhere = [], [], []
     columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
     affected = []
     spent = 0
@@ -286,6 +286,7 @@ def _paths(
             _wrong(f"{where}.lossy", "true or false")
         affected.append(row.get("lossy", False))
         lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
+        elsewhere.append(_idle(row.get("elsewhere_idle", []), f"{where}.elsewhere_idle", path))
     if spent >= MOST_TIME:
         _wrong(f"{place}.executions", "executions whose times can be added up")
     texts = tuple(strings)
@@ -320,6 +321,7 @@ def _paths(
         cpu=table[:, 2].astype(np.int32),
         lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
         strings=texts,
+        elsewhere_idle=np.concatenate([np.zeros(0, np.int64), *elsewhere]),
     )
     return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
 
@@ -396,6 +398,17 @@ def _marks(value: object, place: str, path: Sequence[int]) -> Any:
     for each in value:
         marks[_whole(each, place, 0, len(marks))] = True
     return marks
+
+
+def _idle(value: object, place: str, path: Sequence[int]) -> Any:
+    """Return for how long other processors were idle during each segment of a path."""
+    times = np.zeros(len(path) // STEP, np.int64)
+    if type(value) is not list or len(value) % 2:
+        _wrong(place, "a list of pairs: a place in the path, and nanoseconds")
+    for at, time in zip(value[::2], value[1::2], strict=True):
+        row = _whole(at, place, 0, len(times))
+        times[row] = _whole(time, place, 0, path[STEP * row + STEP - 1] + 1)
+    return times
 
 
 # A baseline as text: one line per execution, so that version control shows what changed.
@@ -538,6 +551,10 @@ def _rows(
             row["lossy"] = True
         if of.lossy[mine].any():
             row["lossy_segments"] = np.flatnonzero(of.lossy[mine]).tolist()
+        if of.elsewhere_idle[mine].any():
+            idle = np.flatnonzero(of.elsewhere_idle[mine])
+            pairs = np.column_stack([idle, of.elsewhere_idle[mine][idle]])
+            row["elsewhere_idle"] = pairs.reshape(-1).tolist()
         if executions.requests is not None:
             row["request"] = _request(executions.requests, i)
         row["path"] = steps[mine].reshape(-1).tolist()

@@ -51,6 +51,8 @@ SEGMENT: Final = {
     "cpu": "int32",
     "lossy": "bool",
 }
+# Besides; older files are without.
+MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
@@ -58,13 +60,15 @@ SEGMENTS: Final = "segments"
 WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
 
 
-def arrow_schema(*, requests: bool = False) -> pa.Schema:
+def arrow_schema(*, requests: bool = False, older: bool = False) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
     Parameters
     ----------
     requests : bool
         With those of requests.
+    older : bool
+        Without what the first files of this format did not have.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -72,7 +76,8 @@ def arrow_schema(*, requests: bool = False) -> pa.Schema:
         types = {name: pa.type_for_alias(alias) for name, alias in columns.items()}
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
-    element = pa.field("element", pa.struct(make(SEGMENT)), nullable=False)
+    columns = SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
+    element = pa.field("element", pa.struct(make(columns)), nullable=False)
     segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
     return pa.schema([*make(EXECUTION | REQUEST if requests else EXECUTION), segments])
 

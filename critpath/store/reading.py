@@ -29,6 +29,7 @@ from critpath.store.columns import (
     EXECUTION,
     FORMAT,
     KEY,
+    MORE_OF_SEGMENT,
     NAMES,
     REQUEST,
     SEGMENTS,
@@ -122,8 +123,9 @@ class _PathsFile:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
             schema = parquet.metadata.schema.to_arrow_schema()
             self.columns = [*EXECUTION, *(REQUEST if "true_ns" in schema.names else ())]
-            expected = arrow_schema(requests="true_ns" in schema.names)
-            if not schema.remove_metadata().equals(expected):
+            found, requests = schema.remove_metadata(), "true_ns" in schema.names
+            allowed = (arrow_schema(requests=requests, older=older) for older in (False, True))
+            if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
@@ -333,6 +335,7 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             raise wrong(f"a segment with an unknown {name}")
         return result
 
+    more = [name for name in MORE_OF_SEGMENT if segments.type.get_field_index(name) >= 0]
     return CriticalPaths(
         start=start,
         state=codes("state", STATES).astype(np.uint8),
@@ -340,7 +343,7 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         comm=codes("comm", strings),
         **{
             name: numbers(segments.field(name))
-            for name in ("begin", "end", "tid", "host", "cpu", "lossy")
+            for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
         },
         strings=strings,
     )
@@ -375,6 +378,9 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
     hosts = paths.host
     if len(hosts) and (paths.cpu.min() < -1 or not 0 <= hosts.min() <= hosts.max() < _HOSTS):
         raise wrong("a segment with a cpu or host out of range")
+    elsewhere = paths.elsewhere_idle
+    if bool(((elsewhere < 0) | (elsewhere > paths.duration)).any()):
+        raise wrong("a wait during which other processors were idle for longer than it lasts")
 
 
 # The sizes of a Parquet file's pages, from their headers, before any page is read.

@@ -28,6 +28,7 @@ from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store.columns import (
     FORMAT,
     KEY,
+    MORE_OF_SEGMENT,
     SEGMENT,
     SEGMENTS,
     STATES,
@@ -296,7 +297,7 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
         ).cast(pa.string())
 
     columns = {
-        **{name: getattr(paths, name)[within] for name in SEGMENT},
+        **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT},
         "state": words(paths.state[within], STATES),
         "detail": words(paths.detail[within], paths.strings),
         "comm": words(paths.comm[within], paths.strings),

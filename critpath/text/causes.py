@@ -20,6 +20,7 @@ from critpath.text.phrases import (
     listed,
     often,
     quoted,
+    say_elsewhere,
     thread_name,
 )
 from critpath.units import format_ns, plural
@@ -200,7 +201,20 @@ def _doing(findings: Sequence[Finding], thread: str = "") -> str:
         longest = next(
             ns for (ns, _), so_far in zip(pairs, sums, strict=True) if 2 * so_far >= sums[-1]
         )
-    return doing(state, most_detail(findings), thread, longest)
+    detail = most_detail(findings)
+    grown = findings[0].contribution > 0 and detail != IDLE
+    elsewhere = say_elsewhere(*find_elsewhere(findings)) if grown else ""
+    return doing(state, detail, thread, longest) + elsewhere
+
+
+def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | None]:
+    """Return in what share of waits for a cpu another was idle, and the one that all were for."""
+    waits = [f for f in findings if f.symbol.state == State.WAIT_CPU and f.observed > 0]
+    if not waits:
+        return None, None
+    share = math.fsum(f.elsewhere_idle for f in waits) / math.fsum(f.observed for f in waits)
+    cpus = {cpu for f in waits for cpu in f.cpus}
+    return min(share, 1.0), cpus.pop() if len(cpus) == 1 and -1 not in cpus else None
 
 
 def most_detail(findings: Sequence[Finding]) -> str:

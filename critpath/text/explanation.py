@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
 from critpath.text.page import noun_of
-from critpath.text.phrases import IDLE, PACKETS, SOFTIRQS, doing, quoted, thread_name
+from critpath.text.phrases import (
+    IDLE,
+    PACKETS,
+    SOFTIRQS,
+    doing,
+    quoted,
+    say_elsewhere,
+    thread_name,
+)
 from critpath.units import format_brief_pair, format_ns, format_sum
 
 if TYPE_CHECKING:
@@ -275,6 +283,9 @@ def _waits_for_thread(
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
         did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
+    elsewhere = _elsewhere(facts)
+    if elsewhere and facts.state == "WAIT_CPU" and facts.peer == facts.comm:
+        did = f"waiting for a CPU that other threads called {quoted(peer_name(facts))} had"
     if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
@@ -284,7 +295,15 @@ def _waits_for_thread(
     if facts.state == "SHARED":
         loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
         return f"{words.verb('spend')} {words.time} on {loop}{after_it}{words.tail}"
-    return f"{wait} {words.time} for {_threads(facts)}, which {were} {did}{after_it}{words.tail}"
+    waited = f"{wait} {words.time} for {_threads(facts)}, which {were} {did}"
+    return f"{waited}{after_it}{elsewhere}{words.tail}"
+
+
+def _elsewhere(facts: CauseFacts) -> str:
+    """Say that another CPU was idle meanwhile; "" where that is no part of it."""
+    if facts.state != "WAIT_CPU" or facts.certainty != "observed":
+        return ""
+    return say_elsewhere(facts.elsewhere_idle, facts.cpu).replace(" cpu", " CPU")
 
 
 def _mostly_from(facts: CauseFacts) -> str:
@@ -396,9 +415,10 @@ def _waits_for_cpu(
         return f"{wait}{late}{words.tail}"
     own = {_FAMILY.sub("*", row.comm) for row in document.executions if row.set == "sample"}
     if _FAMILY.sub("*", peer) in own:
-        return f"{wait} that was busy running {words.their} own program's threads{words.tail}"
+        busy = f"busy running {words.their} own program's threads"
+        return f"{wait} that was {busy}{_elsewhere(facts)}{words.tail}"
     quota = ", or held back by a CPU quota" if facts.certainty == "inferred" else ""
-    return f"{wait} that was busy running {quoted(peer)}{quota}{words.tail}"
+    return f"{wait} that was busy running {quoted(peer)}{quota}{_elsewhere(facts)}{words.tail}"
 
 
 def _no_longer(facts: CauseFacts, words: _Words) -> str:

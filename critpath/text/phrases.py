@@ -15,6 +15,9 @@ OTHERS: Final = "above all "  # before a name that holds no more than half
 # A single wait below this is no throttling: an idle cpu takes as long to start a
 # thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
 LATE_NS: Final = 2_000_000
+# Of waits for a cpu, from when on it is said that another was idle, and without a share.
+_HALF: Final = 0.5
+_NEARLY_ALL: Final = 0.8
 LATE: Final = "(late to start it)"
 THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
 
@@ -176,6 +179,16 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     if detail.startswith(OTHERS):
         return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
     return f"{what} that {_rival(detail)} had" if detail else what
+
+
+def say_elsewhere(share: float | None, cpu: int | None) -> str:
+    """Say that another cpu was idle during waits for one, from a half of their time on."""
+    if share is None or share < _HALF:
+        return ""
+    part = "" if share >= _NEARLY_ALL else f" for {100 * share:.0f} % of that time"
+    if cpu is None:
+        return f"; another cpu was idle{part or ' meanwhile'}"
+    return f"; all on cpu {cpu} while another was idle{part}"
 
 
 def state_words(state: State) -> str:

@@ -366,6 +366,7 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
         host=paths.host[keep],
         cpu=paths.cpu[keep],
         lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
+        elsewhere_idle=np.add.reduceat(paths.elsewhere_idle, keep) if len(keep) else keep,
     )
 
 

@@ -72,6 +72,9 @@ def path_sets(draw: st.DrawFn) -> PathSet:
             cpu=column(-1, 2**31 - 1, total, np.int32),
             lossy=column(0, 1, total).astype(np.bool_),
             strings=strings,
+            elsewhere_idle=np.minimum(
+                column(0, 9, total), np.array(segment_end, np.int64) - segment_begin
+            ),
         ),
         session=column(0, len(sources) - 1, count),
         sources=tuple(sources),

@@ -78,6 +78,8 @@ FORGED = {
     "true for a number": ((*X, "begin"), True),
     "columns of unequal length": ((*X, "path"), [0, 0, -1]),
     "a mark beyond the path": ((*X, "lossy_segments"), [10**12]),
+    "a wait longer elsewhere than here": ((*X, "elsewhere_idle"), [0, 10**12]),
+    "half a pair": ((*X, "elsewhere_idle"), [0]),
     "a host that is an index of gigabytes": ((*S, "threads"), [[1, 2**40, "a"]]),
     "a thread beyond integers": ((*S, "threads"), [[2**64, 0, "a"]]),
     "a text as long as a book": ((*X, "id"), "x" * 100_001),

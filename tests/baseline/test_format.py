@@ -48,7 +48,7 @@ def plain(paths: PathSet) -> dict:
         "start": of.start.tolist(),
         "columns": {
             n: getattr(of, n).tolist()
-            for n in ("begin", "end", "state", "tid", "host", "cpu", "lossy")
+            for n in ("begin", "end", "state", "tid", "host", "cpu", "lossy", "elsewhere_idle")
         },
         "detail": [utf8(of.strings[c]) for c in of.detail.tolist()],
         "comm": [utf8(of.strings[c]) for c in of.comm.tolist()],

@@ -47,7 +47,10 @@ def cut_up(timelines, cuts, late=None):
 
 def differences(found, expected):
     """Return the names of the columns in which two tables of paths differ."""
-    columns = ("start", "begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
+    columns = (
+        *("start", "begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
+        "elsewhere_idle",
+    )
     names = [n for n in columns if not same(getattr(found, n), getattr(expected, n))]
     return names + ["strings"] * (found.strings != expected.strings)
 

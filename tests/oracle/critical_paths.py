@@ -153,10 +153,12 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
     )
     strings = list(timelines.strings)
     detail = _who_ran(timelines, low, high, state, processor, detail, strings)
+    elsewhere = _elsewhere_idle(timelines, low, high, state, processor)
     if interrupts:
         pieces = _carve(timelines, low, high, state, processor)
         low, high, source, state, stolen = pieces
         worker, cpu, path, host = worker[source], cpu[source], path[source], host[source]
+        elsewhere = elsewhere[source]
         detail = np.where(stolen >= 0, stolen, detail[source]).astype(np.int32)
     new = np.ones(len(low), bool)
     new[1:] = np.any([c[1:] != c[:-1] for c in (path, worker, state, detail, cpu)], axis=0)
@@ -165,6 +167,7 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
     path, worker, state, detail, cpu, host = (
         c[keep] for c in (path, worker, state, detail, cpu, host)
     )
+    elsewhere = np.add.reduceat(elsewhere, keep) if len(keep) else elsewhere
     lossy = overlaps_loss(timelines.losses, host, low, high)
     return CriticalPaths(
         start=np.searchsorted(path, np.arange(len(begin) + 1)),
@@ -178,6 +181,7 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
         cpu=cpu,
         lossy=lossy,
         strings=tuple(strings),
+        elsewhere_idle=elsewhere,
     )
 
 
@@ -215,6 +219,27 @@ def _who_ran(timelines, begin, end, state, processor, detail, strings):
     for i, who in named.items():
         detail[i] = codes[who]
     return detail
+
+
+def _elsewhere_idle(timelines, begin, end, state, processor):
+    """Return for every wait for a cpu how long any other processor of the host was idle."""
+    result = np.zeros(len(begin), np.int64)
+    for i in np.flatnonzero((state == State.WAIT_CPU) & (processor >= 0)).tolist():
+        host = timelines.processors[processor[i]][0]
+        spans = []
+        for p, (of, _) in enumerate(timelines.processors):
+            if of != host or p == processor[i]:
+                continue
+            for row in range(*timelines.ran_start[p : p + 2].tolist()):
+                if timelines.workers.idle_cpu[timelines.ran_worker[row]] >= 0:
+                    low = max(int(timelines.ran_begin[row]), int(begin[i]))
+                    spans.append((low, min(int(timelines.ran_end[row]), int(end[i]))))
+        at = int(begin[i])
+        for low, high in sorted(spans):
+            if high > max(low, at):
+                result[i] += high - max(low, at)
+                at = high
+    return result
 
 
 def _carve(timelines, begin, end, state, processor):

@@ -12,7 +12,7 @@ import pytest
 
 from critpath.errors import UnreadableError
 from critpath.store import load_paths, open_paths
-from critpath.store.columns import EXECUTION, SEGMENT, arrow_schema
+from critpath.store.columns import EXECUTION, MORE_OF_SEGMENT, SEGMENT, arrow_schema
 from critpath.store.reading import DamagedError, check_pages
 
 MIB = 1 << 20
@@ -35,8 +35,11 @@ def column(kind, values):
     return pa.array(values, pa.type_for_alias(kind))
 
 
-def forge(file, rows=1, *, lengths=(), about=None, segments=None, text=None, **columns):
+def forge(
+    file, rows=1, *, lengths=(), about=None, segments=None, text=None, older=False, **columns
+):
     """Write a file of so many executions that last 0 ns, but for what is said."""
+    of_segment = SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
     values = {
         name: columns.get(name, [NOTHING.get(kind, 0)] * rows) for name, kind in EXECUTION.items()
     }
@@ -46,12 +49,12 @@ def forge(file, rows=1, *, lengths=(), about=None, segments=None, text=None, **c
         name: (segments or {}).get(
             name, ["RUN" if name == "state" else NOTHING.get(kind, 0)] * total
         )
-        for name, kind in SEGMENT.items()
+        for name, kind in of_segment.items()
     }
-    schema = arrow_schema()
+    schema = arrow_schema(older=older)
     element = schema.field("segments").type.value_type
     struct = pa.StructArray.from_arrays(
-        [column(kind, inside[name]) for name, kind in SEGMENT.items()], fields=list(element)
+        [column(kind, inside[name]) for name, kind in of_segment.items()], fields=list(element)
     )
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     lists = pa.ListArray.from_arrays(offsets, struct, type=schema.field("segments").type)
@@ -72,6 +75,13 @@ def test_the_forger_can_write_what_is_read(tmp_path):
     assert len(load_paths(file)) == 3
 
 
+def test_a_file_of_before_waits_said_who_was_idle_is_read(tmp_path):
+    forge(tmp_path / "p.parquet", lengths=[1], end=[7], segments={"end": [7]}, older=True)
+    paths = load_paths(tmp_path / "p.parquet").paths
+    assert paths.elsewhere_idle.tolist() == [0]
+    assert paths.duration.tolist() == [7]
+
+
 FORGED = {
     "times that a difference overflows": {"begin": [-(2**63)], "end": [2**63 - 1]},
     "a time beyond": {"begin": [2**62], "end": [2**62]},
@@ -89,6 +99,12 @@ FORGED = {
     },
     "a segment on a host that is none": {"lengths": [1], "segments": {"host": [2**50]}},
     "a segment on a cpu that is none": {"lengths": [1], "segments": {"cpu": [-5]}},
+    "a wait longer elsewhere than here": {
+        "lengths": [1],
+        "end": [7],
+        "segments": {"end": [7], "elsewhere_idle": [8]},
+    },
+    "a wait of negative idleness": {"lengths": [1], "segments": {"elsewhere_idle": [-1]}},
     "nested JSON": {"text": "[" * 200_000},
     "nested JSON that ends": {"text": '{"format":' + "[" * 100_000 + "]" * 100_000 + "}"},
     "a number of many digits": {"text": '{"format": ' + "9" * 1_000_000 + "}"},

@@ -67,6 +67,9 @@ def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
             cpu=random.integers(-1, 8, total).astype(np.int32),
             lossy=random.integers(0, 2, total).astype(np.bool_),
             strings=STRINGS,
+            elsewhere_idle=random.integers(
+                0, np.array(segment_end, np.int64) - np.array(segment_begin, np.int64) + 1
+            ),
         ),
         session=np.zeros(count, np.int64),
         sources=("tra\udce9ce/one",),

@@ -123,6 +123,37 @@ CASES = {
             "threads"
         ),
     ),
+    "a cpu behind own threads though another was idle": (
+        {"state": "WAIT_CPU", "peer": "worker", "elsewhere_idle": 0.86, "cpu": 0},
+        (
+            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running their own program's "
+            "threads; all on CPU 0 while another was idle"
+        ),
+    ),
+    "a cpu though another was idle for half of it": (
+        {"state": "WAIT_CPU", "peer": "cc1", "elsewhere_idle": 0.5},
+        (
+            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`; another CPU was "
+            "idle for 50 % of that time"
+        ),
+    ),
+    "a cpu though another was idle for less": (
+        {"state": "WAIT_CPU", "peer": "cc1", "elsewhere_idle": 0.49, "cpu": 0},
+        "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`",
+    ),
+    "another thread's cpu though another was idle": (
+        {
+            "state": "WAIT_CPU",
+            "role": "worker",
+            "peer": "worker",
+            "elsewhere_idle": 1.0,
+            "cpu": 3,
+        },
+        (
+            "wait 11.3 ms instead of 1.9 ms for thread `worker`, which was waiting for a CPU that "
+            "other threads called `worker` had; all on CPU 3 while another was idle"
+        ),
+    ),
     "throttled": (
         {"state": "WAIT_CPU", "certainty": "inferred"},
         "are held back for 11.3 ms instead of 1.9 ms while a CPU was idle, probably by a CPU quota",

@@ -408,6 +408,8 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         certainty=cast("Any", facts.certainty),
         local=facts.local,
         peer_share=facts.peer_share,
+        elsewhere_idle=None if facts.elsewhere_idle is None else number(facts.elsewhere_idle),
+        cpu=facts.cpu,
     )
 
 
@@ -690,6 +692,7 @@ def _segments(comparison: Analysis, aligned: Aligned) -> list[AlignedSegment]:
                 detail=paths.strings[paths.detail[at]],
                 cpu=int(paths.cpu[at]),
                 host=int(paths.host[at]),
+                elsewhere_idle=int(paths.elsewhere_idle[at]),
             )
         )
     return result

@@ -209,6 +209,7 @@ def _path_set(
             cpu=numbers(segments, "cpu").astype(np.int32),
             lossy=np.repeat(lossy, counts),
             strings=tuple(codes),
+            elsewhere_idle=numbers(segments, "elsewhere_idle"),
         ),
         session=numbers(rows, "source") + np.array([first[row.set] for row in rows], np.int64),
         sources=sources,

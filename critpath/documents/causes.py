@@ -1,0 +1,115 @@
+"""What differs in executions that take longer, and what they have in common: findings, causes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from critpath.documents.base import Maybe, MaybePair, Part, Span, doc
+from critpath.model import State
+
+if TYPE_CHECKING:
+    StateName = str
+else:
+    StateName = Literal[tuple(State.__members__)]
+
+
+class FindingPart(Part):
+    """What one kind of difference contributes to a finding."""
+
+    kind: Annotated[str, doc("as of the finding")]
+    contribution: Annotated[Maybe, doc("nanoseconds, of either sign")]
+
+
+class FindingEntry(Part):
+    """One difference of an anomalous execution from its normal group."""
+
+    execution: Annotated[str, doc("id of the sample execution")]
+    position: Annotated[int, doc("its place in the sample set")]
+    rank: Annotated[int, doc("order among the execution's findings, from 1")]
+    columns: Annotated[Span, doc("first column of the alignment and one past the last")]
+    kind: Annotated[str, doc("new-state, extra, longer, missing, shorter or loop-count")]
+    state: Annotated[StateName, doc("the state that differs")]
+    role: Annotated[str, doc("as of the symbol")]
+    detail: Annotated[str, doc("qualifier, such as which device, or who had the processor")]
+    comm: Annotated[str, doc("name of the thread the time was spent on")]
+    before: Annotated[str, doc("what the path was doing just before")]
+    tid: Annotated[int, doc("that thread")]
+    begin: Annotated[int, doc("where it begins, in ns of the sample trace's clock")]
+    end: Annotated[int, doc("where it ends")]
+    observed: Annotated[Maybe, doc("time in this execution (ns)")]
+    expected: Annotated[Maybe, doc("mean time in the normal group (ns)")]
+    contribution: Annotated[
+        Maybe, doc("the difference (ns); with the unexplained rest it adds up to the excess")
+    ]
+    share: Annotated[Maybe, doc("of the execution's excess, null if that is not positive")]
+    probability: Annotated[Maybe, doc("share of the normal group that has this state here")]
+    parts: Annotated[list[FindingPart], doc("the contribution by kind, the largest first")]
+    abnormal: Annotated[bool, doc("odder than what normal executions do among themselves")]
+    p: Annotated[Maybe, doc("the least p-value of its columns")]
+    offset: Annotated[Maybe, doc("time that only moved from or to another state (ns)")]
+    iterations: Annotated[
+        Maybe, doc("how often this execution ran the loop it is about, null for none")
+    ]
+    normal_iterations: Annotated[
+        MaybePair, doc("mean and standard deviation of that in the normal group")
+    ]
+
+
+class CauseFacts(Part):
+    """What a cause's sentence says, each fact by itself."""
+
+    state: Annotated[StateName, doc("the state that the time was spent in")]
+    role: Annotated[str, doc("the thread that it was spent on, as of the symbol; '' for its own")]
+    comm: Annotated[str, doc("name of that thread, or its role where there are several")]
+    tids: Annotated[list[int], doc("ids of these threads, as far as they are known")]
+    peer: Annotated[
+        str,
+        doc("the other thread to blame: it was waited for, or had the processor; '' for none"),
+    ]
+    device: Annotated[str, doc("the disk, interrupt or softirq that was waited for; '' for none")]
+    call: Annotated[str, doc("the system call it was in, '' if not known or not the same")]
+    kind: Annotated[str, doc("as of the finding that the sentence names first")]
+    counted: Annotated[
+        Literal["trips", "waits", "iterations", "segments"],
+        doc("what is counted: trips to the thread, waits, rounds of a loop, segments"),
+    ]
+    count_before: Annotated[Maybe, doc("how often a normal execution does that")]
+    count_after: Annotated[Maybe, doc("how often one of these executions does")]
+    time_before: Annotated[Maybe, doc("time in it of a normal execution (ns)")]
+    time_after: Annotated[Maybe, doc("time in it of one of these executions (ns)")]
+    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    executions: Annotated[int, doc("how many it concerns")]
+    of: Annotated[int, doc("of how many")]
+    certainty: Annotated[
+        Literal["observed", "inferred", "unknown"],
+        doc("inferred: from an idle processor, a quota or time-outs; unknown: no event says why"),
+    ]
+    local: Annotated[
+        bool | None,
+        doc("of a wait for a packet, whether it came from this host; null where nothing tells"),
+    ] = None
+    peer_share: Annotated[
+        Maybe, doc("in what share of a wait for a disk the peer's requests kept it busy")
+    ] = None
+    elsewhere_idle: Annotated[
+        Maybe, doc("in what share of a wait for a processor another one was idle")
+    ] = None
+    cpu: Annotated[
+        int | None, doc("the processor that all these waits were for; null if there are several")
+    ] = None
+
+
+class CauseEntry(Part):
+    """Findings that have something in common, and the sentence about them."""
+
+    sentence: Annotated[str, doc("what happened, to how many, how long it takes, and before")]
+    findings: Annotated[list[int], doc("places in the list of findings")]
+    executions: Annotated[list[str], doc("ids of the executions")]
+    positions: Annotated[list[int], doc("their places in the sample set")]
+    contribution: Annotated[Maybe, doc("mean per execution that it concerns (ns)")]
+    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    main: Annotated[int, doc("the finding that the sentence names first")]
+    minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]
+    facts: Annotated[
+        CauseFacts | None, doc("what the sentence says, for programs; null in older files")
+    ] = None
