@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 from typing import Final
 
@@ -18,6 +19,8 @@ _MOST_UNUSED: Final = 0.5
 # two, in blocks of four one.
 _TURNS: Final = 0.5
 _BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
+# How many requests of a port share a connection, in a recording's environment.
+_SHARED_AT: Final = re.compile("requests_shared_([0-9]{1,5})")
 _FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
@@ -126,7 +129,12 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[str]:
             for key in ("requests", "requests_doubtful")
         )
         if doubtful > DOUBTFUL_SHARE * total:
-            result.append(notes.requests_doubtful(name, doubtful, total))
+            shared: Counter[int] = Counter()
+            for entry in path_set.environment:
+                for key, count in entry.items():
+                    if isinstance(count, int) and (at := _SHARED_AT.fullmatch(key)):
+                        shared[int(at[1])] += max(count, 0)
+            result.append(notes.requests_doubtful(name, doubtful, shared, total))
     return result
 
 

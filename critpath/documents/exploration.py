@@ -116,6 +116,7 @@ class AccountEntry(Part):
     skipped: Annotated[int, doc("left out by skip=")] = 0
     busy_periods: Annotated[int, doc("times in which several were under way at once")] = 0
     unattributed: Annotated[int, doc("sub-requests of which nobody knows for whom")] = 0
+    streams: Annotated[int, doc("answered in pieces, as long as their stream lasts")] = 0
 
 
 class AskEntry(Part):

@@ -598,6 +598,8 @@ class RequestAccount:
         to nothing, and those that ``skip=`` leaves out.
     busy_periods : int
         Turns of endpoints on which several requests were under way at once.
+    streams : int
+        Requests that were answered in pieces, with pauses between (server-sent events, WebSocket).
     unattributed : int
         Sub-requests that belong to no request.
     datagrams : int
@@ -612,6 +614,7 @@ class RequestAccount:
     unsolicited: int = 0
     skipped: int = 0
     busy_periods: int = 0
+    streams: int = 0
     unattributed: int = 0
     datagrams: int = 0
     way: str = "sockets"

@@ -29,7 +29,7 @@ from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
 from critpath.record.profiles import PACKETS, way_of_requests
 from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
-from critpath.requests.turns import FoundTurns, Processes, find_turns
+from critpath.requests.turns import MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from critpath.executions.specification import Specification
 
 _SHOWN: Final = 8  # services that an error names
+_PORTS: Final = 4  # whose connections are shared, to be named
 
 
 def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> str:
@@ -88,6 +89,8 @@ def find_requests(
         said = notes.paths_doubtful(unknown, len(kept))
         executions = replace(executions, notes=(*executions.notes, said))
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
+    at_once = kept[found.requests.why[kept] == MULTIPLEXED]
+    ports = found.endpoints.local_port[found.requests.endpoint[at_once]].tolist()
     counted = {
         "requests": len(kept),
         "requests_doubtful": doubtful,
@@ -96,6 +99,7 @@ def find_requests(
             for name, count in asdict(found.account).items()
             if count and name != "way"
         },
+        **{f"requests_shared_{port}": count for port, count in Counter(ports).most_common(_PORTS)},
     }
     return executions, replace(events, environment=(*events.environment, counted)), pieces
 

@@ -23,6 +23,8 @@ cdef enum:
     BY_READ = 2
     SEGMENT = 1400        # bytes of a receive that may be a part of a larger message
     TIDS = 4194304        # Linux's PID_MAX_LIMIT
+    PAUSE = 5000000       # ns that nothing is sent within an answer
+    APART = 200000        # ns: a header and its body come sooner after each other
 
 ctypedef struct Turn:
     int64_t begin
@@ -37,6 +39,7 @@ ctypedef struct Turn:
     int32_t tid
     int32_t intrusions
     int32_t how
+    int32_t pauses        # within its answer
 
 ctypedef struct State:
     Turn turn
@@ -49,7 +52,7 @@ ctypedef struct State:
     Py_ssize_t complete   # row of its last turn
     int32_t arrived_by
     int32_t going_by      # whose send may go on though its answer has arrived, 0 nobody's
-    int32_t receives
+    int32_t extra         # since its last receive: data that came apart, of an unanswered turn
     int32_t incomplete
     int32_t unsolicited
     int8_t phase
@@ -107,6 +110,7 @@ cdef class Cutter:
         return 0
 
     cdef int arrive(self, State* s, State* peer, int64_t t, int32_t tid) except -1 nogil:
+        cdef bint apart = s.arrived >= 0 and t - s.arrived >= APART
         s.arrived, s.arrived_by, s.seen = t, tid, 1
         if (s.phase >= RECEIVED and s.going_by == 0 and peer != NULL
                 and peer.arrived > s.moved and peer.arrived_by > 0):
@@ -117,6 +121,9 @@ cdef class Cutter:
             s.phase = IDLE
         if s.phase == IDLE:
             s.phase, s.turn.begin = ARRIVED, t
+            s.extra = 0
+        elif apart and s.going_by == 0:
+            s.extra += 1
         s.fresh = t
         return 0
 
@@ -125,11 +132,13 @@ cdef class Cutter:
         if s.phase == ANSWERED:
             self.complete(s)
             s.phase = IDLE
+            s.extra = 0
             if s.later >= 0:
                 s.phase, s.turn.begin = ARRIVED, s.later
         if s.phase == RECEIVED:
             s.turn.bytes_in += count
-            s.turn.intrusions += s.fresh >= 0 and s.last_bytes < SEGMENT
+            if s.last_bytes < SEGMENT:
+                s.turn.intrusions += s.extra
         else:
             s.turn.how = BY_ARRIVAL
             if s.phase == IDLE:
@@ -138,11 +147,12 @@ cdef class Cutter:
                 if thread != NULL and thread.woken > max(s.moved, thread.moved):
                     s.turn.how, s.turn.begin = BY_WAKE, thread.woken
             s.turn.received, s.turn.reader = t, tid
-            s.turn.bytes_in, s.turn.bytes_out, s.turn.intrusions = count, 0, 0
+            s.turn.bytes_in, s.turn.bytes_out = count, 0
+            s.turn.intrusions = s.extra if count < SEGMENT else 0
+            s.turn.pauses = 0
             s.phase = RECEIVED
-        s.receives += 1
         s.moved, s.last_bytes, s.seen = t, count, 1
-        s.fresh, s.later, s.going_by = -1, -1, 0
+        s.fresh, s.later, s.going_by, s.extra = -1, -1, 0, 0
         return 0
 
     cdef int send(self, State* s, int64_t t, int32_t tid, int64_t count) except -1 nogil:
@@ -158,7 +168,11 @@ cdef class Cutter:
         elif s.phase >= RECEIVED:
             if s.phase == RECEIVED:
                 s.turn.answered, s.turn.bytes_out = t, 0
+                if s.last_bytes < SEGMENT:
+                    s.turn.intrusions += s.extra
                 s.phase, s.later = ANSWERED, t if s.fresh == t else -1
+            elif t - s.moved >= PAUSE:
+                s.turn.pauses += 1
             s.turn.end, s.turn.tid = t, tid
             s.turn.bytes_out += count
         else:
@@ -168,7 +182,7 @@ cdef class Cutter:
             else:
                 s.incomplete += 1
             s.phase = IDLE
-        s.moved, s.seen, s.going_by = t, 1, 0
+        s.moved, s.seen, s.going_by, s.extra = t, 1, 0, 0
         return 0
 
     cdef int close(self, State* s) except -1 nogil:
@@ -224,21 +238,21 @@ cdef class Cutter:
         """Return a row of numbers per turn, and one per endpoint; see `turns`."""
         cdef Py_ssize_t i
         cdef Turn* t
-        turns = np.empty((self.count, 12), np.int64)
+        turns = np.empty((self.count, 13), np.int64)
         cdef int64_t[:, ::1] to = turns
         for i in range(self.count):
             t = &self.turns[i]
             to[i, 0], to[i, 1], to[i, 2], to[i, 3] = t.endpoint, t.number, t.begin, t.received
             to[i, 4], to[i, 5], to[i, 6], to[i, 7] = t.answered, t.end, t.reader, t.tid
             to[i, 8], to[i, 9], to[i, 10], to[i, 11] = t.bytes_in, t.bytes_out, t.intrusions, t.how
+            to[i, 12] = t.pauses
         return turns
 
     def take_counts(self, Py_ssize_t endpoints):
-        """Return per endpoint: receives, incomplete, unsolicited."""
+        """Return per endpoint: incomplete, unsolicited."""
         cdef Py_ssize_t i
-        counts = np.empty((endpoints, 3), np.int64)
+        counts = np.empty((endpoints, 2), np.int64)
         cdef int64_t[:, ::1] to = counts
         for i in range(endpoints):
-            to[i, 0], to[i, 1] = self.states[i].receives, self.states[i].incomplete
-            to[i, 2] = self.states[i].unsolicited
+            to[i, 0], to[i, 1] = self.states[i].incomplete, self.states[i].unsolicited
         return counts

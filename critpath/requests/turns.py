@@ -27,16 +27,24 @@ from critpath.requests.endpoints import EndpointColumn as Column
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
-WHYS: Final = ("", "multiplexed", "read late", "begun by a wake", "role by who received first")
-_MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE = range(1, 5)
+WHYS: Final = (
+    *("", "multiplexed", "read late", "begun by a wake", "role by who received first"),
+    "answered in pieces over time",
+)
+MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM = range(1, 6)
 # A process's number among its like: postgres-3, worker/2.
 _INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
 
-# Receives of new data while an answer is owed, of all receives: more is several requests at once.
-_INTRUSIONS: Final = 0.02
-# A connection with fewer receives is judged with the others of its service.
-_ENOUGH: Final = 50
-_FEWEST: Final = 3  # intrusions
+# Of turns: those with data that came apart while an answer was owed; more is several requests at
+# once.  A connection with fewer turns is judged with the others of its service.
+_INTRUDED: Final = 0.02
+_INTRUDED_ALL: Final = 0.015
+_ENOUGH: Final = 200
+_FEWEST: Final = 3
+_GREETING: Final = 3  # turns at a connection's begin, in which protocols settle how they go on
+# Pauses within an answer, during which nothing was asked: more is a stream, or messages that
+# nobody asked for (WebSocket), and it lasts as long as that goes on.
+_PAUSES: Final = 3
 MOST_LABELS: Final = 64  # of a service's messages
 
 
@@ -45,7 +53,6 @@ class Turns:
     """Turns as `_turns.Cutter` makes them, one row each, in order of their ends."""
 
     table: I64
-    receives: I64
     incomplete: I64
     unsolicited: I64
 
@@ -56,7 +63,7 @@ class Turns:
 
 
 ENDPOINT, NUMBER, BEGIN, RECEIVED, ANSWERED, END, READER, TID = range(8)
-BYTES_IN, BYTES_OUT, INTRUSIONS, HOW = range(8, 12)
+BYTES_IN, BYTES_OUT, INTRUSIONS, HOW, PAUSES = range(8, 13)
 
 
 def cut_turns(activity: Activity, endpoints: Endpoints, hosts: int) -> Turns:
@@ -68,7 +75,7 @@ def cut_turns(activity: Activity, endpoints: Endpoints, hosts: int) -> Turns:
         (endpoints.serves == 1).astype(np.uint8),
     )
     counts = cutter.take_counts(len(endpoints))
-    return Turns(cutter.take_turns(), counts[:, 0], counts[:, 1], counts[:, 2])
+    return Turns(cutter.take_turns(), counts[:, 0], counts[:, 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +144,7 @@ def find_turns(
     names = Names(endpoints, processes)
     service = names.services(turns)
     multiplexed = find_multiplexed(
-        *(turns.column(ENDPOINT), turns.column(INTRUSIONS), turns.receives),
+        *(turns.column(ENDPOINT), turns.column(NUMBER), turns.column(INTRUSIONS)),
         names.of_endpoints(turns, service),
     )
     service = names.mark(service, multiplexed[turns.column(ENDPOINT)])
@@ -152,6 +159,7 @@ def find_turns(
         unsolicited=int(turns.unsolicited.sum()),
         skipped=int(early.sum()),
         busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
+        streams=int((turns.column(PAUSES)[keep] >= _PAUSES).sum()),
         datagrams=_count_datagrams(collected),
         way=collected.way,
         unknown=collected.unknown,
@@ -170,35 +178,33 @@ def _count_datagrams(collected: Collected) -> int:
     return int(asked[of[of >= 0]].sum())
 
 
-def find_multiplexed(endpoint: I64, intrusions: I64, receives: I64, service: I64) -> Bool:
+def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
     """Return which endpoints have several requests under way at once.
 
-    A request may come in several receives; what is usual there, of all turns of a service, is
-    no sign.
+    Under load several are sent, and answered, in one piece, and few turns show it: so a service
+    is judged as a whole, too.  A request may itself come in pieces; what is usual there is no sign.
 
     Parameters
     ----------
-    endpoint, intrusions : int64 [turns]
-        Of each turn: whose, and how often new data was received before its answer.
-    receives, service : int64 [endpoints]
-        How often each received, and of which service it is; -1 for none.
+    endpoint, number, intrusions : int64 [turns]
+        Of each turn: whose and which it is, and how often data came apart before its answer.
+    service : int64 [endpoints]
+        -1 for none.
     """
-    extra = np.zeros(len(receives), np.int64)
-    if len(endpoint):
-        of_turn = service[endpoint]
-        for each in np.unique(of_turn).tolist():
-            mine = of_turn == each
-            usual = int(np.median(intrusions[mine]))
-            np.add.at(extra, endpoint[mine], np.maximum(intrusions[mine] - usual, 0))
-    found = np.zeros(len(receives), np.bool_)
-    for each in np.unique(service[service >= 0]).tolist():
-        mine = service == each
-        many = mine & (receives >= _ENOUGH)
-        few = mine & ~many
-        found |= many & (extra >= _FEWEST) & (extra > _INTRUSIONS * receives)
-        total, of = int(extra[few].sum()), int(receives[few].sum())
-        if total >= _FEWEST and total > _INTRUSIONS * of:
-            found |= few & (receives > 0)
+    late = number > _GREETING
+    endpoint, intrusions = endpoint[late], intrusions[late]
+    many = np.bincount(endpoint, minlength=len(service))
+    intruded = np.zeros(len(service), np.int64)
+    of_turn = service[endpoint]
+    found = np.zeros(len(service), np.bool_)
+    for each in np.unique(of_turn).tolist():
+        turns, mine = of_turn == each, service == each
+        usual = int(np.median(intrusions[turns]))
+        intruded += np.bincount(endpoint[turns & (intrusions > usual)], minlength=len(service))
+        total, of = int(intruded[mine].sum()), int(many[mine].sum())
+        found |= mine & (intruded >= _FEWEST) & (intruded > _INTRUDED * many)
+        if total >= _FEWEST and total > _INTRUDED_ALL * of:
+            found |= mine & ((intruded > 0) | (many < _ENOUGH))
     return found
 
 
@@ -230,8 +236,9 @@ def _build(
     for rows, sure, reason in (
         (endpoints.role_how[of] == FIRST, Certainty.LIKELY, _ROLE),
         (table[:, HOW] == BY_WAKE, Certainty.LIKELY, _BY_WAKE),
+        (table[:, PAUSES] >= _PAUSES, Certainty.LIKELY, _STREAM),
         (table[:, HOW] == BY_READ, Certainty.DOUBTFUL, _READ_LATE),
-        (multiplexed[of], Certainty.DOUBTFUL, _MULTIPLEXED),
+        (multiplexed[of], Certainty.DOUBTFUL, MULTIPLEXED),
     ):
         certainty[rows], why[rows] = sure, reason
     lasting = table[:, END] - table[:, BEGIN]

@@ -96,6 +96,7 @@ def requests_found(
         (account.unsolicited, "answers to nothing"),
         (account.skipped, "skipped"),
         (account.busy_periods, "of several at once"),
+        (account.streams, "answered in pieces over time, which last as long as their stream"),
         (account.unattributed, "sub-requests of no request"),
         (account.unknown, "uses of sockets that are not known"),
         (account.datagrams, "datagrams that servers received over UDP, which are no requests"),
@@ -122,11 +123,15 @@ def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
     return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
 
 
-def requests_doubtful(name: str, doubtful: int, total: int) -> str:
-    """Of too many requests of a set the begin or the end is in doubt."""
+def requests_doubtful(name: str, doubtful: int, shared: Mapping[int, int], total: int) -> str:
+    """Of too many requests of a set the begin or the end is in doubt; at which ports by sharing."""
+    ports = ", ".join(f":{port}" for port in sorted(shared, key=lambda p: -shared[p])[:4])
+    what = [f"share a connection at once ({ports})"] if shared else []
+    if doubtful > sum(shared.values()):
+        what += ["were read late"]
     return (
-        f"{format_share(doubtful / total)} of the requests of the {name} set share a connection "
-        "with others at once, or were read late: how long each took is in doubt"
+        f"{format_share(doubtful / total)} of the requests of the {name} set "
+        f"{' or '.join(what)}: how long each took is in doubt"
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.detect.comparability import (
+    doubtful_requests,
     find_blocks,
     find_runs,
     missing_runs,
@@ -217,3 +218,14 @@ def test_without_an_order_or_a_common_session_there_are_no_blocks():
     assert find_blocks(in_blocks([50, 601], "100 500"), sample) is None
     for wrong in ("12 x", "9" * 19, " ", "-5 6"):
         assert find_blocks(in_blocks([101, 601], wrong), sample) is None
+
+
+def test_where_requests_share_a_connection_is_said():
+    few = path_set(requests=100, requests_doubtful=5, requests_shared_8443=5)
+    many = path_set(requests=100, requests_doubtful=12, requests_shared_8443=12)
+    (line,) = doubtful_requests(few, many)
+    assert "12 % of the requests of the sample set share a connection at once (:8443)" in line
+    late = path_set(requests=100, requests_doubtful=12)
+    (line,) = doubtful_requests(few, late)
+    assert "were read late" in line
+    assert "share" not in line

@@ -11,6 +11,8 @@ from critpath.model.requests import Act
 
 ARRIVAL, WAKE, READ = range(3)
 SEGMENT = 1400
+PAUSE = 5_000_000
+APART = 200_000
 
 
 class Endpoint:
@@ -26,7 +28,8 @@ class Endpoint:
         self.last_bytes = 0
         self.seen = False
         self.numbers = 0
-        self.incomplete = self.unsolicited = self.receives = 0
+        self.extra = 0  # arrivals apart since the last receive or send, of an unanswered turn
+        self.incomplete = self.unsolicited = 0
 
 
 def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
@@ -64,6 +67,7 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
         elif act == Act.OPEN:
             of.seen = True
         elif act == Act.ARRIVAL:
+            apart = of.arrived[0] >= 0 and time - of.arrived[0] >= APART
             of.arrived, of.seen = (time, tid), True
             other = endpoints[peers[place]] if peers[place] >= 0 else None
             answered = other is not None and other.arrived[0] > of.moved and other.arrived[1] > 0
@@ -71,17 +75,19 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
                 of.going, of.later = other.arrived, time
             if of.turn is not None and "end" in of.turn:
                 complete(of)
-                of.begin = time
+                of.begin, of.extra = time, 0
             elif of.turn is None and of.begin is None:
-                of.begin = time
+                of.begin, of.extra = time, 0
+            elif apart and of.going is None:
+                of.extra += 1
             of.fresh = time
         elif act == Act.RECEIVE:
             if of.turn is not None and "end" in of.turn:
                 complete(of)
-                of.begin = of.later
+                of.begin, of.extra = of.later, 0
             if of.turn is not None:
                 of.turn["bytes_in"] += value
-                of.turn["intrusions"] += of.fresh is not None and of.last_bytes < SEGMENT
+                of.turn["intrusions"] += of.extra if of.last_bytes < SEGMENT else 0
             else:
                 how, begin, of.begin = ARRIVAL, of.begin, None
                 late = begin is None
@@ -96,12 +102,12 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
                     "reader": tid,
                     "bytes_in": value,
                     "bytes_out": 0,
-                    "intrusions": 0,
+                    "intrusions": of.extra if value < SEGMENT else 0,
+                    "pauses": 0,
                     "how": how,
                     "cut": late and not of.seen,
                 }
-            of.receives += 1
-            of.moved, of.last_bytes, of.seen = time, value, True
+            of.moved, of.last_bytes, of.seen, of.extra = time, value, True, 0
             of.fresh = of.later = of.going = None
         elif act == Act.SEND:
             own = of.going is not None and of.going[1] == tid
@@ -117,14 +123,17 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
             elif of.turn is not None:
                 if "end" not in of.turn:
                     of.turn["answered"] = time
+                    of.turn["intrusions"] += of.extra if of.last_bytes < SEGMENT else 0
                     of.later = time if of.fresh == time else None
+                else:
+                    of.turn["pauses"] += time - of.moved >= PAUSE
                 of.turn |= {"end": time, "tid": tid}
                 of.turn["bytes_out"] += value
             else:
                 of.unsolicited += of.seen
                 of.incomplete += not of.seen
                 of.begin = None
-            of.moved, of.seen, of.going = time, True, None
+            of.moved, of.seen, of.going, of.extra = time, True, None, 0
         elif act == Act.CLOSE:
             close(of)
         if act in {Act.RECEIVE, Act.SEND} and tid > 0:

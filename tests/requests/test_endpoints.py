@@ -186,14 +186,29 @@ def test_several_requests_at_once_on_a_connection_are_noticed(together, called):
     random = np.random.default_rng(together)
     intrusions = random.binomial(together - 1, 0.4, 200)
     endpoint = np.zeros(200, np.int64)
-    receives = np.array([200 + intrusions.sum()])
-    found = turns.find_multiplexed(endpoint, intrusions, receives, np.zeros(1, np.int64))
+    found = turns.find_multiplexed(endpoint, np.arange(1, 201), intrusions, np.zeros(1, np.int64))
     assert found.tolist() == [called]
+
+
+def test_a_connection_of_a_service_that_shares_them_is_judged_with_the_others():
+    of = [60, 60, 60, 240]  # turns; of the last one enough to tell that it is not shared
+    endpoint = np.repeat(np.arange(4), of)
+    number = np.concatenate([np.arange(1, n + 1) for n in of])
+    intrusions = np.zeros(len(endpoint), np.int64)
+    intrusions[[10, 20, 30, 40, 70, 80, 90]] = 1
+    found = turns.find_multiplexed(endpoint, number, intrusions, np.zeros(4, np.int64))
+    assert found.tolist() == [True, True, True, False]
+
+
+def test_what_settles_how_a_connection_goes_on_is_no_sign():
+    endpoint, number = np.repeat(np.arange(20), 10), np.tile(np.arange(1, 11), 20)
+    found = turns.find_multiplexed(endpoint, number, (number <= 3) * 1, np.zeros(20, np.int64))
+    assert not found.any()
 
 
 def test_a_header_and_a_body_sent_apart_are_no_two_requests():
     endpoint, intrusions = np.zeros(200, np.int64), np.ones(200, np.int64)
-    found = turns.find_multiplexed(endpoint, intrusions, np.array([400]), np.zeros(1, np.int64))
+    found = turns.find_multiplexed(endpoint, np.arange(1, 201), intrusions, np.zeros(1, np.int64))
     assert not found.any()
 
 

@@ -133,6 +133,13 @@ async def asgi_plain(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok\n"})
 
 
+async def asgi_slow(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer after a sleep of up to 3 ms."""
+    if scope["type"] == "http":
+        await asyncio.sleep(random.random() * 0.003)
+    await asgi_plain(scope, receive, send)
+
+
 class Loop:
     """One loop: kept connections to Redis, or one for each request."""
 

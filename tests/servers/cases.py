@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
+STREAMS: Final = str(HERE / "streams.js")
 PORTS: Final = {"postgres": 22001, "redis": 22002, "behind": 22003, "served": 22004}
-PACKAGES: Final = ("gunicorn", "psycopg2-binary", "cheroot", "uvicorn")
+PACKAGES: Final = ("gunicorn", "psycopg2-binary", "cheroot", "uvicorn", "hypercorn")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Case:
     behind : str
         Name of the case that it passes requests on to.
     depth : int
-        Requests that are written at once.
+        Requests that are written at once, or that are under way at once on a connection.
     logs : bool
         Whether the server's own log has the truth about threads and sub-requests.
     """
@@ -69,6 +70,20 @@ def gunicorn(app: str, *, workers: int = 4) -> tuple[str, ...]:
     """Return the command of an application of `apps.py` in gunicorn."""
     logs = ("--log-level", "error", "--worker-tmp-dir", "/dev/shm")
     return ("{bin}/gunicorn", "-w", str(workers), *logs, "-b", "127.0.0.1:{served}", f"apps:{app}")
+
+
+def _shares(server: str, mode: str, depth: int = 1) -> Case:
+    """Return a case of `streams.js`, of nginx before it, or of hypercorn."""
+    titles = {"h2": "HTTP/2", "h2s": "HTTP/2 with TLS", "https": "TLS", "ws": "WebSocket"}
+    titles["sse"] = "server-sent events"
+    title = f"{titles.get(mode, mode)} ({server}{f', {depth} streams' if mode[:2] == 'h2' else ''})"
+    command = {
+        "nginx": ("nginx", "-c", "{place}/nginx.conf"),
+        "Node.js": ("node", STREAMS, "serve", "{served}", mode, "{place}/cert", "{place}/key"),
+        "hypercorn": ("{bin}/hypercorn", "apps:asgi_slow", "--bind", "127.0.0.1:{served}"),
+    }[server]
+    behind = "node-delayed" if server == "nginx" else ""
+    return Case(title, command, mode, ("node",), behind=behind, depth=depth, logs=False)
 
 
 _ONE_LOOP: Final = "one loop, no sub-requests"
@@ -144,17 +159,36 @@ CASES: Final = {
         depth=8,
         logs=False,
     ),
+    "node-delayed": Case(
+        f"{_ONE_LOOP}, timers (Node.js)",
+        *(("node", STREAMS, "serve", "{served}", "http"), "http", ("node",)),
+        logs=False,
+    ),
+    **{
+        f"h2-{server.lower().partition('.')[0]}-{streams}": _shares(server, "h2", streams)
+        for server in ("nginx", "Node.js", "hypercorn")
+        for streams in (1, 2, 8)
+    },
+    "h2-tls-1": _shares("nginx", "h2s", 1),
+    "h2-tls-8": _shares("nginx", "h2s", 8),
+    "tls-nginx": _shares("nginx", "https"),
+    "tls-node": _shares("Node.js", "https"),
+    "websocket": _shares("Node.js", "ws"),
+    "events": _shares("Node.js", "sse"),
 }
+# What `streams.js` asks: requests share a connection, or are hidden on it, or last.
+SHARING: Final = ("h2", "h2s", "https", "ws", "sse")
 
 _NGINX: Final = """
 worker_processes 1; daemon off; pid {place}/nginx.pid; error_log {place}/nginx.log crit;
 events {{ worker_connections 1024; }}
 http {{
   access_log off; keepalive_requests 100000;
-  server {{ listen 127.0.0.1:{served} backlog=256; root {place};
+  server {{ listen 127.0.0.1:{served} backlog=256{how}; root {place};
     location / {{ {what} }} }}
 }}
 """
+_KEYS: Final = "; ssl_certificate {place}/cert; ssl_certificate_key {place}/key"
 
 
 class Park:
@@ -180,6 +214,13 @@ class Park:
         for name in ("client", "pool"):
             source, made = HERE / f"{name}.c", self.place / name
             subprocess.run(["gcc", "-O2", "-pthread", "-o", str(made), str(source)], check=True)
+        if _find("openssl"):
+            words = (
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost"
+            )
+            to = ("-keyout", str(self.place / "key"), "-out", str(self.place / "cert"))
+            command = ["openssl", *words.split(), "-subj", "/CN=localhost", *to]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         if _find("javac"):
             subprocess.run(["javac", "-d", str(self.place), str(HERE / "Pool.java")], check=True)
 
@@ -214,7 +255,9 @@ class Park:
             text = tuple(word.replace("{served}", "{behind}") for word in other.command)
             self.start(text, "behind", other.environment)
             what = f"proxy_pass http://127.0.0.1:{PORTS['behind']};"
-        config = _NGINX.format(place=self.place, what=what, **PORTS)
+        ways = {"h2": " http2", "h2s": f" ssl http2{_KEYS}", "https": f" ssl{_KEYS}"}
+        how = ways.get(case.mode, "").replace("{place}", str(self.place))
+        config = _NGINX.format(place=self.place, what=what, how=how, **PORTS)
         (self.place / "nginx.conf").write_text(config)
         try:
             self.start(case.command, "served", case.environment)

@@ -18,8 +18,11 @@ from critpath.model import EventRequest, Kind
 from critpath.model.requests import Certainty
 from critpath.pipeline.requesting import FoundRequests
 from critpath.read.recording import read_events
+from critpath.requests.turns import WHYS
 
 _NEAR: Final = 100_000  # ns that a begin or an end may be off
+_JUDGED: Final = 100  # requests of a connection that must be noticed to be shared
+_OVERLAPS: Final = 0.05  # of them that begin while another is under way
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,126 @@ def judge_neighbours(place: Path, names: Iterable[str], critpath: str) -> None:
     head = "| case | connections | verdict | signs |\n|---|---:|---|---|\n"
     (place / "neighbours.md").write_text(head + "\n".join(lines) + f"\n\n{total}\n")
     print(f"without and with a neighbour on every processor: {total}")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One connection of a recording: what its client logged, what critpath says."""
+
+    requests: int
+    overlap: float  # share that began while another of the connection was under way
+    multiplexed: bool
+    periods: int
+    inside: int  # of these, within a time in which the client waited for something
+    covered: int  # requests during which there is such a period
+    streams: int
+
+
+def judge_sharing(place: Path, names: Iterable[str]) -> None:
+    """Judge which connections are called multiplexed, and what is made of them."""
+    head = "| server | | connections | overlap | at once | noticed | else called so | periods "
+    lines = [f"{head}| within | requests in one | streams |", "|---|---" + "|---" * 9 + "|"]
+    total: Counter[str] = Counter()
+    for name in names:
+        for busy in (False, True):
+            found = [
+                one
+                for file in sorted((place / name).glob("*/recording"))
+                if file.parent.name.endswith("-busy") == busy
+                for one in find_connections(file.parent)
+            ]
+            if found:
+                counts = count_sharing(found)
+                total.update(counts)
+                title = f"| {CASES[name].title} | {'busy' if busy else 'idle'} | {len(found)} "
+                lines.append(title + "".join(f"| {cell} " for cell in sharing_cells(counts)) + "|")
+                print(lines[-1], flush=True)
+    lines.append(
+        f"| all | | {total['all']} " + "".join(f"| {c} " for c in sharing_cells(total)) + "|"
+    )
+    (place / "sharing.md").write_text("\n".join(lines) + "\n")
+    print(lines[-1])
+
+
+def count_sharing(found: list[Connection]) -> Counter[str]:
+    """Count connections: which share, which are called so, and what their periods are worth."""
+    shares = [one for one in found if one.requests >= _JUDGED and one.overlap >= _OVERLAPS]
+    others = [one for one in found if one.overlap == 0]
+    called = [one for one in shares if one.multiplexed]
+    return Counter(
+        {
+            "all": len(found),
+            "requests": sum(one.requests for one in found),
+            "overlapping": round(sum(one.requests * one.overlap for one in found)),
+            "shares": len(shares),
+            "noticed": len(called),
+            "others": len(others),
+            "wrongly": sum(one.multiplexed for one in others),
+            "periods": sum(one.periods for one in called),
+            "inside": sum(one.inside for one in called),
+            "called requests": sum(one.requests for one in called),
+            "covered": sum(one.covered for one in called),
+            "streams": sum(one.streams for one in found),
+        }
+    )
+
+
+def sharing_cells(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the cells of a row of the table."""
+    return (
+        share(counts, "overlapping", "requests"),
+        str(counts["shares"]),
+        share(counts, "noticed", "shares"),
+        f"{counts['wrongly']} of {counts['others']}" if counts["others"] else "–",
+        str(counts["periods"] or "–"),
+        share(counts, "inside", "periods"),
+        share(counts, "covered", "called requests"),
+        str(counts["streams"]),
+    )
+
+
+def find_connections(recorded: Path) -> Iterator[Connection]:
+    """Yield the connections to a recorded server."""
+    found = find_requests(recorded / "recording")
+    table, ends = found.requests, found.endpoints
+    rows = np.flatnonzero(ends.local_port[table.endpoint] == PORTS["served"])
+    by_port: dict[int, list[Asked]] = defaultdict(list)
+    for one in read_client(recorded / "client"):
+        by_port[one.port].append(one)
+    port_of = ends.remote_port[table.endpoint[rows]]
+    for port, asked in by_port.items():
+        asked.sort(key=lambda one: one.begin)
+        until, overlapping = 0, 0
+        waits: list[list[int]] = []
+        for one in asked:
+            if one.begin < until:
+                overlapping += 1
+                waits[-1][1] = until = max(until, one.end)
+            else:
+                waits.append([one.begin - _NEAR, one.end + _NEAR])
+                until = one.end
+        mine = rows[port_of == port]
+        # The handshakes of TLS and HTTP/2 come before.
+        mine = mine[table.end_ns[mine] > asked[0].begin]
+        begins = [wait[0] for wait in waits]
+        inside = [
+            (begin, end)
+            for begin, end in zip(
+                table.begin_ns[mine].tolist(), table.end_ns[mine].tolist(), strict=True
+            )
+            if (at := bisect.bisect_right(begins, begin) - 1) >= 0 and end <= waits[at][1] + _NEAR
+        ]
+        ended = [end for _, end in inside]
+        covered = sum(
+            (at := bisect.bisect_left(ended, one.begin)) < len(inside) and inside[at][0] < one.end
+            for one in asked
+        )
+        why = {table.strings[code] for code in np.unique(table.why[mine]).tolist()}
+        streams = int((table.why[mine] == WHYS.index("answered in pieces over time")).sum())
+        yield Connection(
+            *(len(asked), overlapping / len(asked), "multiplexed" in why),
+            *(len(mine), len(inside), covered, streams),
+        )
 
 
 def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:

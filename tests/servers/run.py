@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cases import CASES, PACKAGES, PORTS, Case, Park
+from cases import CASES, PACKAGES, PORTS, SHARING, STREAMS, Case, Park
 
 CONNECTIONS: Final = "1,4,16,64"
 _THINK: Final = 2000  # us at most between two requests of a connection
@@ -43,6 +43,7 @@ def main() -> None:
         help="how to record",
     )
     parser.add_argument("--judge-only", action="store_true")
+    parser.add_argument("--record-only", action="store_true")
     parser.add_argument("names", nargs="*", help="cases of cases.py (default: all)")
     given = parser.parse_intermixed_args()
     place: Path = given.place.resolve()
@@ -52,9 +53,12 @@ def main() -> None:
     names = given.names or [*CASES]
     if not given.judge_only:
         record(place, given, names)
-    from judge import judge, judge_neighbours
+    if given.record_only:
+        return
+    from judge import judge, judge_neighbours, judge_sharing
 
-    judge(place, names)
+    judge_sharing(place, names)
+    judge(place, [name for name in names if CASES[name].mode not in SHARING])
     judge_neighbours(place, names, given.critpath[-1])
 
 
@@ -91,15 +95,19 @@ def record_one(
 
     def client(requests: int, output: Path) -> list[str]:
         words = (PORTS["served"], connections, requests, case.mode, _THINK, output, case.depth)
-        return [str(park.place / "client"), *map(str, words)]
+        by = ["node", STREAMS, "ask"] if case.mode in SHARING else [str(park.place / "client")]
+        return [*by, *map(str, words)]
 
     subprocess.run(client(max(40, 2 * connections), to / "client"), check=True)
+    pushes = case.mode in {"ws", "sse"}
+    shared = 6 if pushes else 120 if case.mode in SHARING else 0
+    requests = max(0 if pushes else given.requests, shared * connections)
     os.truncate(park.truth, 0)
     subprocess.run(
         [
             *(*given.critpath, "record", "--quiet", "--no-probe", "--force"),
             *("--profile", "requests", "-o", str(to / "recording"), "--"),
-            *client(given.requests, to / "client"),
+            *client(requests, to / "client"),
         ],
         check=True,
     )
