@@ -16,7 +16,8 @@ METHODS: Final = (b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"PATCH", b"OPTIO
 # Bytes of a command of Redis that have its name; behind it are keys and values.
 COMMAND: Final = 32
 
-_MOST_PREPARED: Final = 65_536  # statements; the oldest is forgotten
+_MOST_PREPARED: Final = 65_536  # statements; those of the oldest socket are forgotten
+_STARTUP: Final = b"\0\3\0\0"  # PostgreSQL's first message, behind its length
 _MOST_KNOWN: Final = 4_096  # messages whose label is remembered
 
 _REQUEST_LINE: Final = re.compile(
@@ -88,12 +89,17 @@ class MessageLabels:
 
     def __init__(self) -> None:
         self._known: dict[bytes, str] = {}
-        self._prepared: dict[tuple[int, bytes], str] = {}
+        self._prepared: dict[int, dict[bytes, str]] = {}
+        self._statements = 0
 
     def label(self, socket: int, data: bytes) -> str:
         """Return the label of a message that a socket received, "" for none."""
         if data[:1] in {b"P", b"B"} and data[1:2] == b"\0":
             return self._label_prepared(socket, data)
+        if data[4:8] == _STARTUP and data[:2] == b"\0\0":
+            # Another connection of this socket's address: what was prepared over the last is gone.
+            self._forget(socket)
+            return ""
         known = self._known.get(data)
         if known is None:
             known = label_message(data)
@@ -109,12 +115,18 @@ class MessageLabels:
             return ""
         if data[:1] == b"P":
             said = label_sql(rest, cut=b"\0" not in rest)
-            if len(self._prepared) >= _MOST_PREPARED:
-                del self._prepared[next(iter(self._prepared))]
-            self._prepared[socket, first] = said
+            if self._statements >= _MOST_PREPARED:
+                self._forget(next(iter(self._prepared)))
+            mine = self._prepared.setdefault(socket, {})
+            self._statements += first not in mine
+            mine[first] = said
             return said
         name, found, _ = rest.partition(b"\0")
-        return self._prepared.get((socket, name), "") if found else ""
+        return self._prepared.get(socket, {}).get(name, "") if found else ""
+
+    def _forget(self, socket: int) -> None:
+        """Forget what was prepared over a socket."""
+        self._statements -= len(self._prepared.pop(socket, ()))
 
 
 def label_message(data: bytes) -> str:

@@ -7,7 +7,7 @@ data arrived is known by packets, joined by their ends; without them it is not.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag, auto
@@ -38,6 +38,7 @@ _DUPLICATES: Final = {0, 1030}  # F_DUPFD, F_DUPFD_CLOEXEC
 _ESTABLISHED: Final = 1
 _SYN, _SYN_ACK = 2, 18  # flags of TCP
 _UNSEGMENTED: Final = 16_384  # bytes that are sent in one packet on the way to oneself
+_NO_LIVES: Final[deque[Opened]] = deque()
 Ends = tuple[int, int, int]  # high and low half of an address, port
 
 
@@ -57,6 +58,8 @@ _MOVES: Final[dict[str, Does]] = {
     **dict.fromkeys(("write", "writev", "sendfile64", "sendfile", "splice"), _SENDS),
     **dict.fromkeys(("sendto", "sendmsg", "sendmmsg"), _SENDS | _SOCKETS),
 }
+_SEVERAL: Final = frozenset({"recvmmsg", "sendmmsg"})  # they return a number of messages
+_MOST_MESSAGES: Final = 1024  # UIO_MAXIOV: more the kernel does not take
 _PREFIXES: Final = (
     *("syscall_entry_", "compat_syscall_entry_", "syscalls:sys_enter_"),
     *("syscall_exit_", "compat_syscall_exit_", "syscalls:sys_exit_"),
@@ -93,6 +96,51 @@ class Opened:
         if not self.known and local[2] and remote[2]:
             self.local, self.remote, self.known = local, remote, True
             self.family, self.protocol = self.family or _INET, self.protocol or _TCP
+
+
+class _Tables:
+    """Descriptors of processes; who was forked shares its creator's until one of them changes."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, int], dict[int, Opened]] = {}
+        self._users: dict[int, int] = {}  # processes of a table, by its id
+
+    def get(self, process: tuple[int, int], fd: int) -> Opened | None:
+        """Return what a descriptor names."""
+        table = self._of.get(process)
+        return table.get(fd) if table else None
+
+    def change(self, process: tuple[int, int]) -> dict[int, Opened]:
+        """Return a process's own table, to be changed."""
+        table = self._of.get(process)
+        if table is None:
+            table = self._of[process] = {}
+            self._users[id(table)] = 1
+        elif self._users[id(table)] > 1:
+            self._users[id(table)] -= 1
+            table = self._of[process] = dict(table)
+            self._users[id(table)] = 1
+            for of in table.values():
+                of.names += 1
+        return table
+
+    def share(self, parent: tuple[int, int], child: tuple[int, int]) -> None:
+        """Give a child what its parent has."""
+        table = self._of.get(parent)
+        if table is not None:
+            self._of[child] = table
+            self._users[id(table)] += 1
+
+    def drop(self, process: tuple[int, int]) -> dict[int, Opened]:
+        """Take a process's table away; return it if nobody else has it."""
+        table = self._of.pop(process, None)
+        if table is None:
+            return {}
+        self._users[id(table)] -= 1
+        if self._users[id(table)]:
+            return {}
+        del self._users[id(table)]
+        return table
 
 
 @dataclass(slots=True)
@@ -149,7 +197,7 @@ class CallEvents:
     """Follows the descriptors of every process, from events as they come."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[int, int], dict[int, Opened]] = defaultdict(dict)
+        self._tables = _Tables()
         self._process: dict[tuple[int, int], int] = {}
         self._calls: dict[tuple[int, int], _Call] = {}
         # Threads that were in a system call when the recording began, and its descriptor.
@@ -225,17 +273,17 @@ class CallEvents:
         if child > 0 and child != parent:
             # Of a process of this number before, the end was lost.
             self._drop(time, host, v[2], (host, child))
-            table = dict(self._tables[host, parent])
-            for of in table.values():
-                of.names += 1
-            self._tables[host, child] = table
+            self._tables.share((host, parent), (host, child))
 
     def _exec(self, host: int, time: int, v: list[int]) -> None:
         """Forget descriptors: which of them are closed on exec, nobody tells."""
         process = self._find_process(host, v[0], 0)
-        table = self._tables[process]
-        for fd in [fd for fd in table if fd > _STANDARD]:
-            self._release(time, host, v[0], table.pop(fd))
+        kept = {fd: of for fd in range(_STANDARD + 1) if (of := self._tables.get(process, fd))}
+        for of in kept.values():
+            of.names += 1
+        self._drop(time, host, v[0], process)
+        if kept:
+            self._tables.change(process).update(kept)
 
     def _exit(self, host: int, time: int, v: list[int]) -> None:
         tid = v[0]
@@ -246,7 +294,7 @@ class CallEvents:
 
     def _drop(self, time: int, host: int, tid: int, process: tuple[int, int]) -> None:
         """End all names of a process."""
-        for of in self._tables.pop(process, {}).values():
+        for of in self._tables.drop(process).values():
             self._release(time, host, tid, of)
 
     # ------------------------------------------------------------ descriptors
@@ -258,13 +306,16 @@ class CallEvents:
 
     def _name(self, time: int, tid: int, process: tuple[int, int], fd: int, of: Opened) -> None:
         """Let a descriptor name this; what it named before, it names no longer."""
-        table = self._tables[process]
-        before = table.get(fd)
+        before = self._tables.get(process, fd)
         if before is not of:
             of.names += 1
-            table[fd] = of
+            self._tables.change(process)[fd] = of
             if before is not None:
                 self._release(time, process[0], tid, before)
+
+    def _close(self, time: int, tid: int, process: tuple[int, int], fd: int) -> None:
+        if self._tables.get(process, fd) is not None:
+            self._release(time, process[0], tid, self._tables.change(process).pop(fd))
 
     def _release(self, time: int, host: int, tid: int, of: Opened) -> None:
         of.names -= 1
@@ -279,7 +330,7 @@ class CallEvents:
         """Take note of a descriptor from before the recording, or one that is there at its end."""
         pid, fd, inode, tid = v[:4]
         process = host, pid
-        of = self._tables[process].get(fd)
+        of = self._tables.get(process, fd)
         known = self._by_inode.get((host, inode))
         if of is None:
             if known is None or known.closed >= 0:
@@ -300,17 +351,14 @@ class CallEvents:
         tid, fd = v[_TID], v[_FD]
         key = host, tid
         process = self._find_process(host, tid, v[_PID])
-        table = self._tables[process]
         if name == "io_uring_enter":
             self._rings += 1
             return
         if name == "close":
             # Another thread may be given the number before this call ends.
-            gone = table.pop(fd, None)
-            if gone is not None:
-                self._release(time, host, tid, gone)
+            self._close(time, tid, process, fd)
             return
-        of = table.get(fd)
+        of = self._tables.get(process, fd)
         does = _MOVES.get(name, Does(0))
         if of is None and (does & _SOCKETS or name in _ACCEPTS or name == "connect"):
             of = self._make(host, time)
@@ -323,7 +371,8 @@ class CallEvents:
         elif name == "socket":
             call.flags = v[_FAMILY]
         elif name == "splice":
-            call.of, call.second, call.fd = table.get(call.number), of, call.number
+            call.of, call.second = self._tables.get(process, call.number), of
+            call.fd = call.number
         self._calls[key] = call
 
     def _leave(self, host: int, name: str, start: int, time: int, v: list[int]) -> None:
@@ -333,7 +382,7 @@ class CallEvents:
         begun = self._begun.pop((host, tid), None)
         if call is None or call.name != name:
             process, fd = begun or (self._find_process(host, tid, v[_PID]), NONE)
-            known = self._tables[process].get(fd)
+            known = self._tables.get(process, fd)
             call = _Call(name, time, known, process, fd, _MOVES.get(name, Does(0)))
             if name not in _ACCEPTS and not call.does & _RECEIVES:
                 return
@@ -358,9 +407,7 @@ class CallEvents:
         if ret >= 0 and call.of is not None:
             self._name(time, tid, call.process, ret, call.of)
         elif ret >= 0:
-            gone = self._tables[call.process].pop(ret, None)
-            if gone is not None:
-                self._release(time, call.process[0], tid, gone)
+            self._close(time, tid, call.process, ret)
 
     def _accept(
         self, time: int, tid: int, process: tuple[int, int], by: Opened | None, v: list[int]
@@ -380,7 +427,8 @@ class CallEvents:
     def _finish_move(self, time: int, tid: int, call: _Call, ret: int) -> None:
         """Take note of what a call that ends here received or sent."""
         of = call.of
-        for local, remote, size in call.packets if ret > 0 else ():
+        several = call.name in _SEVERAL
+        for local, remote, size in call.packets if ret > 0 and not several else ():
             # Of what this thread sends, not of what came meanwhile.
             if size == ret or size >= _UNSEGMENTED <= ret:
                 if of is None:
@@ -388,7 +436,11 @@ class CallEvents:
                     self._name(call.time, tid, call.process, call.fd, of)
                 of.name(local, remote)
                 break
-        if of is not None and ret >= 0:
+        if of is not None and several:
+            # How many messages they were is told, not how many bytes.
+            for _ in range(min(ret, _MOST_MESSAGES)):
+                self._move(time, tid, call, of, NONE)
+        elif of is not None and ret >= 0:
             self._move(time, tid, call, of, ret)
         if call.second is not None and ret > 0:
             self._receive(time, tid, call.second, ret)
@@ -397,13 +449,13 @@ class CallEvents:
         if call.does & _SENDS:
             if count:
                 of.moved, of.first = True, of.first or 2
-                self._put(time, Act.SEND, tid, of.host, of, count)
+                self._put(time, Act.SEND, tid, of.host, of, max(count, 0))
         elif not (call.does & _SOCKETS and call.flags & _PEEK):
             self._receive(time, tid, of, count)
 
     def _receive(self, time: int, tid: int, of: Opened, count: int) -> None:
-        of.moved, of.first = True, of.first or int(count > 0)
-        self._put(time, Act.RECEIVE if count else Act.FINISH, tid, of.host, of, count)
+        of.moved, of.first = True, of.first or int(count != 0)
+        self._put(time, Act.RECEIVE if count else Act.FINISH, tid, of.host, of, max(count, 0))
 
     # ------------------------------------------------------------ sockets and packets
 
@@ -520,7 +572,7 @@ class CallEvents:
 
     def _join_arrivals(self) -> Iterator[tuple[int, int, int, int, Opened, int]]:
         """Yield arrivals at sockets whose ends are known; these learn addresses from them."""
-        by_ports: dict[tuple[int, int, int], list[Opened]] = defaultdict(list)
+        by_ports: dict[tuple[int, int, int], deque[Opened]] = defaultdict(deque)
         for of in self._all:
             listener = of.listener
             if not of.local[2] and listener is not None:
@@ -528,7 +580,10 @@ class CallEvents:
             if of.local[2] and of.remote[2] and of.protocol != UDP:
                 by_ports[of.host, of.local[2], of.remote[2]].append(of)
         for each in self._arrivals:
-            for of in by_ports.get((each.host, each.local[2], each.remote[2]), ()):
+            lives = by_ports.get((each.host, each.local[2], each.remote[2]), _NO_LIVES)
+            while lives and 0 <= lives[0].closed < each.time:
+                lives.popleft()  # of the same ports there may be thousands, one after another
+            for of in lives:
                 if 0 <= of.closed < each.time or not _agree(of, each):
                     continue
                 of.name(each.local, each.remote)

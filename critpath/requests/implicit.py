@@ -339,12 +339,17 @@ class _Threads:
         events = calls.of([n for n, _ in others if n.startswith("eventfd")])
         closed = calls.of(("close",))
         process = self.process(_key(calls.host[rows], calls.tid[rows]))
-        place = (process << 32) | calls.value[rows]
+        # Numbers of processes, which have their host in their upper half.
+        every, number = np.unique(process, return_inverse=True)
+        place = (number.astype(np.int64) << 32) | (calls.value[rows] & 0xFFFFFFFF)
         asked, unknown = self.process(key), np.ones(len(key), np.bool_)
         kind = np.full(len(key), NONE, np.int64)  # the call that says it
         for _ in range(_DEEPEST):
-            last = _last_before(place, calls.time_ns[rows], (asked << 32) | of, self.since)
-            fresh = unknown & (last >= 0)
+            at = np.minimum(np.searchsorted(every, asked), max(len(every) - 1, 0))
+            there = np.append(every, NONE)[at] == asked
+            where = np.where(there, (at << 32) | (of & 0xFFFFFFFF), NONE)
+            last = _last_before(place, calls.time_ns[rows], where, self.since)
+            fresh = unknown & there & (last >= 0)
             kind[fresh] = rows[last[fresh]]
             unknown &= ~fresh
             creators = (self._creators.get(pid, NONE) for pid in asked.tolist())

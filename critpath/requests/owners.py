@@ -90,7 +90,7 @@ def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
     receive; one without an answer is none.
     """
     moves = (activity.act == Act.SEND) | (activity.act == Act.RECEIVE)
-    rows = np.flatnonzero((moves & (activity.value > 0)) & (activity.endpoint >= 0))
+    rows = np.flatnonzero(moves & (activity.endpoint >= 0))
     rows = rows[endpoints.serves[activity.endpoint[rows]] == 0]
     rows = rows[np.argsort(activity.endpoint[rows], kind="stable")]
     sends, of = activity.act[rows] == Act.SEND, activity.endpoint[rows]

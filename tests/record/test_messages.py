@@ -92,6 +92,15 @@ def test_a_statement_that_was_prepared_is_known_by_its_name_on_its_connection():
     assert labels.label(2, bind) == ""
 
 
+def test_what_was_prepared_is_forgotten_when_a_connection_begins():
+    labels = MessageLabels()
+    bind = postgres(b"B", b"\0s1\0\0\1\0\0\0\1\0\0\0\7hunter2")
+    for socket in (1, 2):
+        labels.label(socket, postgres(b"P", b"s1\0SELECT a FROM t\0\0\0"))
+    assert labels.label(1, b"\0\0\0\x29\0\3\0\0user\0hunter2\0\0") == ""
+    assert (labels.label(1, bind), labels.label(2, bind)) == ("", "SELECT a FROM t")
+
+
 def test_long_statements_are_called_alike_whatever_their_name_is():
     labels = MessageLabels()
     text = b"SELECT abalance, filler, bid FROM pgbench_accounts WHERE aid = $1"

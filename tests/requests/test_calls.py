@@ -130,6 +130,47 @@ def test_without_packets_a_request_begins_when_its_reader_was_woken_or_reads():
     assert found.requests.boundary.tolist() == [1, 2]
 
 
+def test_messages_are_not_counted_as_bytes():
+    drawn = Drawing()
+    drawn.call(SERVER, "accept4", 5, fd=3)
+    drawn.call(SERVER, "recvmmsg", 3, fd=5)
+    drawn.call(SERVER, "sendmmsg", 2, fd=5)
+    found = drawn.find("calls")
+    assert found.requests.bytes_in.tolist() == found.requests.bytes_out.tolist() == [0]
+    acts_of = acts(found, found.requests.endpoint[0])
+    assert (acts_of.count("RECEIVE"), acts_of.count("SEND")) == (3, 2)
+
+
+def test_who_was_forked_shares_names_until_one_of_both_changes_them():
+    drawn = Drawing()
+    drawn.call(SERVER, "accept4", 5, fd=3)
+    drawn.put("fork", parent_tid=SERVER, parent_pid=SERVER, child_tid=9, child_pid=9)
+    drawn.put("fork", parent_tid=9, parent_pid=9, child_tid=10, child_pid=10)
+    drawn.put("syscall_entry_close", tid=9, fd=5)
+    drawn.put("syscall_entry_close", tid=SERVER, fd=5)
+    drawn.call(10, "recvfrom", 100, fd=5)
+    drawn.call(10, "sendto", 100, fd=5)
+    assert drawn.find("calls").requests.tid.tolist() == [10]
+    drawn.put("exit", tid=10)
+    found = drawn.find("calls")
+    assert "CLOSE" in acts(found, found.requests.endpoint[0])
+
+
+def test_ports_that_are_used_again_and_again_are_another_connection_each_time():
+    drawn = Drawing()
+    for _ in range(50):
+        name, fields = drawn.packet(0, 100, 4000, 80)
+        drawn.put(name, **fields)
+        drawn.call(SERVER, "accept4", 5, fd=3)
+        drawn.call(SERVER, "recvfrom", 100, fd=5)
+        packet = drawn.packet(SERVER, 40, 80, 4000, NEAR, FAR)
+        drawn.call(SERVER, "sendto", 40, [packet], fd=5)
+        drawn.put("syscall_entry_close", tid=SERVER, fd=5)
+    found = drawn.find()
+    assert len(found.requests) == len({*found.requests.endpoint.tolist()}) == 50
+    assert set(found.requests.boundary.tolist()) == {0}
+
+
 def test_names_are_shared_inherited_and_ended_one_by_one():
     drawn = Drawing()
     drawn.call(SERVER, "accept", 5, fd=3)
