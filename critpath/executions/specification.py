@@ -56,6 +56,8 @@ class RequestFilter:
 
     Attributes
     ----------
+    host : str
+        Of several recorded together, the one that serves; "" for any.
     ports : frozenset of int
         Ports that are served; empty for any.
     comm, path : str
@@ -81,6 +83,7 @@ class RequestFilter:
     """
 
     ports: frozenset[int] = frozenset()
+    host: str = ""
     comm: str = ""
     path: str = ""
     label: str = ""
@@ -232,15 +235,15 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 
 _REQUEST_OPTIONS: Final = (
-    *("port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip", "min"),
-    *("role", "doubtful"),
+    *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
+    *("min", "role", "doubtful"),
 )
 
 
 _REQUEST_FORMS: Final = (
-    "port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM cgroup=PATH "
-    "peer=external|local top skip=N min=DURATION role=first doubtful=include, with commas between; "
-    "or requests:? for what there is"
+    "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
+    "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include, with "
+    "commas between; or requests:? for what there is"
 )
 
 
@@ -248,6 +251,10 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     if rest.strip() == "?":
         return Specification("requests", requests=RequestFilter(listing=True), text=text)
     options = split_outside_brackets(rest, ",") if given else []
+    # web:8080 is short for host=web,port=8080.
+    short = re.fullmatch(r"\s*([^=,:\[\]]+):(\d+)\s*", options[0]) if options else None
+    if short:
+        options = [f"host={short[1]}", f"port={short[2]}", *options[1:]]
     forms = f"requests, or requests: and some of {_REQUEST_FORMS}"
     values = _parse_options("requests", options, _REQUEST_OPTIONS, forms, text)
 
@@ -257,6 +264,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
     ports = values["port"].split("|") if "port" in values else []
     label, pattern = _parse_label(values.get("label", ""), options)
     chosen = RequestFilter(
+        host=values.get("host", ""),
         ports=frozenset(_parse_number("port", port.strip(), _MOST_PORT) for port in ports),
         comm=values.get("comm", ""),
         path=values.get("path", ""),

@@ -25,6 +25,7 @@ cdef enum:
     LINK_WAKE = 0
     LINK_NET = 1
     LINK_HOLD = 2       # of a sleep that a timer ended, and its holder's release
+    LINK_RECEIPT = 3    # of a sleep that bytes of another host ended, whoever woke the thread
 
 # ------------------------------------ rows of a block, and of later blocks that are carried into it
 
@@ -381,18 +382,27 @@ cdef class Walks:
     cdef int link_in(self, int64_t worker, Row* row, int64_t after, int64_t t,
                      Link* link) noexcept nogil:
         """Fill in the last link into worker that arrives in (after, t], a packet before a wake."""
-        cdef int64_t first = self.link_start[worker], last
+        cdef int64_t first = self.link_start[worker], last, told
         cdef int found = 0
         link.detail = row.detail
         link.cpu = row.cpu
         if first < self.link_start[worker + 1]:
             last = first_from(&self.link_time[0], first, self.link_start[worker + 1], t, True) - 1
+            # What bytes of another host ended, they did whoever woke the thread.
+            told = last
+            while told >= first and self.link_kind[told] == LINK_WAKE:
+                told -= 1
+            if (row.end == t and told >= first and self.link_kind[told] == LINK_RECEIPT
+                    and self.link_time[told] > after):
+                last = told
             if last >= first and self.link_time[last] > after:
                 link.time = self.link_time[last]
                 link.sent = self.link_sent[last]
                 link.source = self.link_source[last]
                 link.kind = self.link_kind[last]
                 found = 1
+        if found and link.kind == LINK_RECEIPT and row.end == t:
+            return found
         if row.waker >= 0 and row.end == t and not (found and link.time == t):
             link.time = t
             link.sent = row.woken
@@ -405,8 +415,9 @@ cdef class Walks:
         """Emit a link's own time and go on in its source down to ``s``."""
         cdef Frame* f = &c.frames[c.depth - 1]
         cdef int64_t sent = link.sent
-        if sent > t:
-            sent = t
+        # Bytes take some time: a walk that stood still here would never end.
+        if sent > t - (link.kind == LINK_RECEIPT):
+            sent = t - (link.kind == LINK_RECEIPT)
         if sent < s:
             sent = s
         if link.kind == LINK_HOLD:
@@ -414,7 +425,7 @@ cdef class Walks:
             self.emit(c, sent, t, f.worker, STATE_WAIT_TIMER, link.detail, link.cpu)
         else:
             self.emit(c, sent, t, f.worker,
-                      STATE_NET_TRANSIT if link.kind == LINK_NET else STATE_WAIT_CPU, 0, -1)
+                      STATE_WAIT_CPU if link.kind == LINK_WAKE else STATE_NET_TRANSIT, 0, -1)
         f.at = t
         f.t = s
         if sent > s:
@@ -484,12 +495,17 @@ cdef class Walks:
             s = row.begin if row.begin > f.lo else f.lo
             if self.link_in(f.worker, &row, s, t, &link):
                 if row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
+                    if link.kind == LINK_RECEIPT and t == row.end:
+                        # What woke it came then; the rest is how it was told.
+                        self.emit(c, link.time, t, f.worker, row.state, row.detail, row.cpu)
+                        self.follow(c, &link, s, link.time)
+                        continue
                     # A wake inside the wait did not end it; one after the window is not known.
-                    if link.time == row.end and t == row.end and not (
+                    if link.kind != LINK_RECEIPT and link.time == row.end and t == row.end and not (
                             link.sent >= t and self.is_circular(c, link.source, t)):
                         self.follow(c, &link, s, t)
                         continue
-                elif not f.rewound:
+                elif not f.rewound and link.kind != LINK_RECEIPT:
                     f.has_bypassed = 1
                     f.bypassed = link
                     f.bypassed_top = t

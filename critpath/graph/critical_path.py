@@ -42,7 +42,7 @@ HELD_BACK_SHARE = 0.1
 # executions asked for later: so many bytes unless another number is asked for.
 MOST_CARRIED: Final = 64 << 20
 
-NET, HOLD = 1, 2
+NET, HOLD, RECEIPT = 1, 2, 3
 
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
@@ -74,6 +74,8 @@ class Sweep:
     losses : sequence of Loss
     holds : sequence of (int, int, int, int)
         As `critpath.model.Timelines.holds`.
+    receipts : sequence of (int, int, int, int)
+        As `critpath.model.ReplayedRecording.receipts`.
     interrupts : bool
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
     carried : int
@@ -98,12 +100,13 @@ class Sweep:
         losses: Sequence[Loss],
         *,
         holds: Sequence[tuple[int, int, int, int]] = (),
+        receipts: Sequence[tuple[int, int, int, int]] = (),
         interrupts: bool = True,
         carried: int = MOST_CARRIED,
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
-        self._links = _by_receiver(packets, holds, len(workers))
+        self._links = _by_receiver((packets, holds, receipts), len(workers))
         self._table = _processor_table(processors)
         self._processors, self._interrupts = len(processors), interrupts
         self._rows = BoundaryRows(self._cuts, ROWS, carried)
@@ -229,23 +232,25 @@ def sweep_paths(
     end: I64,
     *,
     holds: Sequence[tuple[int, int, int, int]] = (),
+    receipts: Sequence[tuple[int, int, int, int]] = (),
     interrupts: bool = True,
 ) -> CriticalPaths:
     """Extract the critical path of every execution: `Sweep`, once."""
     sweep = Sweep(
-        *(blocks, workers, strings, processors, packets, losses), holds=holds, interrupts=interrupts
+        *(blocks, workers, strings, processors, packets, losses),
+        holds=holds,
+        receipts=receipts,
+        interrupts=interrupts,
     )
     return sweep.paths(subjects, begin, end)
 
 
 def _by_receiver(
-    packets: Sequence[tuple[int, int, int, int]],
-    holds: Sequence[tuple[int, int, int, int]],
-    workers: int,
+    links: Sequence[Sequence[tuple[int, int, int, int]]], workers: int
 ) -> tuple[I64, I64, I64, I64, U8]:
-    """Return links of packets and holders: start [workers + 1], time, source, sent, kind."""
-    table = np.array((*packets, *holds), np.int64).reshape(-1, 4)
-    kind = np.repeat(np.array([NET, HOLD], np.uint8), [len(packets), len(holds)])
+    """Return packets, holders and receipts: start [workers + 1], time, source, sent, kind."""
+    table = np.array([row for of in links for row in of], np.int64).reshape(-1, 4)
+    kind = np.repeat(np.array([NET, HOLD, RECEIPT], np.uint8), [len(of) for of in links])
     order = np.lexsort((table[:, 3], table[:, 2]))
     table = table[order]
     counts = np.bincount(table[:, 2], minlength=workers)
@@ -342,6 +347,7 @@ def extract_paths(
         replayed.packets,
         events.losses,
         holds=replayed.holds,
+        receipts=replayed.receipts,
         interrupts=interrupts,
         carried=most_carried or MOST_CARRIED,
     )
@@ -423,7 +429,10 @@ def _join_pieces(
     asker = find_workers(replayed.workers, by >> 32, by & 0xFFFFFFFF, end[known])
     named = (by >= 0) & (asker >= 0)
     columns["detail"][at[named]] = replayed.workers.name[asker[named]]
-    return replace(paths, start=paths.start[start - start[0]], **columns)
+    about = pieces.about[mine][known]
+    columns["detail"][at[about >= 0]] = len(paths.strings) + about[about >= 0]
+    strings = (*paths.strings, *pieces.names)
+    return replace(paths, start=paths.start[start - start[0]], strings=strings, **columns)
 
 
 def _expected_segments(replayed: ReplayedRecording, executions: Executions) -> F64:

@@ -26,8 +26,8 @@ from critpath.model import (
     open_filled,
 )
 
-WAKE, NET, HOLD = 0, 1, 2
-_NAMES: Final = ("wake", "net", "hold")
+WAKE, NET, HOLD, RECEIPT = 0, 1, 2, 3
+_NAMES: Final = ("wake", "net", "hold", "net")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class ExecutionGraph:
     link_sent : int64 [links]
         When it left there (ns).
     link_kind : uint8 [links]
-        ``WAKE``, ``NET`` or ``HOLD``.
+        ``WAKE``, ``NET``, ``HOLD`` or ``RECEIPT``.
     parent, born : int64 [workers]
         Creation links: who created the worker and when (ns), -1 if unknown.
     """
@@ -161,13 +161,14 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     """
     owner = np.repeat(np.arange(len(timelines.workers)), np.diff(timelines.start))
     woken = np.flatnonzero(timelines.waker >= 0)
-    packets = np.array((*timelines.packets, *timelines.holds), np.int64).reshape(-1, 4)
+    told = (timelines.packets, timelines.holds, timelines.receipts)
+    packets = np.array([link for of in told for link in of], np.int64).reshape(-1, 4)
     target = np.concatenate([owner[woken], packets[:, 2]])
     time = np.concatenate([timelines.end[woken], packets[:, 3]])
     source = np.concatenate([timelines.waker[woken].astype(np.int64), packets[:, 0]])
     sent = np.concatenate([timelines.woken[woken], packets[:, 1]])
-    sizes = [len(woken), len(timelines.packets), len(timelines.holds)]
-    kind = np.repeat(np.array([WAKE, NET, HOLD], np.uint8), sizes)
+    sizes = [len(woken), *map(len, told)]
+    kind = np.repeat(np.array([WAKE, NET, HOLD, RECEIPT], np.uint8), sizes)
     # At one moment a packet explains a wake by the interrupt or thread that delivered it.
     order = np.lexsort((kind, time, target)) if len(packets) else np.arange(len(woken))
     counts = np.bincount(target, minlength=len(timelines.workers))
@@ -209,6 +210,7 @@ def critical_paths(
         begin,
         end,
         holds=timelines.holds,
+        receipts=timelines.receipts,
         interrupts=interrupts,
     )
 

@@ -224,6 +224,15 @@ class Messages(Table):
     def __len__(self) -> int:
         return len(self.bytes)
 
+    def take(self, rows: Bool) -> Messages:
+        """Return some of them."""
+        return Messages(**{name: getattr(self, name)[rows] for name in _MESSAGE_COLUMNS})
+
+    def pairs(self) -> I64:
+        """Return the two ends of every connection that any of them went over, each once."""
+        both = np.column_stack([self.sender_endpoint, self.receiver_endpoint]).astype(np.int64)
+        return np.unique(np.sort(both, axis=1), axis=0)
+
     def table_columns(self) -> Mapping[str, Column]:
         """Return a row per piece of bytes."""
         certainties = [c.name.lower() for c in Certainty]

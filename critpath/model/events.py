@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from critpath.model.clocks import HostClock
 from critpath.model.kinds import Kind
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
@@ -191,6 +192,8 @@ class Events(Table):
         Every stream file that was read.
     warnings : tuple of str
         One line each: what was odd about the input and how it was read.
+    clocks : tuple of HostClock
+        Of several hosts, each one's against the clock that all times are of; empty for one.
     """
 
     timestamp: I64
@@ -209,6 +212,7 @@ class Events(Table):
     environment: tuple[Mapping[str, str | int], ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     warnings: tuple[str, ...] = ()
+    clocks: tuple[HostClock, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(

@@ -637,6 +637,9 @@ class Pieces:
     by : int64 [pieces]
         Where it waits behind other requests, the thread of this host that asked for most of
         that; -1 where that is not known.
+    about : int64 [pieces]
+        Of what is on its way between hosts, where to or from: codes into ``names``, else -1.
+    names : tuple of str
     """
 
     start: I64
@@ -646,6 +649,8 @@ class Pieces:
     end: I64
     state: U8
     by: I64
+    about: I64
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

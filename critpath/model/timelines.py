@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from critpath.model.clocks import Messages
 from critpath.model.kinds import STATES
 from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
@@ -153,6 +154,8 @@ class Timelines(Table):
     losses : tuple of Loss
     warnings : tuple of str
         One line each: what was left out and why.
+    receipts : tuple of (int, int, int, int)
+        Of several hosts, as `ReplayedRecording.receipts`.
     """
 
     workers: Workers
@@ -179,6 +182,7 @@ class Timelines(Table):
     warnings: tuple[str, ...] = ()
     packets: tuple[tuple[int, int, int, int], ...] = ()
     holds: tuple[tuple[int, int, int, int], ...] = ()
+    receipts: tuple[tuple[int, int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         freeze_rows(self, len(self.workers), len(self.processors))
@@ -452,6 +456,11 @@ class ReplayedRecording:
     resources : Resources or None
     sockets : Collected or None
         Where requests of servers are asked for.
+    receipts : tuple of (int, int, int, int)
+        Of several hosts, what ended sleeps: the worker that sent bytes, when they left (ns), the
+        worker that slept until it received them, when they were there (ns).
+    messages : Messages or None
+        Of several hosts, what they sent each other.
     """
 
     events: Events
@@ -464,6 +473,8 @@ class ReplayedRecording:
     warnings: tuple[str, ...]
     resources: Resources | None = None
     sockets: Collected | None = None
+    receipts: tuple[tuple[int, int, int, int], ...] = ()
+    messages: Messages | None = None
 
     def close(self) -> None:
         """Free what the blocks take."""

@@ -36,6 +36,7 @@ from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import find_recordings, find_traces
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.requests.activity import ActivityEvents
+from critpath.requests.crossings import find_receipts
 from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
 from critpath.text import clocks as words
 from critpath.timeline.network import HEADERS, PACKETS
@@ -43,6 +44,7 @@ from critpath.timeline.replay import prev_states
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
+    from critpath.model.requests import Collected
     from critpath.read.clocks import Trace
 
 _TCP: Final = (6, 262)
@@ -228,7 +230,22 @@ def align_events(events: Events) -> Events:
         end=max(events.end, int(time.max(initial=events.end))),
         environment=(*events.environment, {"clocks_sure_to_ns": bound}),
         warnings=tuple(warnings),
+        clocks=alignment.hosts,
     )
+
+
+def link_hosts(
+    collected: Collected, workers: Workers, events: Events
+) -> tuple[tuple[tuple[int, int, int, int], ...], Messages]:
+    """Return what leads from thread to thread over hosts of one clock, and what these sent."""
+    alignment = ClockAlignment("", events.clocks) if events.clocks else None
+    messages, _ = find_replayed_messages(
+        collected, events.end, len(events.hosts), events.losses, alignment
+    )
+    between = messages.take(
+        (messages.sender_host != messages.receiver_host) & (messages.bound_ns >= 0)
+    )
+    return find_receipts(collected.activity, between, workers), between
 
 
 def align_together(events: Events) -> tuple[ClockAlignment, JoinedAccount]:

@@ -18,9 +18,9 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
-from critpath.pipeline.clocks import align_events
+from critpath.pipeline.clocks import align_events, link_hosts
 from critpath.pipeline.progress import Progress, Stage
-from critpath.read.event_names import KERNEL_EVENTS, SOURCE_PORT
+from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS, SOURCE_PORT
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
@@ -561,7 +561,11 @@ def collect_sockets(source: Source, assumed: Assumptions, *, every: bool = False
 
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
-    return ActivityEvents(runnable, waking=assumed.waking, every=every, way=assumed.way)
+    # Between hosts it matters when packets leave: a send is told when its call ends.
+    leaving = len(source.hosts) > 1
+    return ActivityEvents(
+        runnable, waking=assumed.waking, leaving=leaving, every=every, way=assumed.way
+    )
 
 
 def _find_missing_switches(
@@ -609,7 +613,8 @@ def _replay_once(
     resources = ResourceEvents(ends)
     # None or one: what threads do with sockets and to each other, where that is asked for.
     collect = partial(collect_sockets, source, assumed, every=prefilter.slices)
-    sockets = [collect()] if prefilter.requests else []
+    several = len(source.hosts) > 1
+    sockets = [collect()] if prefilter.requests or several else []
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
         resources.feed(chunk, source.classes)
@@ -642,6 +647,8 @@ def _replay_once(
     holds = find_holds(events, replayer.holders(), workers, events.strings)
     if holds.links:
         events = replace(events, environment=(*events.environment, holds.counted))
+    collected = [each.finish(workers, events.strings) for each in sockets]
+    receipts, messages = link_hosts(collected[0], workers, events) if several else ((), None)
     return ReplayedRecording(
         events,
         blocks,
@@ -652,7 +659,9 @@ def _replay_once(
         holds.links,
         replayer.warnings,
         resources.finish(events.end),
-        *(each.finish(workers, events.strings) for each in sockets),
+        collected[0] if collected else None,
+        receipts=receipts,
+        messages=messages,
     )
 
 
@@ -692,13 +701,16 @@ class RecordingOpener:
         begin: Callable[[], Stage] | None = None,
     ) -> None:
         self._recording, self._traces = recording, traces
-        self._wanted, self._reader = tuple(wanted), reader
+        several = len({trace.host for trace in traces}) > 1
+        # What one host sends another it receives at sockets.
+        self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if several else ()))))
+        self._reader = reader
         self._ahead, self._begin = ahead, begin
         self._events: Events | None = None
         self.whole = ""
         if reader == "babeltrace2":
             self.whole = "babeltrace2 reads it"
-        elif len({trace.host for trace in traces}) > 1:
+        elif several:
             self.whole = notes.several_hosts()
 
     def __call__(self) -> Source:

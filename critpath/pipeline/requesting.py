@@ -84,6 +84,7 @@ def find_requests(
         *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices),
         *(kept,),
         doubtful=specification.requests.doubtful,
+        hosts=events.hosts,
     )
     if unknown:
         said = notes.paths_doubtful(unknown, len(kept))
@@ -120,7 +121,7 @@ def find_sketches(
         requests=table,
         subrequests=found.subrequests,
         slices=found.slices,
-        links=find_links(found.activity, table, found.subrequests, found.slices),
+        links=find_links(found.activity, found.endpoints, table, found.subrequests, found.slices),
         attribution=found.attribution,
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
@@ -145,7 +146,7 @@ def _choose_executions(
     chosen = np.flatnonzero(_choose(found, replayed.events, specification))
     if not len(chosen) and services:
         asked = specification.requests
-        named = asked.ports or asked.comm or asked.path or asked.pid
+        named = asked.host or asked.ports or asked.comm or asked.path or asked.pid
         missing = "service among" if named else "request of"
         if called := asked.label or asked.pattern:
             missing = "label among"
@@ -193,6 +194,9 @@ def _find_turns(
         end=events.end,
         losses=events.losses,
         skip=specification.requests.skip,
+        hosts=events.hosts,
+        far=None if replayed.messages is None else replayed.messages.pairs(),
+        aligned=[place for place, clock in enumerate(events.clocks) if clock.aligned],
     )
     guessed = found.guessed
     if len(found.requests) and guessed.all() and not specification.requests.first:
@@ -220,6 +224,26 @@ def _name_services(services: Sequence[str]) -> str:
     return safe_text(", ".join(known[:_SHOWN])) + more or "(none)"
 
 
+def _find_host(specification: Specification, hosts: Sequence[str]) -> int:
+    """Return which host is asked for."""
+    name = specification.requests.host
+    if name in hosts:
+        return hosts.index(name)
+    raise UsageError(
+        f"{safe_text(specification.text)}: no host is called {safe_text(name)}",
+        f"choose one of {safe_text(', '.join(hosts))}",
+    )
+
+
+def _has_label(specification: Specification, texts: Sequence[str]) -> Bool:
+    """Return which labels are asked for."""
+    asked = specification.requests
+    keep = np.array([asked.label in {"", text} for text in texts], np.bool_)
+    if asked.pattern:
+        keep &= np.array(fit_pattern(asked.pattern, texts), np.bool_)
+    return keep
+
+
 def _choose(found: FoundTurns, events: Events, specification: Specification) -> Bool:
     """Return which requests are asked for."""
     asked, where = specification.requests, specification.where
@@ -236,11 +260,10 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
         keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
     if asked.top:
         keep &= requests.parent < 0
-    if asked.label:
-        keep &= np.array([text == asked.label for text in requests.strings])[requests.label]
-    if asked.pattern:
-        keep &= np.array(fit_pattern(asked.pattern, requests.strings))[requests.label]
+    keep &= _has_label(specification, requests.strings)[requests.label]
     host = endpoints.host[of]
+    if asked.host:
+        keep &= host == _find_host(specification, events.hosts)
     threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
     if asked.comm:
         keep &= np.fromiter((asked.comm in found.processes.names(*t) for t in threads), np.bool_)

@@ -17,6 +17,7 @@ ctypedef struct Piece:
     int64_t end
     int32_t thread
     int32_t state
+    int32_t about        # of a transit: the sub-request, twice, and 1 for its answer; else -1
 
 
 cdef inline Py_ssize_t first_from(const int64_t[::1] values, Py_ssize_t low, Py_ssize_t high,
@@ -44,16 +45,17 @@ cdef class Composer:
     doubtful : uint8 [requests]
     first : int64 [requests + 1]
         Of each request's sub-requests, which are sorted by their ends.
-    asked : int64 [subrequests, 2]
-        Begin, end.
+    asked : int64 [subrequests, 6]
+        Begin, end; when it left, was there, its answer left and was there: -1 on one host.
     asked_rows : int32 [subrequests, 4]
         Who asked, the request that it is there or -1, doubtful, of another machine.
     slice_first, sleep_first : int64 [threads + 1]
     slice_begin, slice_end, slice_request, sleeps : int64
         Of each thread, in order of time.
     loops : uint8 [threads]
-    states : int32 [4]
-        What is told by the thread's path, waiting for others, shared with them, far away.
+    states : int32 [5]
+        What is told by the thread's path, waiting for others, shared with them, far away, on its
+        way between hosts.
     """
 
     cdef Piece* pieces
@@ -71,7 +73,7 @@ cdef class Composer:
     cdef const int64_t[::1] sleep_first
     cdef const int64_t[::1] sleeps
     cdef const uint8_t[::1] loops
-    cdef int32_t walk, queued, shared, far
+    cdef int32_t walk, queued, shared, far, transit
 
     def __cinit__(self, const int64_t[:, ::1] times, const int32_t[:, ::1] threads,
                   const uint8_t[::1] doubtful, const int64_t[::1] first,
@@ -85,12 +87,13 @@ cdef class Composer:
         self.slice_first, self.slice_begin, self.slice_end = slice_first, slice_begin, slice_end
         self.slice_request = slice_request
         self.sleep_first, self.sleeps, self.loops = sleep_first, sleeps, loops
-        self.walk, self.queued, self.shared, self.far = states
+        self.walk, self.queued, self.shared, self.far, self.transit = states
 
     def __dealloc__(self):
         free(self.pieces)
 
-    cdef int add(self, int32_t thread, int64_t begin, int64_t end, int32_t state) except -1 nogil:
+    cdef int add(self, int32_t thread, int64_t begin, int64_t end, int32_t state,
+                 int32_t about=-1) except -1 nogil:
         cdef void* more
         cdef Py_ssize_t room
         cdef Piece* piece
@@ -105,6 +108,7 @@ cdef class Composer:
             self.pieces, self.room = <Piece*> more, room
         piece = &self.pieces[self.count]
         piece.begin, piece.end, piece.thread, piece.state = begin, end, thread, state
+        piece.about = about
         self.count += 1
         return 0
 
@@ -162,6 +166,24 @@ cdef class Composer:
         self.add(thread, low, high, self.walk)
         return 0
 
+    cdef int64_t cross(self, int32_t row, Py_ssize_t at, int64_t low, int64_t high,
+                       int depth) except? -2 nogil:
+        """Add what was asked of another host; return when it left, -1 where in doubt."""
+        cdef int32_t asker = self.asked_rows[at, 0], child = self.asked_rows[at, 1]
+        cdef int32_t about = <int32_t> (2 * at)
+        cdef int64_t left = max(self.asked[at, 2], low), answered = min(self.asked[at, 5], high)
+        cdef int64_t since = max(self.asked[at, 3], left), until
+        self.wait(row, asker, answered, high)
+        if child < 0:
+            self.add(asker, left, answered, self.transit, about)
+            return left
+        until = min(max(self.asked[at, 4], since), answered)
+        self.add(asker, until, answered, self.transit, about + 1)
+        if not self.follow(child, since, until, depth + 1):
+            return -1
+        self.add(asker, left, since, self.transit, about)
+        return left
+
     cdef bint follow(self, int32_t row, int64_t low, int64_t high, int depth) except? True nogil:
         """Add the pieces of a request between two times, the last first; False where in doubt."""
         cdef int32_t thread = self.threads[row, 0], asker, child
@@ -178,7 +200,12 @@ cdef class Composer:
             # Of several at once, the one that was answered last was waited for.
             if end > time or begin < received:
                 continue
-            if child >= 0:
+            if self.asked[at, 2] >= 0:
+                self.work(row, thread, end, time)
+                time = self.cross(row, at, received, end, depth)
+                if time < 0:
+                    return False
+            elif child >= 0:
                 since = max(self.times[child, 0], received)
                 until = min(self.times[child, 2], end)
                 if until <= since:
@@ -205,7 +232,7 @@ cdef class Composer:
     def compose(self, const int64_t[::1] rows):
         """Return where the pieces of each row begin, them, and how many rows are in doubt.
 
-        A piece is a thread, its begin and end, and a state.  What is in doubt stays on the thread
+        A piece is a thread, its begin and end, a state, and what is on its way.  What is in doubt stays on the thread
         that answered, whatever it asked.
         """
         start = np.zeros(rows.shape[0] + 1, np.int64)
@@ -232,9 +259,10 @@ cdef class Composer:
                     low += 1
                     high -= 1
                 begins[i + 1] = self.count
-        table = np.empty((self.count, 4), np.int64)
+        table = np.empty((self.count, 5), np.int64)
         cdef int64_t[:, ::1] to = table
         for i in range(self.count):
             to[i, 0], to[i, 1] = self.pieces[i].thread, self.pieces[i].begin
             to[i, 2], to[i, 3] = self.pieces[i].end, self.pieces[i].state
+            to[i, 4] = self.pieces[i].about
         return start, table, left

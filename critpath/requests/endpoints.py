@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -67,7 +67,15 @@ class Dumped:
 class Resolver:
     """Finds out about the endpoints of one recording what their events do not tell alone."""
 
-    def __init__(self, collected: Collected, end: int) -> None:
+    def __init__(
+        self,
+        collected: Collected,
+        end: int,
+        far: I64 | None = None,
+        aligned: Collection[int] = (),
+    ) -> None:
+        self._aligned = aligned
+        self._far = np.zeros((0, 2), np.int64) if far is None else far
         self._table = collected.endpoints.copy()
         self._dumped = [read_dumped(row) for row in collected.dumped]
         self._end = end
@@ -92,6 +100,7 @@ class Resolver:
         """
         self._take_dump()
         self._find_peers()
+        self._take_far_peers()
         self._find_roles(users)
         return self._build()
 
@@ -146,7 +155,8 @@ class Resolver:
                 free = [o for o in (*told, *others) if self._peer[o] == NONE]
                 if free:
                     self._peer[at], self._peer[free[0]] = free[0], at
-        for at in np.flatnonzero(self._peer == NONE).tolist():
+        elsewhere = self._find_elsewhere()
+        for at in np.flatnonzero((self._peer == NONE) & ~elsewhere).tolist():
             other = partner[at]
             if other == NONE or votes[at] < 1 or self._peer[other] != NONE:
                 continue
@@ -154,6 +164,44 @@ class Resolver:
                 continue
             self._peer[at], self._peer[other] = other, at
             self._mirror(at, other)
+
+    def _find_elsewhere(self) -> Bool:
+        """Return which ends are connected to another host of the recording, by its address."""
+        table, hosts = self._table, self.column(EndpointColumn.HOST)
+        found = np.zeros(self._count, np.bool_)
+        if len(np.unique(hosts)) < 2:
+            return found
+        known = np.flatnonzero(self.column(EndpointColumn.KNOWN) == 1)
+        near = slice(EndpointColumn.LOCAL_HIGH, EndpointColumn.LOCAL_PORT)
+        far = slice(EndpointColumn.REMOTE_HIGH, EndpointColumn.REMOTE_PORT)
+        rows, addresses = known.tolist(), table[known]
+        at_host: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for row, address in zip(rows, map(tuple, addresses[:, near].tolist()), strict=True):
+            at_host[address].add(int(hosts[row]))
+        for row, address in zip(rows, map(tuple, addresses[:, far].tolist()), strict=True):
+            there = at_host.get(address, set())
+            found[row] = bool(there) and int(hosts[row]) not in there
+        return found
+
+    def _take_far_peers(self) -> None:
+        """Pair the ends of connections between hosts: by their bytes, else by their addresses."""
+        for one, other in self._far.tolist():
+            if self._peer[one] == NONE and self._peer[other] == NONE:
+                self._peer[one], self._peer[other] = other, one
+        aligned = np.isin(self.column(EndpointColumn.HOST), sorted(self._aligned))
+        aligned &= (self._peer == NONE) & (self.column(EndpointColumn.KNOWN) == 1)
+        rows = np.flatnonzero(aligned)
+        keys = self._table[rows, EndpointColumn.LOCAL_HIGH : EndpointColumn.REMOTE_PORT + 1]
+        by_key: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for at, key in zip(rows.tolist(), map(tuple, keys.tolist()), strict=True):
+            if key[2] and key[5] and not _is_loopback(*key[:2]):
+                by_key[key].append(at)
+        hosts = self.column(EndpointColumn.HOST)
+        for key, mine in by_key.items():
+            theirs = by_key.get((*key[3:], *key[:3]), [])
+            # Where addresses and ports were used again, only bytes tell.
+            if len(mine) == len(theirs) == 1 and hosts[mine[0]] != hosts[theirs[0]]:
+                self._peer[mine[0]] = theirs[0]
 
     def _mirror(self, one: int, other: int) -> None:
         """Give an endpoint without addresses those of its peer, the other way round."""
@@ -264,7 +312,13 @@ class Resolver:
         )
 
 
-def resolve_endpoints(collected: Collected, users: Sequence[frozenset[int]], end: int) -> Endpoints:
+def resolve_endpoints(
+    collected: Collected,
+    users: Sequence[frozenset[int]],
+    end: int,
+    far: I64 | None = None,
+    aligned: Collection[int] = (),
+) -> Endpoints:
     """Return the endpoints of a recording.
 
     Parameters
@@ -274,8 +328,12 @@ def resolve_endpoints(collected: Collected, users: Sequence[frozenset[int]], end
         Processes that received or sent, of each endpoint.
     end : int
         Of the recording (ns).
+    far : int64 [n, 2] or None
+        Connections between hosts: rows of their two ends.
+    aligned : collection of int
+        Hosts whose times are of one clock.
     """
-    return Resolver(collected, end).resolve(users)
+    return Resolver(collected, end, far, aligned).resolve(users)
 
 
 def read_dumped(row: Iterable[int | str]) -> Dumped:
@@ -306,6 +364,11 @@ def take_address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:
     if not high and (low & _LOW) >> 32 == 0xFFFF:
         return 0, low & 0xFFFFFFFF
     return high, _signed(low)
+
+
+def _is_loopback(high: int, low: int) -> bool:
+    """Tell whether an address means whoever asks."""
+    return ipaddress.ip_address(format_address(high, low)).is_loopback
 
 
 def _signed(value: int) -> int:

@@ -22,6 +22,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.requests.crossings import find_previous
 from critpath.requests.owners import cut_subrequests, find_owners, thread_keys
 
 DOUBTED: Final = 0.01  # of a service's sub-requests
@@ -69,18 +70,23 @@ def attribute(
     """
     subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
-    subrequests = join_tiers(endpoints, requests, owned.subrequests)
+    subrequests = join_tiers(activity, endpoints, requests, owned.subrequests)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.
-    process = dict(zip(workers.tid.tolist(), workers.pid.tolist(), strict=True))
-    serving = {process.get(tid, tid) for tid in np.unique(requests.tid).tolist()}
-    askers = np.array([process.get(t, t) in serving for t in subrequests.tid.tolist()], np.bool_)
-    nobodys = int((askers & (subrequests.request < 0) & (subrequests.connects == 0)).sum())
+    of_host = workers.host.astype(np.int32)
+    of_thread = thread_keys(of_host, workers.tid).tolist()
+    of_process = thread_keys(of_host, workers.pid).tolist()
+    process = dict(zip(of_thread, of_process, strict=True))
+    answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
+    serving = {process.get(key, key) for key in np.unique(answerers).tolist()}
+    askers = thread_keys(endpoints.host[subrequests.endpoint], subrequests.tid).tolist()
+    asks = np.array([process.get(key, key) in serving for key in askers], np.bool_)
+    nobodys = int((asks & (subrequests.request < 0) & (subrequests.connects == 0)).sum())
     return Attributed(requests, subrequests, owned.slices, nobodys, owned.exchanged)
 
 
 def join_tiers(
-    endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+    activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> Subrequests:
     """Find the request that each sub-request is where it arrives: two ends of one connection."""
     child = np.full(len(subrequests), NONE, np.int32)
@@ -89,12 +95,19 @@ def join_tiers(
     bounds = np.searchsorted(requests.endpoint[order], np.arange(len(endpoints) + 1))
     joined = np.flatnonzero((peer >= 0) & (subrequests.connects == 0))
     joined = joined[np.argsort(peer[joined], kind="stable")]
+    far = endpoints.host[subrequests.endpoint] != endpoints.host[peer]
+    # A send is told when its call ends: by then another machine may have received it.
+    if far[joined].any():
+        since = find_previous(activity, subrequests.endpoint, subrequests.begin_ns)
     for group in np.split(joined, np.flatnonzero(np.diff(peer[joined])) + 1):
         if not len(group):
             continue
         there = order[bounds[peer[group[0]]] : bounds[peer[group[0]] + 1]]
         # Turns of one endpoint come one after another: the first to end after it was sent.
-        at = np.searchsorted(requests.end_ns[there], subrequests.begin_ns[group], side="right")
+        if far[group[0]]:
+            at = np.searchsorted(requests.begin_ns[there], since[group], side="left")
+        else:
+            at = np.searchsorted(requests.end_ns[there], subrequests.begin_ns[group], side="right")
         some = at < len(there)
         rows = there[at[some]]
         met = requests.begin_ns[rows] < subrequests.end_ns[group[some]]
@@ -220,7 +233,11 @@ def _write_labels(
 
 
 def find_links(
-    activity: Activity, requests: RequestTable, subrequests: Subrequests, slices: Slices
+    activity: Activity,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+    slices: Slices,
 ) -> Links:
     """Find what leads from one slice to another: messages between tiers, wakes of helpers."""
     threads = thread_keys(slices.host, slices.tid)
@@ -242,10 +259,10 @@ def find_links(
 
     asked = np.flatnonzero((subrequests.child >= 0) & (subrequests.request >= 0))
     child = subrequests.child[asked]
-    host = np.zeros(len(asked), np.int32)
-    asker = thread_keys(host, subrequests.tid[asked])
-    reader = thread_keys(host, requests.reader_tid[child])
-    answerer = thread_keys(host, requests.tid[child])
+    asker = thread_keys(endpoints.host[subrequests.endpoint[asked]], subrequests.tid[asked])
+    there = endpoints.host[requests.endpoint[child]]
+    reader = thread_keys(there, requests.reader_tid[child])
+    answerer = thread_keys(there, requests.tid[child])
     wakes = np.flatnonzero((activity.act == Act.WAKE) & (activity.tid >= 0))
     waker = thread_keys(activity.host[wakes], activity.tid[wakes])
     woken = thread_keys(activity.host[wakes], activity.value[wakes])

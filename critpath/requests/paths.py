@@ -7,6 +7,7 @@ thread is the request's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._pieces import Composer
+from critpath.requests.crossings import find_transits
 from critpath.requests.owners import find_loops, thread_keys
 
 WALK: Final = int(State.UNKNOWN)  # of a piece: its thread's path says what the state was
@@ -38,6 +40,7 @@ def compose_paths(
     rows: I64,
     *,
     doubtful: bool = False,
+    hosts: Sequence[str] = (),
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
 
@@ -51,6 +54,8 @@ def compose_paths(
         Of the requests, in the order wanted.
     doubtful : bool
         Follow what is doubtful, too.
+    hosts : sequence of str
+        Of several, what they are called: what one asks of another is on its way between them.
 
     Returns
     -------
@@ -58,8 +63,16 @@ def compose_paths(
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
-    composer, keys = _make_composer(activity, endpoints, requests, subrequests, slices, doubtful)
+    mine = _sort_asked(subrequests)
+    transits = np.full((len(mine), 4), NONE, np.int64)
+    if len(hosts) > 1:
+        transits = find_transits(activity, endpoints, requests, subrequests)[mine]
+    composer, keys = _make_composer(
+        *(activity, endpoints, requests, subrequests, slices),
+        *(doubtful, mine, transits),
+    )
     start, table, left = composer.compose(np.ascontiguousarray(rows, np.int64))
+    about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     return Pieces(
         start=start,
         host=keys[table[:, 0]] >> 32,
@@ -70,7 +83,46 @@ def compose_paths(
         by=_find_askers(
             table, np.repeat(rows, np.diff(start)), keys, endpoints, subrequests, slices
         ),
+        about=about,
+        names=names,
     ), left
+
+
+def _sort_asked(subs: Subrequests) -> I64:
+    """Return of every request what it asked: those that end last come last."""
+    mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
+    return mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
+
+
+def _name_transits(
+    about: I64, subs: Subrequests, mine: I64, endpoints: Endpoints, hosts: Sequence[str]
+) -> tuple[I64, tuple[str, ...]]:
+    """Return what each piece that is on its way goes to or comes from: codes, -1 for none."""
+    some = np.flatnonzero(about >= 0)
+    found = np.full(len(about), NONE, np.int64)
+    if not len(some):
+        return found, ()
+    of = mine[about[some] >> 1]
+    at, back = subs.endpoint[of], about[some] & 1
+    keys = np.column_stack([at, back, subs.child[of] >= 0])
+    each, number = np.unique(keys, axis=0, return_inverse=True)
+    names: dict[str, int] = {}
+    codes = [
+        names.setdefault(_name_transit(endpoints, hosts, *key), len(names)) for key in each.tolist()
+    ]
+    found[some] = np.array(codes, np.int64)[number.reshape(-1)]
+    return found, tuple(names)
+
+
+def _name_transit(
+    endpoints: Endpoints, hosts: Sequence[str], at: int, back: int, known: int
+) -> str:
+    peer, port = int(endpoints.peer[at]), int(endpoints.remote_port[at])
+    host = hosts[endpoints.host[peer]] if peer >= 0 else ""
+    where = f"{host or endpoints.strings[endpoints.remote_address[at]] or '?'}:{port}"
+    if known:
+        return f"from {where}" if back else f"to {where}"
+    return f"{where}, not found" if peer >= 0 else f"{where}, not recorded"
 
 
 def _find_askers(
@@ -111,13 +163,12 @@ def _make_composer(
     subs: Subrequests,
     slices: Slices,
     follow: bool,
+    mine: I64,
+    transits: I64,
 ) -> tuple[Composer, I64]:
     """Sort slices and sub-requests by thread and by request; return the threads' keys, too."""
     host = endpoints.host[requests.endpoint]
     threads = thread_keys(host, requests.tid), thread_keys(host, requests.reader_tid)
-    # Of every request what it asked: those that end last come last.
-    mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
-    mine = mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
     asker = thread_keys(endpoints.host[subs.endpoint[mine]], subs.tid[mine])
     # Of others only what is theirs for sure; -1 is a shared stretch.
     sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
@@ -145,13 +196,13 @@ def _make_composer(
         np.column_stack([answerer, reader]).astype(np.int32),
         (requests.boundary == Certainty.DOUBTFUL).astype(np.uint8),
         np.searchsorted(subs.request[mine], np.arange(len(requests) + 1)),
-        np.column_stack([subs.begin_ns[mine], subs.end_ns[mine]]),
+        np.column_stack([subs.begin_ns[mine], subs.end_ns[mine], transits]),
         np.column_stack(columns).astype(np.int32),
         *(slice_first, slices.begin_ns[kept], slices.end_ns[kept]),
         slices.request[kept].astype(np.int64),
         *(sleep_first, activity.time_ns[sleeps[some][of]]),
         find_loops(times, reader.astype(np.int32), len(keys)).astype(np.uint8),
-        (WALK, State.QUEUED, State.SHARED, State.WAIT_NET),
+        (WALK, State.QUEUED, State.SHARED, State.WAIT_NET, State.NET_TRANSIT),
     ), keys
 
 

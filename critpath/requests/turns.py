@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -71,11 +71,18 @@ def cut_turns(activity: Activity, endpoints: Endpoints, hosts: int) -> Turns:
     cutter = Cutter(len(endpoints), hosts)
     cutter.feed(
         *(activity.time_ns, activity.act, activity.tid, activity.host),
-        *(activity.endpoint, activity.value, endpoints.peer),
+        *(activity.endpoint, activity.value, _peers_here(endpoints)),
         (endpoints.serves == 1).astype(np.uint8),
     )
     counts = cutter.take_counts(len(endpoints))
     return Turns(cutter.take_turns(), counts[:, 0], counts[:, 1])
+
+
+def _peers_here(endpoints: Endpoints) -> I32:
+    """Return the other end where that is on the same host: who did what there tells of this one."""
+    peer = endpoints.peer
+    here = (peer >= 0) & (endpoints.host[peer] == endpoints.host) if len(peer) else peer >= 0
+    return np.where(here, peer, np.int32(NONE)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +125,9 @@ def find_turns(
     losses: Sequence[Loss] = (),
     skip: int = 0,
     begin: int = 0,
+    hosts: Sequence[str] = (),
+    far: I64 | None = None,
+    aligned: Collection[int] = (),
 ) -> FoundTurns:
     """Find the requests of a recording.
 
@@ -134,14 +144,21 @@ def find_turns(
         Turns within are incomplete.
     skip : int
         How many turns to leave out at the begin of each connection.
+    hosts : sequence of str
+        Of several, what they are called: services are named with their host.
+    far : int64 [n, 2] or None
+        Connections between them: rows of their two ends.
+    aligned : collection of int
+        Those whose times are of one clock.
     """
     activity = collected.activity
     processes = Processes(workers, name_of)
     users = processes.users(activity, len(collected.endpoints))
-    endpoints = resolve_endpoints(collected, users, end)
-    hosts = 1 + int(max(activity.host.max(initial=0), endpoints.host.max(initial=0)))
-    turns = cut_turns(activity, endpoints, hosts)
-    names = Names(endpoints, processes)
+    several = len(hosts) > 1
+    endpoints = resolve_endpoints(collected, users, end, far, aligned)
+    count = 1 + int(max(activity.host.max(initial=0), endpoints.host.max(initial=0)))
+    turns = cut_turns(activity, endpoints, count)
+    names = Names(endpoints, processes, hosts if several else ())
     service = names.services(turns)
     multiplexed = find_multiplexed(
         *(turns.column(ENDPOINT), turns.column(NUMBER), turns.column(INTRUSIONS)),
@@ -379,8 +396,10 @@ class Processes:
 class Names:
     """What services are called: the serving process and its port, or its path."""
 
-    def __init__(self, endpoints: Endpoints, processes: Processes) -> None:
-        self._endpoints, self._processes = endpoints, processes
+    def __init__(
+        self, endpoints: Endpoints, processes: Processes, hosts: Sequence[str] = ()
+    ) -> None:
+        self._endpoints, self._processes, self._hosts = endpoints, processes, hosts
         self._codes: dict[str, int] = {}
 
     @property
@@ -402,7 +421,10 @@ class Names:
 
     def _name(self, endpoint: int, tid: int) -> str:
         of = self._endpoints
-        comm = self._processes.name(int(of.host[endpoint]), tid)
+        host = int(of.host[endpoint])
+        comm = self._processes.name(host, tid)
+        if self._hosts:
+            comm = f"{comm}@{self._hosts[host]}"
         if of.family[endpoint] == UNIX:
             return f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
         return f"{comm}:{of.local_port[endpoint] or '?'}"

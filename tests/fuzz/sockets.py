@@ -95,7 +95,7 @@ def use_events(data: bytes) -> None:
     made_of = attribute(found.activity, threads, found.endpoints, found.requests)
     check(found, made_of)
     tables = (made_of.requests, made_of.subrequests, made_of.slices)
-    find_links(found.activity, *tables)
+    find_links(found.activity, found.endpoints, *tables)
     rows = np.flatnonzero(found.requests.end_ns > found.requests.begin_ns)
     pieces, _ = compose_paths(found.activity, found.endpoints, *tables, rows)
     first, last = pieces.start[:-1], pieces.start[1:] - 1

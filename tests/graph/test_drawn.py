@@ -128,7 +128,7 @@ def graphs(draw):
         time = draw(st.sampled_from(ends)) if ends and draw(st.booleans()) else draw(moments)
         sent = min(draw(moments), time)
         links.append(
-            (draw(st.integers(0, workers - 1)), sent, target, time, draw(st.integers(0, 2)))
+            (draw(st.integers(0, workers - 1)), sent, target, time, draw(st.integers(0, 3)))
         )
     # One link per target, moment and kind: between equals the order is not defined.
     links = list({k[2:]: k for k in links}.values())

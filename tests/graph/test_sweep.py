@@ -46,7 +46,12 @@ def facts(timelines):
     )
 
 
+def links(timelines):
+    return {"receipts": timelines.receipts}
+
+
 def swept(timelines, blocks, subjects, begin, end, **options):
+    options |= links(timelines)
     found = sweep_paths(blocks, *facts(timelines), subjects, begin, end, **options)
     # Of packed blocks a thread's rows are read when a walk comes to it.
     packed = PackedBlocks()
@@ -97,6 +102,10 @@ def recordings(draw):
         ends = [row[1] for row in rows[to]]
         time = draw(st.sampled_from(ends)) if ends and draw(st.booleans()) else draw(MOMENTS)
         packets.append((draw(someone), min(draw(MOMENTS), time), to, time))
+    receipts = {}
+    for _ in range(draw(st.integers(0, 3))):
+        to, time = draw(someone), draw(MOMENTS)
+        receipts[to, time] = (draw(someone), min(draw(MOMENTS), time), to, time)
     born = [draw(MOMENTS) if draw(st.integers(0, 3)) == 0 else -1 for _ in range(count)]
     workers = Workers(
         host=np.array([draw(st.integers(0, 1)) for _ in range(count)]),
@@ -138,6 +147,7 @@ def recordings(draw):
         strings=STRINGS,
         losses=losses,
         packets=tuple(packets),
+        receipts=tuple(receipts.values()),
     )
 
 
@@ -167,7 +177,7 @@ def executions(draw):
 def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutting, groups, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(critical_path, "MOST_CARRIED", most)
-        again = Sweep(cut_up(timelines, *cutting), *facts(timelines))
+        again = Sweep(cut_up(timelines, *cutting), *facts(timelines), **links(timelines))
         for subjects, begin, end in groups:
             known = np.minimum(subjects, len(timelines.workers) - 1)
             expected = twin.critical_paths(timelines, known, begin, end)

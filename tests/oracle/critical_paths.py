@@ -16,6 +16,8 @@ from critpath.model import RUNNING, CriticalPaths, State
 
 HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
+RECEIPT = 3
+WAITS = {s for s in State if s >= State.WAIT_TASK and s != State.WAIT_STOPPED}
 
 
 class Graph:
@@ -32,9 +34,14 @@ class Graph:
         i = bisect_left(self.begin, t, first, self.start[worker + 1]) - 1
         return i if i >= first and self.end[i] >= t else -1
 
-    def into(self, worker, after, t):
+    def into(self, worker, after, t, end):
         first = self.link_start[worker]
-        i = bisect_right(self.link_time, t, first, self.link_start[worker + 1]) - 1
+        i = told = bisect_right(self.link_time, t, first, self.link_start[worker + 1]) - 1
+        while told >= first and self.link_kind[told] == 0:
+            told -= 1
+        if t == end and told >= first and self.link_kind[told] == RECEIPT:
+            # What bytes of another host ended, they did whoever woke the thread.
+            i = told if self.link_time[told] > after else i
         return i if i >= first and self.link_time[i] > after else -1
 
 
@@ -69,9 +76,9 @@ class Walk:
         return False
 
     def follow(self, frame, link, s, t, e=-1):
-        sent = max(min(self.g.link_sent[link], t), s)
         kind = self.g.link_kind[link]
-        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER)[kind]
+        sent = max(min(self.g.link_sent[link], t - (kind == RECEIPT)), s)
+        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER, State.NET_TRANSIT)[kind]
         # A sleep that goes on is still the interval's: its detail.
         self.emit(sent, t, frame.worker, e if kind == 2 else -1, own)
         frame.at, frame.t = t, s
@@ -88,8 +95,13 @@ class Walk:
             self.unobserved(f, t)
             return
         s = max(g.begin[e], f.lo)
-        link = g.into(f.worker, s, t)
-        if link >= 0 and g.state[e] >= State.WAIT_TASK and g.state[e] != State.WAIT_STOPPED:
+        link = g.into(f.worker, s, t, g.end[e])
+        if link >= 0 and g.link_kind[link] == RECEIPT:
+            if g.state[e] in WAITS and g.end[e] == t:
+                self.emit(g.link_time[link], t, f.worker, e, g.state[e])
+                self.follow(f, link, s, g.link_time[link])
+                return
+        elif link >= 0 and g.state[e] >= State.WAIT_TASK and g.state[e] != State.WAIT_STOPPED:
             if g.link_time[link] == g.end[e] == t and not (
                 g.link_sent[link] >= t and self.circular(g.link_source[link], t)
             ):

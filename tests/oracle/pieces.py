@@ -14,9 +14,16 @@ WALK = int(State.UNKNOWN)
 DEEPEST = 50
 
 
-def compose(activity, endpoints, requests, subrequests, slices, rows, *, doubtful=False):
-    """Return host, thread, begin, end, state of every piece of each row; how many are in doubt."""
-    sketches = Sketches(activity, endpoints, requests, subrequests, slices, follow=doubtful)
+def compose(
+    activity, endpoints, requests, subrequests, slices, rows, *, doubtful=False, transits=None
+):
+    """Return host, thread, begin, end, state of every piece of each row; how many are in doubt.
+
+    ``transits`` has a row of four times for each sub-request: `find_transits`.
+    """
+    sketches = Sketches(
+        activity, endpoints, requests, subrequests, slices, follow=doubtful, transits=transits
+    )
     found, left = [], 0
     for row in rows.tolist():
         try:
@@ -44,6 +51,7 @@ class Sketches:
         slices,
         *,
         follow,
+        transits,
     ):
         self._follow = follow
         host = endpoints.host[requests.endpoint]
@@ -59,7 +67,7 @@ class Sketches:
         times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
         loops = find_loops(times, number.reshape(-1).astype(np.int32), len(every))
         self._loops = set(every[loops].tolist())
-        self._add_subrequests(subs, endpoints, len(requests))
+        self._add_subrequests(subs, endpoints, len(requests), transits)
         keys = thread_keys(slices.host, slices.tid)
         # Of others only what is theirs for sure; -1 is a shared stretch.
         sure = (slices.request < 0) | (slices.attribution != Certainty.DOUBTFUL) | follow
@@ -76,7 +84,7 @@ class Sketches:
             for key, at in _by_thread(asleep, sleeps, activity.time_ns)
         }
 
-    def _add_subrequests(self, subs, endpoints, requests):
+    def _add_subrequests(self, subs, endpoints, requests, transits):
         """Note of every request what it asked: those that end last come last."""
         mine = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
         mine = mine[np.lexsort((subs.end_ns[mine], subs.request[mine]))]
@@ -89,6 +97,7 @@ class Sketches:
                 (subs.attribution[mine] == Certainty.DOUBTFUL).tolist(),
                 # What is answered here, but by no request that was found, is not understood.
                 (endpoints.peer[subs.endpoint[mine]] < 0).tolist(),
+                [None] * len(mine) if transits is None else transits[mine].tolist(),
                 strict=True,
             )
         )
@@ -116,7 +125,7 @@ class Sketches:
             raise DoubtfulError
         time, thread = high, self._answerer[row]
         received = min(max(self._received[row], low), high)
-        for begin, end, asker, child, doubtful, remote in reversed(
+        for begin, end, asker, child, doubtful, remote, transit in reversed(
             self._asked[self._first[row] : self._first[row + 1]]
         ):
             if doubtful and not self._follow:
@@ -124,7 +133,10 @@ class Sketches:
             # Of several at once, the one that was answered last was waited for.
             if end > time or begin < received:
                 continue
-            if child >= 0:
+            if transit is not None and transit[0] >= 0:
+                self._work(row, thread, end, time, pieces)
+                time = self._cross(row, asker, child, (received, end), transit, pieces, depth)
+            elif child >= 0:
                 asked, answered = max(self._begin[child], received), min(self._end[child], end)
                 if answered <= asked:
                     raise DoubtfulError
@@ -144,6 +156,21 @@ class Sketches:
             thread = asker
         self._work(row, thread, received, time, pieces)
         self._wait(row, self._reader[row], low, received, pieces)
+
+    def _cross(self, row, asker, child, window, transit, pieces, depth):
+        """Add what was asked of another host; return when it left."""
+        low, high = window
+        left, answered = max(transit[0], low), min(transit[3], high)
+        self._wait(row, asker, answered, high, pieces)
+        if child < 0:
+            _add(pieces, asker, left, answered, State.NET_TRANSIT)
+            return left
+        since = max(transit[1], left)
+        until = min(max(transit[2], since), answered)
+        _add(pieces, asker, until, answered, State.NET_TRANSIT)
+        self._compose(child, since, until, pieces, depth + 1)
+        _add(pieces, asker, left, since, State.NET_TRANSIT)
+        return left
 
     def _wait(self, row, thread, low, high, pieces):
         """Add the time until a thread received what was there: it may serve others first."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from critpath.model import State
 
+RECEIPT = 3
+
 
 def _waits(state):
     return state >= State.WAIT_TASK and state != State.WAIT_STOPPED
@@ -22,8 +24,14 @@ def walk(intervals, links, births, subject, lo, hi):
         if end > begin:
             out.append((begin, end, worker, state))
 
-    def into(worker, after, until):
+    def into(worker, after, until, end):
         found = [k for k in links if k[2] == worker and after < k[3] <= until]
+        told = [k for k in found if k[4]]
+        # What bytes of another host ended, they did whoever woke the thread.
+        if told and until == end:
+            last = max(told, key=lambda k: (k[3], k[4]))
+            if last[4] == RECEIPT:
+                return last
         return max(found, key=lambda k: (k[3], k[4])) if found else None
 
     def circular(worker, link):
@@ -32,8 +40,8 @@ def walk(intervals, links, births, subject, lo, hi):
 
     def follow(worker, link, s, t):
         source, sent, _, _, kind = link
-        leave = max(s, min(sent, t))
-        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER)[kind]
+        leave = max(s, min(sent, t - (kind == RECEIPT)))
+        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER, State.NET_TRANSIT)[kind]
         emit(leave, t, worker, own)
         left.append((worker, t))
         down(source, s, leave)
@@ -67,8 +75,14 @@ def walk(intervals, links, births, subject, lo, hi):
                 return
             a, b, state = e
             s = max(lo, a)
-            link = into(worker, s, t)
-            if link and _waits(state):
+            link = into(worker, s, t, b)
+            if link and link[4] == RECEIPT:
+                if _waits(state) and b == t:
+                    emit(link[3], t, worker, state)
+                    follow(worker, link, s, link[3])
+                    t = s
+                    continue
+            elif link and _waits(state):
                 if link[3] == b == t and not circular(worker, link):
                     follow(worker, link, s, t)
                     t = s

@@ -98,9 +98,10 @@ def test_labels_name_what_is_asked(tiers: Any) -> None:
 
 def test_links_lead_from_slice_to_slice(load: Any, tiers: Any) -> None:
     world, found = tiers
-    activity = load("requests/simulate.py").arguments(world, load("requests/drawing.py"))[0]
+    arguments = load("requests/simulate.py").arguments(world, load("requests/drawing.py"))
+    activity, endpoints = arguments[0], arguments[2]
     slices = found.slices
-    links = find_links(activity, found.requests, found.subrequests, slices)
+    links = find_links(activity, endpoints, found.requests, found.subrequests, slices)
     assert set(links.kind.tolist()) == {LINK_KINDS.index("message")}
     assert (links.sent_ns <= links.received_ns).all()
     assert (slices.begin_ns[links.from_slice] <= links.sent_ns).all()
@@ -118,7 +119,7 @@ def test_helpers_are_linked_by_wakes(load: Any) -> None:
     world = simulate.simulate("executor pool", 4, 50, 1)
     activity, *others = simulate.arguments(world, drawing)[:4]
     found = attribute(activity, *others)
-    links = find_links(activity, found.requests, found.subrequests, found.slices)
+    links = find_links(activity, others[1], found.requests, found.subrequests, found.slices)
     wakes = links.kind == LINK_KINDS.index("wake")
     assert wakes.sum() >= 50  # at least who gives back
     # Now and then a third is woken for it, and overtaken by one that was busy.

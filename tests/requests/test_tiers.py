@@ -55,7 +55,7 @@ def simulated(load, name, connections, requests=120):
     activity, workers, endpoints, table = arguments
     table = replace(table, boundary=np.zeros(len(table), np.uint8))
     made = attribute(activity, workers, endpoints, table)
-    links = find_links(activity, made.requests, made.subrequests, made.slices)
+    links = find_links(activity, endpoints, made.requests, made.subrequests, made.slices)
     everything = (made.requests, made.subrequests, made.slices, links)
     sure = judge_attribution(len(made.requests), made.subrequests)
     ids = tuple(map(str, range(len(made.requests))))
