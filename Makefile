@@ -67,6 +67,7 @@ evaluation: build ## case studies and faults as in the paper, on this kernel (an
 	@mkdir -p critpath-evaluation
 	$(BIN)/python tests/evaluation/case_study_1.py --json critpath-evaluation/case-study-1.json
 	$(BIN)/python tests/evaluation/case_study_2.py --json critpath-evaluation/case-study-2.json
+	$(BIN)/python tests/evaluation/pinned.py critpath-evaluation/pinned
 	$(BIN)/python tests/evaluation/faults.py --csv critpath-evaluation/faults.csv \
 	  --json critpath-evaluation/faults.json
 

@@ -88,6 +88,19 @@ class QuestionEntry(Part):
     exact: Annotated[bool, doc("these are all that there are")]
 
 
+class ClusterShare(Part):
+    """Executions of one label and type, and for how long they wait in one piece (times in ns)."""
+
+    label: Annotated[str, doc("label or service; '' for none")]
+    cluster: Annotated[int, doc("its type, as the field cluster has it; 0 for none of its own")]
+    executions: Annotated[int, doc("how many")]
+    latency: Annotated[Maybe, doc("the median")]
+    idle_mean: Annotated[Maybe, doc("mean of the field idle.mean")]
+    idle_variance: Annotated[Maybe, doc("mean of the field idle.variance (ns squared)")]
+    cpu: Annotated[Maybe, doc("mean of the time that they wait for a cpu")]
+    cpu_variance: Annotated[Maybe, doc("its variance (ns squared)")]
+
+
 class ExplorationDocument(Part, kw_only=True):
     """What critpath explore --json writes."""
 
@@ -101,6 +114,10 @@ class ExplorationDocument(Part, kw_only=True):
     fields: Annotated[list[str], doc("what conditions can speak of")]
     questions: Annotated[list[QuestionEntry], doc("the answers")]
     notes: Annotated[list[str], doc("what a reader must know")]
+    clusters: Annotated[
+        list[ClusterShare],
+        doc("labels and types; first those that wait most for a cpu, all together"),
+    ] = []
 
 
 # What a comparison keeps of requests, so that they can be explored.

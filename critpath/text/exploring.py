@@ -143,6 +143,11 @@ WORDS: Final[dict[str, str]] = {
     "cluster.waits": "{lo} to {hi} waits for a CPU",
     "cluster.wait": "{lo} waits for a CPU",
     "cluster.rest": "no kind of its own",
+    "clusters": "by label and type",
+    "clusters.none": "(no label)",
+    "clusters.type": "type {k}",
+    "clusters.cpu": "waits for a CPU ± sd",
+    "clusters.idle": "waits once ± sd",
 }
 _GAP: Final = re.compile(r"\{([a-z0-9]+)\}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,31 @@ def test_a_helper_that_has_the_cpu_for_longer():
     cause = compare(normal, sample).causes[0]
     assert cause.contribution == pytest.approx(3e6, rel=0.1)
     assert "waiting in `worker` (tid 7) for a cpu that `helper` (tid 8) had" in cause.sentence
+
+
+@pytest.mark.parametrize(
+    ("share", "cpus", "said"),
+    [
+        (0.9, 1, "had; all on cpu 3 while another was idle"),
+        (0.6, 1, "had; all on cpu 3 while another was idle for 60 % of that time"),
+        (0.6, 2, "had; another cpu was idle for 60 % of that time"),
+        (0.4, 1, "had, normally"),
+    ],
+)
+def test_a_cpu_that_others_had_while_another_was_idle(share, cpus, said):
+    rng = np.random.default_rng(2)
+    normal = draw([jittered(rng, "r1500 h2000 r2000") for _ in range(NORMALS)])
+    sample = draw([jittered(rng, "r1500 k5000 r2000 k5000 r9") for _ in range(SAMPLES)])
+    waits = sample.paths.state == State.WAIT_CPU
+    idle = np.where(waits, share * sample.paths.duration, 0).astype(np.int64)
+    cpu = np.where(waits, 3 + np.cumsum(waits) % cpus, 0).astype(np.int32)
+    sample = replace(sample, paths=replace(sample.paths, elsewhere_idle=idle, cpu=cpu))
+    result = pipeline.compare(normal, sample, CompareSettings(permutations=999))
+    facts = result.causes[0].facts
+    assert facts is not None
+    assert facts.elsewhere_idle == pytest.approx(share, abs=0.01)
+    assert facts.cpu == (3 if cpus == 1 else None)
+    assert (said in result.causes[0].sentence) == (share >= 0.5)
 
 
 @pytest.mark.parametrize(

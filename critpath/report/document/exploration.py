@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Literal, cast
 
+import numpy as np
+
 from critpath.documents import EXPLORATION_FORMAT, ExplorationDocument
 from critpath.documents.exploration import (
     AlsoEntry,
+    ClusterShare,
     ConditionEntry,
     QuestionEntry,
     ShareEntry,
@@ -54,7 +57,37 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
         fields=list(table.facts),
         questions=[_question(one, table) for one in exploration.questions],
         notes=list(exploration.notes),
+        clusters=_clusters(table),
     )
+
+
+def _clusters(table: FactTable) -> list[ClusterShare]:
+    """Return labels and types, those first that wait most for a cpu, all together."""
+    facts = table.facts
+    if "idle.mean" not in facts:  # nothing is known of the paths
+        return []
+    none = np.zeros(len(table), np.int64)
+    of = facts["cluster"].values if "cluster" in facts else none
+    waits = facts["time.WAIT_CPU"].values if "time.WAIT_CPU" in facts else none
+    latency = table.end - table.begin
+    found = []
+    pairs, place = np.unique(np.stack([table.label, of]), axis=1, return_inverse=True)
+    for at, (label, cluster) in enumerate(pairs.T.tolist()):
+        mine = place.ravel() == at
+        idle, apart = (facts[name].values[mine] for name in ("idle.mean", "idle.variance"))
+        found.append(
+            ClusterShare(
+                label=table.labels[int(label)],
+                cluster=int(cluster),
+                executions=int(mine.sum()),
+                latency=number(float(np.median(latency[mine]))),
+                idle_mean=number(float(idle.mean())),
+                idle_variance=number(float(apart.mean())),
+                cpu=number(float(waits[mine].mean())),
+                cpu_variance=number(float(waits[mine].var())),
+            )
+        )
+    return sorted(found, key=lambda c: (-(c.cpu or 0.0) * c.executions, c.label, c.cluster))
 
 
 def _question(question: Question, table: FactTable) -> QuestionEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from rich.console import Console
@@ -11,8 +12,10 @@ from critpath.documents.exploration import ConditionEntry, QuestionEntry
 from critpath.model.exploration import LEVEL
 from critpath.report.text.table import Row, print_line, print_table
 from critpath.text.exploring import chance, percent, say, times_text
+from critpath.units import format_ns
 
 SHOWN: Final = 4  # conditions of each group, unless all are asked for
+CLUSTERS: Final = 6
 _STYLES: Final = {"found": "bold", "nothing": "bold green", "few": "bold yellow"}
 
 
@@ -32,8 +35,35 @@ def render_exploration(
         if number:
             print_line(console, "")
         _print_question(question, console, every=every)
+    slices = document.specification.partition(":")[0] == "slices"
+    if len(document.clusters) > 1 and (every or slices):
+        _print_clusters(document, console, every=every)
     print_line(console, "")
     print_line(console, say("foot"), style="dim")
+
+
+def _print_clusters(document: ExplorationDocument, console: Console, *, every: bool) -> None:
+    """List labels and types, those first that wait most for a CPU, all together."""
+    print_line(console, "")
+    head = say("clusters")
+    rows = []
+    most = len(document.clusters) if every else CLUSTERS
+    for one in document.clusters[:most]:
+        name = one.label or say("clusters.none")
+        if one.cluster:
+            name += f", {say('clusters.type', k=one.cluster)}"
+        times = (
+            f"{format_ns(mean or 0.0)} ± {format_ns(math.sqrt(variance or 0.0))}"
+            for mean, variance in (
+                (one.cpu, one.cpu_variance),
+                (one.idle_mean, one.idle_variance),
+            )
+        )
+        rows.append(Row((name, f"{one.executions:,}", format_ns(one.latency or 0.0), *times)))
+    columns = [head, ">n", ">median", f">{say('clusters.cpu')}", f">{say('clusters.idle')}"]
+    print_table(console, columns, rows, folding=(head,))
+    if len(document.clusters) > most:
+        print_line(console, say("more", k=len(document.clusters) - most), style="dim")
 
 
 def _print_question(question: QuestionEntry, console: Console, *, every: bool) -> None:
