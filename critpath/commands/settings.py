@@ -308,6 +308,15 @@ SETTINGS: Final[dict[str, Setting]] = {
             "WHAT",
         ),
         Setting(
+            "assign",
+            one_of("queues", "gap", "delays", "thread"),
+            "queues",
+            "what decides who of several open requests asked, where no certain rule does: queues "
+            "(order, and what requests usually ask), or for comparison one thing alone: gap "
+            "(transitions, as PInfer), delays, or thread (who was received last)",
+            "WHAT",
+        ),
+        Setting(
             "reader",
             one_of("auto", "native", "babeltrace2"),
             "auto",
@@ -481,7 +490,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     )
 }
 
-READING: Final = ("execution", "doubtful", "reader", "interrupts", "max-memory")
+READING: Final = ("execution", "doubtful", "assign", "reader", "interrupts", "max-memory")
+OF_REQUESTS: Final = ("doubtful", "assign")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
@@ -591,23 +601,24 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
             continue
         values[name] = value
         origins[name] = "command line"
-    values["execution"] = _with_doubtful(values, origins)
+    for name in OF_REQUESTS:
+        values["execution"] = _with_requests(name, values, origins)
     return Settings(values, origins)
 
 
-def _with_doubtful(values: Mapping[str, Any], origins: Mapping[str, str]) -> str | None:
-    """Return the specification of executions, which says whether the doubtful ones count."""
+def _with_requests(name: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> str | None:
+    """Return the specification of executions with a setting that is about requests."""
     specification: str | None = values["execution"]
-    if values["doubtful"] == "leave":
+    if values[name] == SETTINGS[name].default:
         return specification
     kind, colon, _ = (specification or "").partition(":")
     if kind == "requests":
-        if "doubtful=" in str(specification):
+        if f"{name}=" in str(specification):
             return specification
-        return f"{specification}{',' if colon else ':'}doubtful={values['doubtful']}"
-    if origins["doubtful"] == "command line":
+        return f"{specification}{',' if colon else ':'}{name}={values[name]}"
+    if origins[name] == "command line":
         raise UsageError(
-            "--doubtful is about requests, and --execution names none", "add --execution requests"
+            f"--{name} is about requests, and --execution names none", "add --execution requests"
         )
     return specification
 

@@ -43,6 +43,7 @@ SIGNAL_SENT: Final = ("signal_generate", "signal:signal_generate")
 _WORDS: Final = frozenset({"top", "root"})  # options without a value
 PEERS: Final = ("any", "external", "local")
 DOUBTFUL: Final = ("leave", "include")  # what to do with what is doubtful of requests
+ASSIGN: Final = ("queues", "gap", "delays", "thread")  # how it is decided who of several asked
 _UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
 _MOST_PORT: Final = 65_535
@@ -78,6 +79,8 @@ class RequestFilter:
         Where no socket listens or accepts, the side that receives first is the server.
     doubtful : bool
         What is doubtful counts as well: paths follow it.
+    assign : str
+        What decides who of several open requests asked: one of `ASSIGN`.
     listing : bool
         Nothing is looked for but what there is: ``requests:?``.
     """
@@ -95,6 +98,7 @@ class RequestFilter:
     least: int = 0
     first: bool = False
     doubtful: bool = False
+    assign: str = ASSIGN[0]
     listing: bool = False
 
 
@@ -236,14 +240,14 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 _REQUEST_OPTIONS: Final = (
     *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
-    *("min", "role", "doubtful"),
+    *("min", "role", "doubtful", "assign"),
 )
 
 
 _REQUEST_FORMS: Final = (
     "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
-    "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include, with "
-    "commas between; or requests:? for what there is"
+    "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include "
+    "assign=queues|gap|delays|thread, with commas between; or requests:? for what there is"
 )
 
 
@@ -277,6 +281,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         least=_parse_duration(values["min"]) if "min" in values else 0,
         first=_choose(values, "role", ("known", "first")) == "first",
         doubtful=_choose(values, "doubtful", DOUBTFUL) == "include",
+        assign=_choose(values, "assign", ASSIGN),
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)

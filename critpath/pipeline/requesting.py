@@ -204,7 +204,10 @@ def _find_turns(
             f"{recording}: {len(found.requests):,} turns, but no socket listens or accepts",
             "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
         )
-    made = attribute(found.activity, replayed.workers, found.endpoints, found.requests)
+    made = attribute(
+        *(found.activity, replayed.workers, found.endpoints, found.requests),
+        specification.requests.assign,
+    )
     return FoundRequests(
         activity=found.activity,
         endpoints=found.endpoints,

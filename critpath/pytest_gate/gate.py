@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import pytest
 
 from critpath.commands.settings import (
+    OF_REQUESTS,
     READING,
     RECORDING,
     SETTINGS,
@@ -293,8 +294,8 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
 
     check_inputs(sources)
     names = {"execution": "specification", "max-memory": "max_memory"}
-    # What is doubtful is in the specification.
-    options = {names.get(name, name): settings[name] for name in READING if name != "doubtful"}
+    # What is about requests is in the specification.
+    options = {names.get(name, name): settings[name] for name in READING if name not in OF_REQUESTS}
     parts = pipeline.extract_each(sources, **options)
     for part in parts:
         require_executions(part, part.sources)

@@ -22,6 +22,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
 from critpath.requests.owners import cut_subrequests, find_owners, thread_keys
 
@@ -57,6 +58,7 @@ def attribute(
     workers: Workers,
     endpoints: Endpoints,
     requests: RequestTable,
+    method: str = "queues",
 ) -> Attributed:
     """Find out who worked for whom, and what of every request's time was its own.
 
@@ -67,10 +69,13 @@ def attribute(
     endpoints : Endpoints
     requests : RequestTable
         Turns of endpoints that serve.
+    method : str
+        What decides where several requests are open: `critpath.requests.assign.METHODS`.
     """
     subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
-    subrequests = join_tiers(activity, endpoints, requests, owned.subrequests)
+    assigned = assign(method, activity, workers, endpoints, requests, owned.subrequests)
+    subrequests = join_tiers(activity, endpoints, requests, assigned)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.
     of_host = workers.host.astype(np.int32)

@@ -379,6 +379,7 @@ class _Attribution:
             request=np.where(nobody, -1, request).astype(np.int32),
             how=np.where(nobody, Rule.NONE, how).astype(np.uint8),
             attribution=np.where(nobody, Certainty.DOUBTFUL, sure).astype(np.uint8),
+            probability=np.zeros(0),  # by the certainty
         )
         return Owned(subrequests, self._make_slices(doubt), len(heals))
 

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from apps import PORTS
+from shop import PORTS
 from spaces import Spaces, end
 
 HERE: Final = Path(__file__).resolve().parent
 HOSTS: Final = ("client", "web", "app", "redis", "postgres", "outer")
 PACKAGES: Final = ("gunicorn", "uvicorn")
 WORKS: Final = ("cpu", "sleep", "ioread", "iowrite", "select1", "outer", "select2", "lock")
+_LATER: Final = 0.4  # s
 PATTERNS: Final = (1, 2, 3, 4, 5)
 _NGINX: Final = """
 worker_processes 2; daemon off; pid {place}/nginx.pid; error_log {place}/nginx.log crit;
@@ -184,11 +186,11 @@ class Services:
         tools = self.python.parent
         command = [str(tools / "gunicorn"), "-w", "1", "--threads", "40", "-b", bind]
         command += ["--keep-alive", "60", "--log-level", "error", "--worker-tmp-dir", "/dev/shm"]
-        command += ["apps:wsgi"]
+        command += ["shop:wsgi"]
         if pattern > 1:
             host, _, port = bind.partition(":")
             command = [str(tools / "uvicorn"), "--host", host, "--port", port]
-            command += ["--log-level", "error", "--timeout-keep-alive", "60", "apps:asgi"]
+            command += ["--log-level", "error", "--timeout-keep-alive", "60", "shop:asgi"]
         environment = {
             **{name.upper(): self.spaces.address(name) for name in ("redis", "postgres", "outer")},
             "WORK": work,
@@ -207,7 +209,9 @@ class Services:
     def ask(self, connections: int, requests: int, think_us: int, output: Path) -> list[str]:
         """Return the command that asks nginx over some connections, and logs what it saw."""
         words = (PORTS["web"], connections, requests, "http", think_us, output)
-        command = [str(self.place / "client"), *map(str, words)]
+        client = [str(self.place / "client"), *map(str, words)]
+        # What works on after it has answered is recorded, too.
+        command = ["sh", "-c", f"{shlex.join(client)} && sleep {_LATER}"]
         return [
             "env",
             f"ADDRESS={self.spaces.address('web')}",

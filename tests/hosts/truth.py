@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from apps import PORTS
+from shop import PORTS
 
 from critpath.pipeline.requesting import FoundRequests
 
@@ -80,6 +80,8 @@ class Score:
         Of each request, in order of their begin.
     links : list of (float, bool)
         How probable each link was called, and whether it is right.
+    sure : list of float
+        How probable it was called that all of a request is right.
     missing : int
         True exchanges that no table has.
     """
@@ -147,6 +149,7 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
         right = sum(row in true[one.request] for row in tree)
         score.precision.append(right / len(tree) if tree else 1.0)
         score.recall.append(right / len(true[one.request]))
+        score.sure.append(float(np.prod(subs.probability[tree])) if tree else 0.0)
     _judge_links(found, calls, at, served, asked, score)
     return score
 
@@ -162,12 +165,11 @@ def _judge_links(
     """Note of each link how sure it was called, and whether it is right."""
     roots = {one.request: served.match(one) for one in asked}
     inner = {one.request: served.match(one) for one in calls if one.of == PORTS["app"]}
-    probability = getattr(found.subrequests, "probability", None)
+    probability = found.subrequests.probability
     for one in calls:
         row = at.match(one)
         parent = int(found.subrequests.request[row]) if row >= 0 else -1
         if parent < 0:
             continue
         should = roots[one.request] if one.of == PORTS["app"] else inner.get(one.request, -1)
-        sure = float(probability[row]) if probability is not None else 0.0
-        score.links.append((sure, parent == should))
+        score.links.append((float(probability[row]), parent == should))

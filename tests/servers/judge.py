@@ -231,7 +231,7 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     yield f"{name}: behind", count(found, ports, of_behind, handled, None, set())
 
 
-def find_requests(recording: Path) -> FoundRequests:
+def find_requests(recording: Path, specification: str = "requests") -> FoundRequests:
     """Return what critpath finds."""
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline import extraction, requesting
@@ -240,7 +240,7 @@ def find_requests(recording: Path) -> FoundRequests:
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import find_traces
 
-    chosen = extraction.parse_specification("requests")
+    chosen = extraction.parse_specification(specification)
     manifest, _ = open_manifest(recording)
     traces = find_traces(recording)
     wanted = (*KERNEL_EVENTS, *get_event_requests(chosen), *SOCKET_EVENTS)

@@ -1,0 +1,565 @@
+"""Who asked, where several requests are open and no certain rule tells: tokens, and assignment.
+
+Every request is a token.  A thread's tokens wait in the order in which they became ready: received,
+a result there, answered though something is still asked, or moved to a thread that was made for
+them.  Who departs is the first that may ask this (`transitions`); then all departures of a stretch
+are one assignment, weighted by what follows what, by rank in the queue and, where that makes
+requests more alike, by delay.  Rules and what was measured: docs/requests.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+
+from critpath.model import F64, I64, Bool, Workers
+from critpath.model.requests import (
+    NONE,
+    Act,
+    Activity,
+    Certainty,
+    Endpoints,
+    RequestTable,
+    Rule,
+    Subrequests,
+)
+from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
+
+METHODS: Final = ("queues", "gap", "delays", "thread")
+UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
+SURE: Final = 0.9  # likely, not doubtful, from here on
+_PASSES: Final = 4
+_CANDIDATES: Final = 64  # tokens of a queue that are looked at
+_BROAD: Final = 0.05  # of delays are of no kind
+_RANK: Final = 2.0  # log probability that is lost by each place in the queue, at first
+_LONGEST: Final = 6  # what requests ask, to try its orders
+_ORDERS: Final = 6  # that are tried
+ALIKE: Final = 0.97  # of a process's requests: nothing more is tried
+LEAST_GAIN: Final = 0.002  # of requests that are usual, to believe one pass rather than another
+
+
+_Event = tuple[int, int, int, int]  # time, `_What`, thread, row
+
+
+class _What:
+    """What happens to a process's tokens; those of one moment in this order."""
+
+    RECEIVE, RESULT, MADE, ASK, ANSWERED = range(5)
+
+
+@dataclass
+class _Token:
+    """A request of which something may still be asked."""
+
+    history: History
+    ready: int = 0
+    thread: int = -1  # in whose queue it is, -1 in none
+    answered: bool = False
+    asked: int = 0
+
+
+@dataclass
+class _Run:
+    """One pass: who asked, and of whom else it might have been."""
+
+    owner: dict[int, int] = field(default_factory=dict)  # of sub-requests
+    sure: dict[int, float] = field(default_factory=dict)
+    histories: dict[int, list[int]] = field(default_factory=dict)
+
+
+def assign(
+    method: str,
+    activity: Activity,
+    workers: Workers,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+) -> Subrequests:
+    """Say of sub-requests that no rule decides whose they are, and of all how probable that is.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`: ``queues`` follows tokens where the certain rules left more than a few in
+        doubt; the others take every sub-request, by one thing alone, for comparison.
+    activity, workers, endpoints, requests
+        Of the recording.
+    subrequests : Subrequests
+        With what the rules found (`critpath.requests.owners`).
+    """
+    table = Tables(activity, workers, endpoints, requests, subrequests)
+    found = subrequests.request.astype(np.int64)
+    sure = subrequests.probability.copy()
+    if method != "queues":
+        from critpath.requests.others import assign_otherwise  # noqa: PLC0415 - rarely asked for
+
+        found, sure = assign_otherwise(method, table, found)
+        return _replace(subrequests, found, sure, np.ones(len(found), np.bool_))
+    changed = np.zeros(len(found), np.bool_)
+    for process in table.unsure():
+        followed = _follow(table, process)
+        if followed is None:
+            continue
+        rows, owner, probable = followed
+        changed[rows] = True
+        found[rows], sure[rows] = owner, probable
+    return _replace(subrequests, found, sure, changed)
+
+
+def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> Subrequests:
+    """Return the table with other owners where they were changed."""
+    likely = np.where(sure >= SURE, Certainty.LIKELY, Certainty.DOUBTFUL)
+    how = np.where(found >= 0, Rule.ASSIGNED, Rule.NONE)
+    return dataclasses.replace(
+        subrequests,
+        request=np.where(changed, found, subrequests.request).astype(np.int32),
+        how=np.where(changed, how, subrequests.how).astype(np.uint8),
+        attribution=np.where(changed, likely, subrequests.attribution).astype(np.uint8),
+        probability=sure,
+    )
+
+
+class Tables:
+    """The recording's tables by process."""
+
+    def __init__(
+        self,
+        activity: Activity,
+        workers: Workers,
+        endpoints: Endpoints,
+        requests: RequestTable,
+        subrequests: Subrequests,
+    ) -> None:
+        self.activity, self.requests, self.subrequests = activity, requests, subrequests
+        self.endpoints = endpoints
+        self.kind = find_kinds(activity, endpoints, subrequests)
+        self.kinds = int(self.kind.max(initial=-1)) + 1
+        hosts = workers.host.tolist()
+        self._process = {
+            (host, tid): pid if pid > 0 else tid
+            for host, tid, pid in zip(
+                hosts, workers.tid.tolist(), workers.pid.tolist(), strict=True
+            )
+        }
+        self.of_request = self._processes(endpoints.host[requests.endpoint], requests.reader_tid)
+        self.of_sub = self._processes(endpoints.host[subrequests.endpoint], subrequests.tid)
+        # Begins of requests of each process differ by service.
+        _, service = np.unique(requests.service, return_inverse=True)
+        self.root = self.kinds + service.reshape(-1).astype(np.int64)
+
+    def _processes(self, host: np.ndarray, tid: np.ndarray) -> I64:
+        pairs = zip(host.tolist(), tid.tolist(), strict=True)
+        return np.array(
+            [(h << 32) + self._process.get((h, t), t) for h, t in pairs], np.int64
+        ).reshape(-1)
+
+    def unsure(self) -> list[int]:
+        """Return the processes that serve, and of whose sub-requests too many are in doubt."""
+        subs = self.subrequests
+        found = []
+        for process in np.unique(self.of_request).tolist():
+            mine = np.flatnonzero((self.of_sub == process) & (subs.connects == 0))
+            doubt = (subs.request[mine] < 0) | (subs.attribution[mine] == Certainty.DOUBTFUL)
+            if doubt.sum() > UNSURE * len(mine):
+                found.append(int(process))
+        return found
+
+    def events(self, process: int) -> list[_Event]:
+        """Return time, `_What`, thread and row of all that happens to a process's tokens."""
+        requests, subs, activity = self.requests, self.subrequests, self.activity
+        rows = np.flatnonzero(self.of_request == process)
+        asked = np.flatnonzero(self.of_sub == process)
+        receiver = self._receivers(asked)
+        host = process >> 32
+        made = np.flatnonzero(
+            (activity.act == Act.CREATE) & (activity.host == host) & (activity.tid >= 0)
+        )
+        mine = [self._process.get((host, t)) == process & 0xFFFFFFFF for t in activity.tid[made]]
+        made = made[np.array(mine, np.bool_)]
+        results = subs.connects[asked] == 0
+        parts = (
+            (requests.received_ns[rows], _What.RECEIVE, requests.reader_tid[rows], rows),
+            (requests.answered_ns[rows], _What.ANSWERED, requests.tid[rows], rows),
+            (subs.begin_ns[asked], _What.ASK, subs.tid[asked], asked),
+            (subs.end_ns[asked[results]], _What.RESULT, receiver[results], asked[results]),
+            (activity.time_ns[made], _What.MADE, activity.tid[made], activity.value[made]),
+        )
+        found = [
+            (int(time), what, int(thread), int(row))
+            for times, what, threads, of in parts
+            for time, thread, row in zip(times.tolist(), threads.tolist(), of.tolist(), strict=True)
+        ]
+        found.sort()
+        return found
+
+    def _receivers(self, asked: I64) -> I64:
+        """Return who received the results of sub-requests."""
+        activity, subs = self.activity, self.subrequests
+        rows = np.flatnonzero((activity.act == Act.RECEIVE) & (activity.endpoint >= 0))
+        columns = (activity.endpoint[rows], activity.time_ns[rows], activity.tid[rows])
+        by = {(e, t): tid for e, t, tid in zip(*(c.tolist() for c in columns), strict=True)}
+        asks = (subs.endpoint[asked], subs.end_ns[asked], subs.tid[asked])
+        found = [by.get((e, t), tid) for e, t, tid in zip(*(c.tolist() for c in asks), strict=True)]
+        return np.array(found, np.int64).reshape(-1)
+
+
+class Delays:
+    """How long after it was ready who asks: logarithms, normal, by what was before and is next."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], list[float]] = defaultdict(list)
+        self._known: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def add(self, before: int, kind: int, delay: int) -> None:
+        """Note a delay."""
+        self._found[before, kind].append(math.log(max(delay, 1000)))
+
+    def learn(self) -> None:
+        """Estimate: medians, which a wrong one does not move."""
+        for pair, logs in self._found.items():
+            middle = float(np.median(logs))
+            spread = float(np.median(np.abs(np.array(logs) - middle))) * 1.4826
+            self._known[pair] = middle, max(spread, 0.1)
+
+    def weigh(self, before: int, kind: int, delay: int) -> float:
+        """Return the logarithm of the density of a delay."""
+        if (before, kind) not in self._known:
+            return math.log(_BROAD)
+        middle, spread = self._known[before, kind]
+        off = (math.log(max(delay, 1000)) - middle) / spread
+        dense = math.exp(-off * off / 2) / spread
+        return math.log((1 - _BROAD) * dense + _BROAD / 10)
+
+
+def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
+    """Return a process's sub-requests, whose they are, and how probably; None: as by the rules."""
+    events = table.events(process)
+    later = _asks_later(table, events)
+    best = _by_rules(table, events)
+    even, ruled = _evenness(best), best
+    for seed in _seeds(table, events, ruled, later=later):
+        known = seed
+        for _ in range(_PASSES):
+            run = _Pass(table, events, known, None, later=later).run()
+            known = _learned(table, [*run.histories.values()])
+            if _evenness(run) <= even + LEAST_GAIN:
+                break
+            even, best = _evenness(run), run
+        if even > ALIKE:
+            break
+    for _ in range(_PASSES if even < ALIKE else 0):
+        known = _learned(table, [*best.histories.values()])
+        run = _Pass(table, events, known, _learn_delays(table, events, best), later=later).run()
+        if _evenness(run) <= even + LEAST_GAIN:
+            break
+        even, best = _evenness(run), run
+    if best is ruled:
+        return None
+    run = best
+    rows = np.array(sorted(run.owner), np.int64)
+    usual = _usual(run)
+    owner = np.array([run.owner[row] for row in rows.tolist()], np.int64).reshape(-1)
+    probable = np.array(
+        [
+            run.sure[row] * (1.0 if tuple(run.histories.get(of, ())) in usual else even / 2)
+            for row, of in zip(rows.tolist(), owner.tolist(), strict=True)
+        ],
+        np.float64,
+    ).reshape(-1)
+    probable[owner < 0] = 0.0
+    return rows, owner, probable
+
+
+def _by_rules(table: Tables, events: Sequence[_Event]) -> _Run:
+    """Return what the certain rules and the queues found, as a pass would have."""
+    run = _Run()
+    for _, what, _, row in events:
+        if what == _What.RECEIVE:
+            run.histories[row] = [int(table.root[row])]
+        elif what == _What.ANSWERED and row in run.histories:
+            run.histories[row].append(ANSWER)
+        elif what == _What.ASK:
+            run.owner[row] = owner = int(table.subrequests.request[row])
+            if owner in run.histories and table.subrequests.connects[row] == 0:
+                run.histories[owner].append(int(table.kind[row]))
+    for history in run.histories.values():
+        history.append(END)
+    return run
+
+
+def _seeds(
+    table: Tables, events: Sequence[_Event], ruled: _Run, *, later: bool
+) -> Iterator[Transitions]:
+    """Yield guesses of what requests ask: from those that are alone, by the rules, by counts."""
+    histories = [*_learn_alone(table, events)]
+    if histories:
+        yield _learned(table, histories)
+    yield _learned(table, [*ruled.histories.values()])
+    for guess in _orders(table, events):
+        for answered in (0, len(guess)) if later else (len(guess),):
+            middle = [*guess[:answered], ANSWER, *guess[answered:]]
+            roots = {int(table.root[row]) for _, what, _, row in events if what == _What.RECEIVE}
+            yield _learned(table, [[root, *middle, END] for root in roots] * SEEN)
+
+
+def _learned(table: Tables, histories: Sequence[Sequence[int]]) -> Transitions:
+    known = Transitions(table.kinds)
+    known.learn(histories)
+    return known
+
+
+def _orders(table: Tables, events: Sequence[_Event]) -> Iterator[tuple[int, ...]]:
+    """Yield orders in which every request may ask the kinds that all of them ask.
+
+    Nobody asks what comes later before he has the result of what comes first, so at no time may
+    there be more that have asked the later one than have the result of the earlier.
+    """
+    requests = sum(what == _What.RECEIVE for _, what, _, _ in events)
+    asks = Counter(
+        int(table.kind[row])
+        for _, what, _, row in events
+        if what == _What.ASK and table.subrequests.connects[row] == 0
+    )
+    every = [kind for kind, many in asks.items() for _ in range(round(many / max(requests, 1)))]
+    if not 0 < len(every) <= _LONGEST:
+        return
+    lead: Counter[tuple[int, int]] = Counter()  # asked more than there were results of another
+    asked: Counter[int] = Counter()
+    results: Counter[int] = Counter()
+    for _, what, _, row in events:
+        kind = int(table.kind[row]) if what in {_What.ASK, _What.RESULT} else -1
+        if what == _What.ASK and table.subrequests.connects[row] == 0:
+            asked[kind] += 1
+            for other in set(every) - {kind} if kind in every else ():
+                lead[kind, other] += asked[kind] > results[other]
+        elif what == _What.RESULT:
+            results[kind] += 1
+    yield from sorted(set(permutations(every)), key=lambda o: _violations(o, lead))[:_ORDERS]
+
+
+def _violations(order: tuple[int, ...], lead: Mapping[tuple[int, int], int]) -> int:
+    """Return how often a kind was asked before what is the first of another before it."""
+    first = {kind: order.index(kind) for kind in order}
+    return sum(many for (kind, other), many in lead.items() if first[other] < first[kind])
+
+
+def _asks_later(table: Tables, events: Sequence[_Event]) -> bool:
+    """Return whether a process asks while no request of it is unanswered: it answers first."""
+    open_now = asks = orphans = 0
+    for _, what, _, row in events:
+        open_now += (what == _What.RECEIVE) - (what == _What.ANSWERED)
+        if what == _What.ASK and table.subrequests.connects[row] == 0:
+            asks += 1
+            orphans += open_now <= 0
+    return orphans > UNSURE * max(asks, 1)
+
+
+def _learn_alone(table: Tables, events: Sequence[_Event]) -> Sequence[Sequence[int]]:
+    """Return what is asked at times at which one request is in the process; nothing of few."""
+    histories: list[list[int]] = []
+    current: list[int] = []
+    busy, alone, answered = 0, True, True
+    for _, what, _, row in events:
+        if what == _What.RECEIVE:
+            if current and alone and answered and busy == 0:
+                histories.append([*current, END])
+            alone = busy == 0 and answered
+            current, answered = [int(table.root[row])], False
+        elif current and what == _What.ANSWERED:
+            answered = True
+            current.append(ANSWER)
+        elif what == _What.ASK and table.subrequests.connects[row] == 0:
+            busy += 1
+            current.append(int(table.kind[row]))
+        elif what == _What.RESULT:
+            busy = max(0, busy - 1)
+    common = Counter(map(tuple, histories))
+    kept = [h for h in histories if common[tuple(h)] * SEEN >= max(common.values())]
+    return kept if len(kept) >= SEEN else []
+
+
+def _usual(run: _Run) -> set[tuple[int, ...]]:
+    """Return the histories that are no rarity among those that begin alike."""
+    counts = Counter(tuple(history) for history in run.histories.values())
+    most: dict[int, int] = {}
+    for history, many in counts.items():
+        most[history[0]] = max(most.get(history[0], 0), many)
+    return {history for history, many in counts.items() if many * 5 >= most[history[0]]}
+
+
+def _evenness(run: _Run) -> float:
+    """Return the share of requests with a usual history; what is nobody's counts against it."""
+    if not run.histories:
+        return 0.0
+    usual = _usual(run)
+    even = sum(tuple(history) in usual for history in run.histories.values())
+    nobodys = sum(owner < 0 for owner in run.owner.values())
+    # Of two that are as even, the one with fewer ways to be usual says more.
+    return even / (len(run.histories) + nobodys) - 0.001 * len(usual)
+
+
+def _learn_delays(table: Tables, events: Sequence[_Event], run: _Run) -> Delays:
+    """Learn delays from what was found, of those that are usual."""
+    delays, usual = Delays(), _usual(run)
+    ready: dict[int, tuple[int, int]] = {}
+    for time, what, _, row in events:
+        if what == _What.RECEIVE:
+            ready[row] = time, int(table.root[row])
+        elif what == _What.ANSWERED and row in ready:
+            ready[row] = time, ANSWER
+        elif what == _What.RESULT and run.owner.get(row, -1) >= 0:
+            ready[run.owner[row]] = time, int(table.kind[row])
+        elif what == _What.ASK:
+            of = run.owner.get(row, -1)
+            if of in ready and tuple(run.histories.get(of, ())) in usual:
+                since, before = ready.pop(of)
+                delays.add(before, int(table.kind[row]), time - since)
+    delays.learn()
+    return delays
+
+
+class _Pass:
+    """Follows a process's tokens once."""
+
+    def __init__(
+        self,
+        table: Tables,
+        events: Sequence[_Event],
+        known: Transitions,
+        delays: Delays | None,
+        *,
+        later: bool,
+    ) -> None:
+        self._table, self._events, self._known = table, events, known
+        self._delays, self._later = delays, later
+        self._tokens: dict[int, _Token] = {}
+        self._queues: dict[int, list[int]] = defaultdict(list)
+        self._opened: dict[int, int] = {}  # whose a connection is until it is used
+        self._run = _Run()
+
+    def run(self) -> _Run:
+        """Go through all events."""
+        does: dict[int, Callable[[int, int, int], None]] = {
+            _What.RECEIVE: self._receive,
+            _What.RESULT: self._result,
+            _What.MADE: self._made,
+            _What.ASK: self._ask,
+            _What.ANSWERED: self._answered,
+        }
+        for time, what, thread, row in self._events:
+            does[what](time, thread, row)
+        for row, token in self._tokens.items():
+            self._run.histories[row] = [*token.history, END]
+        return self._run
+
+    def _enter(self, time: int, thread: int, row: int) -> None:
+        token = self._tokens[row]
+        self._leave(row)
+        token.ready, token.thread = time, thread
+        self._queues[thread].append(row)
+
+    def _leave(self, row: int) -> None:
+        token = self._tokens[row]
+        if token.thread >= 0:
+            self._queues[token.thread].remove(row)
+            token.thread = -1
+
+    def _receive(self, time: int, thread: int, row: int) -> None:
+        self._tokens[row] = _Token((int(self._table.root[row]),))
+        self._enter(time, thread, row)
+
+    def _result(self, time: int, thread: int, row: int) -> None:
+        owner = self._run.owner.get(row, -1)
+        if owner in self._tokens:
+            token = self._tokens[owner]
+            if not token.answered or self._goes_on(token):
+                self._enter(time, thread, owner)
+
+    def _made(self, _: int, thread: int, made: int) -> None:
+        """Move the first that has asked nothing yet to the thread that was made for it."""
+        for row in self._queues[thread]:
+            token = self._tokens[row]
+            if token.asked == 0 and self._goes_on(token):
+                ready = token.ready
+                self._enter(ready, made, row)
+                return
+
+    def _answered(self, time: int, thread: int, row: int) -> None:
+        token = self._tokens.get(row)
+        if token is None:
+            return
+        token.history = (*token.history, ANSWER)
+        token.answered = True
+        queue = token.thread
+        if queue >= 0:
+            self._leave(row)
+            if self._goes_on(token):
+                self._enter(time, queue if queue != thread else thread, row)
+
+    def _goes_on(self, token: _Token) -> bool:
+        """Return whether a token may ask anything more."""
+        if token.answered and not self._later:
+            return False
+        return any(self._known.may(token.history, kind) for kind in range(self._table.kinds))
+
+    def _ask(self, time: int, thread: int, row: int) -> None:
+        table, run = self._table, self._run
+        endpoint, kind = int(table.subrequests.endpoint[row]), int(table.kind[row])
+        connects = bool(table.subrequests.connects[row])
+        opened = self._opened.pop(endpoint, None)
+        if opened is not None:
+            owner, sure = opened, run.sure.get(row, 1.0)
+            sure = self._opened_sure
+        else:
+            owner, sure = self._choose(time, thread, kind)
+        run.owner[row], run.sure[row] = owner, sure
+        if owner >= 0:
+            token = self._tokens[owner]
+            self._leave(owner)
+            if connects:
+                self._opened[endpoint] = owner
+                self._opened_sure = sure
+            else:
+                token.history = (*token.history, kind)
+                token.asked += 1
+
+    _opened_sure = 1.0
+
+    def _candidates(self, thread: int) -> Sequence[int]:
+        """Return who may have asked: of this thread, else of those that handed over to it."""
+        queue = self._queues[thread]
+        if queue:
+            return queue
+        waiting = [row for rows in self._queues.values() for row in rows]
+        waiting.sort(key=lambda row: self._tokens[row].ready)
+        return waiting
+
+    def _choose(self, time: int, thread: int, kind: int) -> tuple[int, float]:
+        """Return the token that asks this, and how probably it is that one."""
+        best, second, chosen, rank = -math.inf, -math.inf, NONE, 0.0
+        many = 0
+        for row in self._candidates(thread)[:_CANDIDATES]:
+            token = self._tokens[row]
+            if not self._known.may(token.history, kind):
+                continue
+            weight = math.log(self._known.probability(token.history, kind)) - rank
+            if self._delays is not None:
+                weight += self._delays.weigh(token.history[-1], kind, time - token.ready)
+            else:
+                rank += _RANK
+            many += 1
+            if weight > best:
+                best, second, chosen = weight, best, row
+            else:
+                second = max(second, weight)
+        if many < 2:
+            return chosen, 0.99
+        probable = 1 / (1 + math.exp(min(second - best, 50.0)))
+        return chosen, max(probable, 0.5 / many)

@@ -1,0 +1,111 @@
+"""What a request asks after what it has asked: kinds of sub-requests, learned from a recording.
+
+A kind is whom a sub-request asks and how long its message is: sizes decide who of several may be
+next.  What follows a history is counted after all of it, after its last two kinds and after its
+last, and backed off in that order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I64
+from critpath.model.requests import Act, Activity, Endpoints, Subrequests
+
+END: Final = -1  # nothing more is asked
+ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
+SEEN: Final = 5  # a whole history so often is enough to go by
+LEAST: Final = 0.02  # of what follows a history: what is rarer is not expected
+_SMOOTHING: Final = 0.5
+_EXACT: Final = 64  # sizes of a service; with more, classes
+_CLASS: Final = 1.25  # ratio of two classes of sizes
+
+History = tuple[int, ...]
+
+
+class Transitions:
+    """How often what followed what."""
+
+    def __init__(self, kinds: int) -> None:
+        self._kinds = kinds + 2  # END, ANSWER
+        self._counts: dict[History, Counter[int]] = defaultdict(Counter)
+        self._ends: dict[History, Counter[int]] = defaultdict(Counter)
+
+    def learn(self, histories: Iterable[Sequence[int]]) -> None:
+        """Count requests; each begins with a kind of its own and ends with `END`."""
+        for history in histories:
+            for at in range(1, len(history)):
+                before, after = tuple(history[:at]), history[at]
+                self._counts[before][after] += 1
+                for end in {before[-2:], before[-1:]}:
+                    self._ends[end][after] += 1
+
+    def probability(self, history: History, kind: int) -> float:
+        """Return how probable a kind is after a history."""
+        counts = self._known(history)
+        if counts is None:
+            return 1 / self._kinds
+        total = counts.total() + _SMOOTHING * self._kinds
+        return (counts[kind] + _SMOOTHING) / total
+
+    def may(self, history: History, kind: int) -> bool:
+        """Return whether a kind is expected after a history; of one that nobody knows, any is."""
+        counts = self._known(history)
+        return counts is None or counts[kind] >= LEAST * counts.total()
+
+    def _known(self, history: History) -> Counter[int] | None:
+        """Return what followed a history, or as much of its end as is known."""
+        whole = self._counts.get(history)
+        if whole is not None and whole.total() >= SEEN:
+            return whole
+        return self._ends.get(history[-2:]) or self._ends.get(history[-1:])
+
+
+def find_kinds(activity: Activity, endpoints: Endpoints, subrequests: Subrequests) -> I64:
+    """Return the kind of every sub-request: whom it asks, and the size of its message.
+
+    The opening of a connection is of the kind of the first that goes over it.
+    """
+    sends = (activity.act == Act.SEND) & (activity.endpoint >= 0) & (activity.value > 0)
+    rows = np.flatnonzero(sends)
+    order = np.lexsort((activity.time_ns[rows], activity.endpoint[rows]))
+    rows = rows[order]
+    ends, times = activity.endpoint[rows].astype(np.int64), activity.time_ns[rows]
+    summed = np.concatenate([[0], np.cumsum(activity.value[rows])])
+    size = np.zeros(len(subrequests), np.int64)
+    following = np.full(len(subrequests), -1, np.int64)
+    by_endpoint = np.argsort(subrequests.endpoint, kind="stable")
+    for group in np.split(
+        by_endpoint, np.flatnonzero(np.diff(subrequests.endpoint[by_endpoint])) + 1
+    ):
+        if not len(group):
+            continue
+        endpoint = int(subrequests.endpoint[group[0]])
+        low, high = np.searchsorted(ends, [endpoint, endpoint + 1])
+        mine = times[low:high]
+        begin, end = subrequests.begin_ns[group], subrequests.end_ns[group]
+        first = low + np.searchsorted(mine, begin, side="left")
+        last = low + np.searchsorted(mine, end, side="right")
+        size[group] = summed[last] - summed[first]
+        opens = subrequests.connects[group] == 1
+        following[group[:-1][opens[:-1]]] = group[1:][opens[:-1]]
+    later = following >= 0
+    size[later] = size[following[later]]
+    of = subrequests.endpoint
+    target = np.column_stack(
+        [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
+    )
+    _, asked = np.unique(target, axis=0, return_inverse=True)
+    asked = asked.reshape(-1)
+    for service in np.unique(asked).tolist():
+        its = asked == service
+        if len(np.unique(size[its])) > _EXACT:
+            size[its] = np.log(np.maximum(size[its], 1)) / math.log(_CLASS)
+    _, kind = np.unique(np.column_stack([asked, size]), axis=0, return_inverse=True)
+    result: I64 = kind.reshape(-1).astype(np.int64)
+    return result
