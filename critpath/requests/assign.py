@@ -4,7 +4,7 @@ Every request is a token.  A thread's tokens wait in the order in which they bec
 a result there, answered though something is still asked, or moved to a thread that was made for
 them.  Who departs is the first that may ask this (`transitions`); then all departures of a stretch
 are one assignment, weighted by what follows what, by rank in the queue and, where that makes
-requests more alike, by delay.  Rules and what was measured: docs/requests.md.
+requests more alike, by delay.  Rules: docs/tokens.md.
 """
 
 from __future__ import annotations
