@@ -7,22 +7,29 @@ path in these pieces) a request's path is what it was before.
 from __future__ import annotations
 
 import sys
+import tarfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_sweep import MOMENTS, facts, recordings
 
+from critpath import pipeline
+from critpath.graph import critical_path
 from critpath.graph.critical_path import Sweep, _join_pieces
 from critpath.graph.execution_graph import make_single_block
 from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State
 from critpath.model.requests import Pieces
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Python has the filter from 3.11.4 on.
+DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 OTHERS = (int(State.QUEUED), int(State.SHARED))
 
 
@@ -40,7 +47,8 @@ def requests(draw, threads):
             rows.append((host, tid, begin, end, state, -1))
         bounds.append(len(rows))
     host, tid, begin, end, state, by = np.array(rows, np.int64).T.copy()
-    return Pieces(np.array(bounds), host, tid, begin, end, state.astype(np.uint8), by)
+    about = np.full(len(by), -1)
+    return Pieces(np.array(bounds), host, tid, begin, end, state.astype(np.uint8), by, about)
 
 
 def put_back(pieces):
@@ -84,6 +92,7 @@ def check_as_before(sweep, replayed, pieces, mine, beneath):
     one = replace(
         put_back(pieces), start=np.array([0, 1]), host=np.array([host]), tid=np.array([tid]),
         begin=begin, end=end, state=np.zeros(1, np.uint8), by=np.array([-1]),
+        about=np.array([-1]),
     )  # fmt: skip
     before = segments(_join_pieces(sweep, replayed, one, slice(0, 1), 0), 0)
     ran = [s for s in before if s[2] in RUNNING and s[3:5] == (host, tid)]
@@ -102,7 +111,7 @@ def segments(paths, row):
     return list(zip(*(getattr(paths, name)[part].tolist() for name in names), strict=True))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(recordings(), st.data())
 def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
     workers = timelines.workers
@@ -125,3 +134,33 @@ def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
     events = Events(empty, none, none, empty, empty, (), timelines.strings, 0, 99)
     replayed = ReplayedRecording(events, blocks, workers, timelines.processors, 0, (), (), ())
     check_put_back(sweep, replayed, pieces)
+
+
+def test_of_a_recorded_server_too(requests_recording, monkeypatch):
+    joined, seen = critical_path._join_pieces, []
+
+    def checked(sweep, replayed, pieces, rows, most):
+        some = slice(0, min(rows.stop - rows.start, 40))
+        start = pieces.start[rows.start : rows.start + some.stop + 1]
+        part = slice(int(start[0]), int(start[-1]))
+        names = ("host", "tid", "begin", "end", "state", "by", "about")
+        columns = {name: getattr(pieces, name)[part] for name in names}
+        # As if every other piece had been another request's.
+        state = columns["state"].copy()
+        state[::2] = State.QUEUED
+        for each in (columns["state"], state):
+            mine = Pieces(**columns | {"start": start - start[0], "state": each})
+            seen.append(check_put_back(sweep, replayed, mine))
+        return joined(sweep, replayed, pieces, rows, most)
+
+    monkeypatch.setattr(critical_path, "_join_pieces", checked)
+    found = pipeline.extract([requests_recording], specification="requests")
+    assert len(found) == 320
+    assert sum(seen) > 100
+
+
+@pytest.fixture
+def requests_recording(tmp_path):
+    with tarfile.open(ROOT / "fixtures" / "requests" / "memcached.tar.xz") as archive:
+        archive.extractall(tmp_path, **DATA_ONLY)  # noqa: S202 - of this repository
+    return next(path.parent for path in tmp_path.rglob("critpath.json"))

@@ -34,7 +34,7 @@ def plain(load: Any) -> ModuleType:
 
 def test_drawings(drawing: ModuleType) -> None:
     drawings = list(drawing.read_drawings(HERE / "drawings" / "owners.txt"))
-    assert len(drawings) >= 30
+    assert len(drawings) >= 60
     for each in drawings:
         tables = drawing.draw(each)
         found = owning.find_owners(*tables.arguments)

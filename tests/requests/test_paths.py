@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from critpath.model import STATES, State
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
+
+SEEDS = st.integers(0, 2**31)
 
 
 def composed(arguments: Any) -> Any:
@@ -38,6 +42,35 @@ def test_pieces_tile_every_request_of_every_class(load: Any, connections: int) -
         inside = np.setdiff1d(np.arange(1, len(pieces.begin)), first)
         np.testing.assert_array_equal(pieces.begin[inside], pieces.end[inside - 1], name)
         assert (pieces.end > pieces.begin).all(), name
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_what_always_holds_of_requests(load: Any, data: Any) -> None:
+    """Own and asked time are the latency; who asks lasts from before to after; pieces tile."""
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    name = data.draw(st.sampled_from(list(simulate.CLASSES)))
+    world = simulate.simulate(
+        name, data.draw(st.integers(1, 40)), data.draw(st.integers(2, 40)), data.draw(SEEDS)
+    )
+    found, pieces, _ = composed(simulate.arguments(world, drawing)[:4])
+    requests, slices = found.requests, found.slices
+    latency = requests.end_ns - requests.begin_ns
+    np.testing.assert_array_equal(requests.true_ns + requests.asked_ns, latency, name)
+    assert (requests.true_ns >= 0).all()
+    child = np.flatnonzero(requests.parent >= 0)
+    above = requests.parent[child]
+    assert (requests.begin_ns[above] <= requests.begin_ns[child]).all()
+    assert (requests.end_ns[above] >= requests.end_ns[child]).all()
+    mine = np.flatnonzero(slices.request >= 0)
+    assert (slices.begin_ns[mine] >= requests.begin_ns[slices.request[mine]]).all()
+    assert (slices.end_ns[mine] <= requests.end_ns[slices.request[mine]]).all()
+    order = np.lexsort((slices.begin_ns, slices.tid))
+    same = slices.tid[order][1:] == slices.tid[order][:-1]
+    assert (slices.begin_ns[order][1:] >= slices.end_ns[order][:-1])[same].all()
+    of = np.repeat(np.arange(len(requests)), np.diff(pieces.start))
+    whole = np.bincount(of, pieces.end - pieces.begin, len(requests))
+    np.testing.assert_array_equal(whole, latency, name)
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
