@@ -63,9 +63,7 @@ Settings = dict[str, Any]
 class LossPlace(Part):
     """Where events were lost."""
 
-    begin: Annotated[
-        int, doc("begin of the time that the loss may lie in, in ns of the trace's clock")
-    ]
+    begin: Annotated[int, doc("begin of the time it may lie in, in ns of the trace's clock")]
     end: Annotated[int, doc("end of that time")]
     host: Annotated[int, doc("which of the traced hosts, counted from 0")]
     cpu: Annotated[int, doc("on which processor, -1 if that is not known")]
@@ -510,6 +508,7 @@ class PathSegment(Part):
     comm: Annotated[str, doc("name of the thread")]
     state: Annotated[StateName, doc("what it did")]
     detail: Annotated[str, doc("qualifier of the state")]
+    beneath: Annotated[str, doc("QUEUED, SHARED: what the thread did meanwhile, '' elsewhere")] = ""
 
 
 class PathLoss(Part):

@@ -21,6 +21,8 @@ Doing = Literal[
     "interrupts",
     "waiting",
     "unknown",
+    "queued",
+    "shared",
 ]
 
 
@@ -80,6 +82,10 @@ class DrawnPath(Part):
         doc("begin after the execution's (ns), length (ns), place in threads, place in doings"),
     ]
     hairs: Annotated[list[int], doc("when interrupts began that were folded (ns)")] = []
+    beneath: Annotated[
+        list[int],
+        doc("of each step what its thread did meanwhile, -1 where that is the step; [] for none"),
+    ] = []
 
 
 class FlameEntry(Part):

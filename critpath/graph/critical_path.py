@@ -432,7 +432,55 @@ def _join_pieces(
     about = pieces.about[mine][known]
     columns["detail"][at[about >= 0]] = len(paths.strings) + about[about >= 0]
     strings = (*paths.strings, *pieces.names)
+    others = np.isin(state[known], [int(State.QUEUED), int(State.SHARED)])
+    beneath = np.zeros(len(paths.begin), np.uint8)
+    of = known[others]
+    beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
+    columns["beneath"] = beneath
     return replace(paths, start=paths.start[start - start[0]], strings=strings, **columns)
+
+
+def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:
+    """Return in which state some threads were for the longest part of some windows.
+
+    Windows of a thread may overlap, as requests that wait behind each other do: each thread's
+    rows are added up once.
+    """
+    found = np.zeros(len(worker), np.uint8)
+    if not len(worker):
+        return found
+    cuts = blocks.cuts
+    first, last = np.searchsorted(cuts, [begin.min(), end.max()])
+    threads = np.unique(worker)
+    rows: dict[int, list[Columns]] = {thread: [] for thread in threads.tolist()}
+    for k in range(int(first), min(int(last) + 2, len(cuts))):  # one more: a row may end later
+        start, low, high, state, *_ = blocks[k].intervals()
+        for thread in threads[threads < len(start) - 1].tolist():
+            of = slice(int(start[thread]), int(start[thread + 1]))
+            if of.stop > of.start:
+                rows[thread].append((low[of].copy(), high[of].copy(), state[of].copy()))
+    for thread, parts in rows.items():
+        if parts:
+            mine = np.flatnonzero(worker == thread)
+            low, high, state = (np.concatenate(column) for column in zip(*parts, strict=True))
+            found[mine] = _longest_states(low, high, state, begin[mine], end[mine])
+    return found
+
+
+def _longest_states(low: I64, high: I64, state: U8, begin: I64, end: I64) -> U8:
+    """Return the state with most time in each window, of rows in order of time."""
+    best, found = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.uint8)
+    for one in np.unique(state).tolist():
+        of = state == one
+        total = np.concatenate([[0], np.cumsum(high[of] - low[of])])
+        spent = [
+            total[at] - np.maximum(high[of][at - 1] - time, 0) * (at > 0)
+            for time in (begin, end)
+            for at in [np.searchsorted(low[of], time, side="right")]
+        ]
+        more = spent[1] - spent[0] > best
+        best[more], found[more] = (spent[1] - spent[0])[more], one
+    return found
 
 
 def _expected_segments(replayed: ReplayedRecording, executions: Executions) -> F64:

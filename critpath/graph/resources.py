@@ -318,6 +318,7 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
         for name in (
             *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
             "elsewhere_idle",
+            "beneath",
         )
     }
     for row, of in pieces.items():

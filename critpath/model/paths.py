@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model.kinds import STATES
+from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.units import format_ns, plural, safe_text
@@ -127,7 +127,7 @@ class Executions(Table):
 
 _SEGMENT_COLUMNS: Final = (
     *("begin", "end", "state", "detail", "comm"),
-    *("tid", "host", "cpu", "lossy", "elsewhere_idle"),
+    *("tid", "host", "cpu", "lossy", "elsewhere_idle", "beneath"),
 )
 
 
@@ -156,6 +156,9 @@ class CriticalPaths(Table):
     elsewhere_idle : int64 [segments]
         Of a wait for a cpu, how long another processor of the host was idle meanwhile (ns).
         Which of them the thread might have used no event says.  Omitted: nobody knows, all 0.
+    beneath : uint8 [segments]
+        Where a request is QUEUED or SHARED, the `State` that the thread was in meanwhile, for
+        the longest part; elsewhere, and where that is not known, UNKNOWN.
     """
 
     start: I64
@@ -170,10 +173,13 @@ class CriticalPaths(Table):
     lossy: Bool
     strings: tuple[str, ...]
     elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    beneath: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     def __post_init__(self) -> None:
         if not len(self.elsewhere_idle):
             object.__setattr__(self, "elsewhere_idle", np.zeros(len(self.begin), np.int64))
+        if not len(self.beneath):
+            object.__setattr__(self, "beneath", np.zeros(len(self.begin), np.uint8))
         freeze_columns(
             self,
             len(self.begin),
@@ -187,6 +193,7 @@ class CriticalPaths(Table):
             cpu=np.int32,
             lossy=np.bool_,
             elsewhere_idle=np.int64,
+            beneath=np.uint8,
         )
         freeze_columns(self, -1, start=np.int64)
 
@@ -301,6 +308,7 @@ class CriticalPaths(Table):
             "host": Column(self.host),
             "lossy": Column(self.lossy),
             "elsewhere_idle_ns": Column(self.elsewhere_idle),
+            "beneath": Column(self.beneath, STATES, self.beneath != State.UNKNOWN),
             "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
         }
 
@@ -455,7 +463,10 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
         for name in ("detail", "comm"):
             recoded = [t[getattr(p, name)] for t, p in zip(tables, parts, strict=True)]
             columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
-    types = {"state": np.uint8, "detail": np.int32, "comm": np.int32, "cpu": np.int32}
+    types = {
+        **dict.fromkeys(("state", "beneath"), np.uint8),
+        **dict.fromkeys(("detail", "comm", "cpu"), np.int32),
+    }
     for name in _SEGMENT_COLUMNS:
         if name not in columns:
             none: Any = np.zeros(0, np.bool_ if name == "lossy" else types.get(name, np.int64))

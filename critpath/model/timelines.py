@@ -323,6 +323,9 @@ class Tables(Protocol):
     def opened(self) -> OpenColumns:
         """Return what threads did, to be read thread by thread."""
 
+    def intervals(self) -> Columns:
+        """Return what threads did, as `Block.intervals`."""
+
     def stolen(self) -> Columns:
         """Return interrupt work, as `Block.stolen`."""
 

@@ -53,6 +53,8 @@ SEGMENT: Final = {
 }
 # Besides; older files are without.
 MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
+# Of requests besides: what the thread did beneath QUEUED and SHARED.
+REQUEST_SEGMENT: Final = {"beneath": "string"}
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
@@ -76,7 +78,8 @@ def arrow_schema(*, requests: bool = False, older: bool = False) -> pa.Schema:
         types = {name: pa.type_for_alias(alias) for name, alias in columns.items()}
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
-    columns = SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
+    more = MORE_OF_SEGMENT | REQUEST_SEGMENT if requests else MORE_OF_SEGMENT
+    columns = SEGMENT if older else SEGMENT | more
     element = pa.field("element", pa.struct(make(columns)), nullable=False)
     segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
     return pa.schema([*make(EXECUTION | REQUEST if requests else EXECUTION), segments])

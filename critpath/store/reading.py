@@ -32,6 +32,7 @@ from critpath.store.columns import (
     MORE_OF_SEGMENT,
     NAMES,
     REQUEST,
+    REQUEST_SEGMENT,
     SEGMENTS,
     STATES,
     WORDS,
@@ -111,6 +112,7 @@ class _PathsFile:
         self._identity: _Identity | None = None
         self._footer: Any = None  # pq.FileMetaData
         self.columns = list(EXECUTION)
+        self.words = list(WORDS)
         self._checked = False
 
         def look(parquet: pq.ParquetFile) -> dict[str, Any]:
@@ -127,6 +129,9 @@ class _PathsFile:
             allowed = (arrow_schema(requests=requests, older=older) for older in (False, True))
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
+            more = found.field(SEGMENTS).type.value_type
+            texts = [name for name in REQUEST_SEGMENT if more.get_field_index(name) >= 0]
+            self.words = [*WORDS, *(f"{SEGMENTS}.list.element.{name}" for name in texts)]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
                     raise self.wrong(f"the metadata has no valid '{name}'")
@@ -170,7 +175,7 @@ class _PathsFile:
                     stream,
                     metadata=self._footer,
                     # Columns that another file need not have: once they are known.
-                    read_dictionary=[*WORDS, *self._names()] if self._footer else None,
+                    read_dictionary=[*self.words, *self._names()] if self._footer else None,
                     page_checksum_verification=True,
                 ) as parquet:
                     made = read(parquet)
@@ -346,6 +351,9 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
         },
         strings=strings,
+        beneath=codes("beneath", STATES).astype(np.uint8)
+        if segments.type.get_field_index("beneath") >= 0
+        else np.zeros(0, np.uint8),
     )
 
 

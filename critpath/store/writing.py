@@ -301,6 +301,7 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
         "state": words(paths.state[within], STATES),
         "detail": words(paths.detail[within], paths.strings),
         "comm": words(paths.comm[within], paths.strings),
+        "beneath": words(paths.beneath[within], STATES),
     }
     element = list(kind.value_type)
     structures = pa.StructArray.from_arrays(

@@ -130,6 +130,8 @@ WORDS: Final[dict[str, str]] = {
     "sketch": "{one} {id}, {latency}, begun at {begin}",
     "sketch.none": "The page has no sketch of this {one}: it has those of {k}.",
     "trace.none": "no request of the trace {id} is in this page",
+    "beneath": ", its thread meanwhile {did},",
+    "doubtful": "doubtful: whose work this was, or whom it asked",
     "lanes.more": "and {k} more threads",
     "true of": "true {true} of {latency}",
     "box": "{y} {lo} to {hi}, begun {from} to {to}",

@@ -7,22 +7,25 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.model import State
 from critpath.text import verdict
 from critpath.text.notes import side
 from critpath.text.page import noun_of
-from critpath.text.phrases import quoted
+from critpath.text.phrases import quoted, state_words
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.documents import (
         ComparisonDocument,
         OnThread,
+        PathSegment,
         SetEntry,
         StateEntry,
     )
     from critpath.model.requests import Tier
 
 _MOST_NAMES = 3
+_MOST_BENEATH = 3
 _TID: Final = re.compile(r" \(\d+\)$")
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -134,6 +137,20 @@ def _several(names: list[str], name: Callable[[str], str]) -> str:
 def tier_queued(queued: float) -> str:
     """How long requests of a service lay there before anybody received them."""
     return f"{format_ns(queued)} of its own passed before it was received" if queued else ""
+
+
+def beneath(shares: Sequence[tuple[State, float]]) -> str:
+    """Say what threads did while requests were queued behind others, or shared a loop with them."""
+    some = [f"{state_words(one)} for {format_share(share)}" for one, share in shares]
+    return f"of the time queued or shared, their thread was {', '.join(some[:_MOST_BENEATH])}"
+
+
+def detail_of(segment: PathSegment) -> str:
+    """Return the detail of a segment, and what its thread did beneath."""
+    if not segment.beneath:
+        return segment.detail
+    doing = f"meanwhile {state_words(State[segment.beneath])}"
+    return f"{segment.detail}; {doing}" if segment.detail else doing
 
 
 def tiers_left(left: int, total: int) -> str:

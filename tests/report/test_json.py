@@ -75,7 +75,8 @@ def test_path_as_the_design_says(factory):
     assert (document.execution, document.label) == ("e7", "cpu")
     assert document.loss == PathLoss(events=5, packets=2)
     segments = document.segments
-    assert set(segments[0].__struct_fields__) == {"begin", "end", "tid", "comm", "state", "detail"}
+    named = {"begin", "end", "tid", "comm", "state", "detail", "beneath"}
+    assert set(segments[0].__struct_fields__) == named
     assert document.begin == segments[0].begin
     assert document.end == segments[-1].end
     assert sum(document.totals.values()) == document.end - document.begin

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model import CriticalPaths, Loss, State
+from critpath.model import I64, CriticalPaths, Loss, State
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
@@ -65,14 +65,16 @@ def path_document(
             comm=paths.strings[comm_],
             state=State(state).name,
             detail=paths.strings[detail],
+            beneath=_beneath(beneath),
         )
-        for begin, end, tid_, comm_, state, detail in zip(
+        for begin, end, tid_, comm_, state, detail, beneath in zip(
             paths.begin[rows].tolist(),
             paths.end[rows].tolist(),
             paths.tid[rows].tolist(),
             paths.comm[rows].tolist(),
             paths.state[rows].tolist(),
             paths.detail[rows].tolist(),
+            paths.beneath[rows].tolist(),
             strict=True,
         )
     ]
@@ -108,6 +110,7 @@ def path_json(
             paths.comm[rows].tolist(),
             paths.state[rows].tolist(),
             paths.detail[rows].tolist(),
+            paths.beneath[rows].tolist(),
             strict=True,
         ),
     )
@@ -128,20 +131,25 @@ def escape_more(text: str) -> str:
     return text.replace("\x7f", "\\u007f").replace("##[", "#\\u0023[")
 
 
-class _Kinds(dict[tuple[int, int, int, int], str]):
+def _beneath(state: int) -> str:
+    return State(state).name if state else ""
+
+
+class _Kinds(dict[tuple[int, int, int, int, int], str]):
     """The JSON of everything but the times of a segment, made once per kind."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         super().__init__()
         self.strings = strings
 
-    def __missing__(self, kind: tuple[int, int, int, int]) -> str:
-        tid, comm, state, detail = kind
+    def __missing__(self, kind: tuple[int, int, int, int, int]) -> str:
+        tid, comm, state, detail, beneath = kind
         named = {
             "tid": tid,
             "comm": self.strings[comm],
             "state": State(state).name,
             "detail": self.strings[detail],
+            "beneath": _beneath(beneath),
         }
         self[kind] = json.dumps(named)[1:]
         return self[kind]
@@ -216,6 +224,9 @@ class LabelSummary:
     median, longest : float
         Duration (ns).
     places : tuple of PlaceSummary
+    beneath : tuple of (State, float)
+        Of requests, what their threads did while these were QUEUED or SHARED: shares of that
+        time.
     """
 
     label: str
@@ -224,6 +235,7 @@ class LabelSummary:
     median: float
     longest: float
     places: tuple[PlaceSummary, ...]
+    beneath: tuple[tuple[State, float], ...] = ()
 
 
 def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
@@ -237,6 +249,7 @@ def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
     """
     labels = np.array(paths.executions.label, object)
     total = vectors.total
+    beneath = _sum_beneath(paths)
     found = []
     for label in sorted(set(labels.tolist())):
         mine = labels == label
@@ -256,5 +269,23 @@ def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
         )
         lossy = int(paths.lossy[mine].sum())
         median, longest = float(np.median(total[mine])), float(total[mine].max())
-        found.append((whole, LabelSummary(label, size, lossy, median, longest, places)))
+        under = beneath[mine].sum(axis=0)
+        states = tuple(
+            (State(i), float(under[i] / under.sum()))
+            for i in np.argsort(-under, kind="stable").tolist()
+            if under[i]
+        )
+        found.append((whole, LabelSummary(label, size, lossy, median, longest, places, states)))
     return [one for _, one in sorted(found, key=lambda x: (-x[0], x[1].label))]
+
+
+def _sum_beneath(paths: PathSet) -> I64:
+    """Return for each execution how long its thread was in each state beneath others' requests."""
+    found = np.zeros((len(paths), len(State)), np.int64)
+    first = 0
+    for chunk in paths.paths.chunks():
+        some = np.flatnonzero(chunk.beneath)
+        place = (chunk.path[some] + first, chunk.beneath[some].astype(np.int64))
+        np.add.at(found, place, chunk.duration[some])
+        first += len(chunk)
+    return found

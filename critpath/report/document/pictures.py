@@ -53,6 +53,8 @@ _OF_STATE: Final[dict[State, Doing]] = {
     State.WAIT_IPI: "interrupts",
     State.UNKNOWN: "unknown",
     State.WAIT_UNEXPLAINED: "unknown",
+    State.QUEUED: "queued",
+    State.SHARED: "shared",
 }
 # Of a stretch's running time: shorter interrupts are hairlines in it.
 _HAIR: Final = 0.01
@@ -72,7 +74,8 @@ class Steps:
     """Paths as they are drawn: neighbours of one thread and kind joined, short interrupts folded.
 
     ``path`` counts within the part of a set that was folded; ``hair`` has ``path`` and moment of
-    every interrupt that was folded.
+    every interrupt that was folded; ``beneath`` is what a thread did while a request was queued
+    or shared, -1 elsewhere.
     """
 
     path: I64
@@ -81,6 +84,7 @@ class Steps:
     thread: I64
     doing: I64
     hair: tuple[I64, I64]
+    beneath: I64
 
 
 def doing_of(state: str) -> Doing:
@@ -168,10 +172,12 @@ def fold(part: PathSet, threads: Threads) -> Steps:
     doing = table[paths.state]
     idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
     doing[(doing == _CPU) & idle & (paths.duration >= LATE_NS)] = _THROTTLED
+    beneath = np.where(paths.beneath == State.UNKNOWN, -1, table[paths.beneath])
     path, thread = paths.path, threads.codes(part)
     begin, length = paths.begin, paths.duration
     keep = _changes(path, thread, doing)
     path, thread, doing, begin = path[keep], thread[keep], doing[keep], begin[keep]
+    beneath = beneath[keep]
     length = np.add.reduceat(length, keep) if len(keep) else length
     # Stretches of a thread that does nothing but run and is interrupted.
     quiet = (doing == _RUN) | (doing == _INTERRUPTS)
@@ -182,7 +188,8 @@ def fold(part: PathSet, threads: Threads) -> Steps:
     doing = np.where(hair, _RUN, doing)
     keep = _changes(path, thread, doing)
     length = np.add.reduceat(length, keep) if len(keep) else length
-    return Steps(path[keep], begin[keep], length, thread[keep], doing[keep], hairs)
+    columns = (path[keep], begin[keep], length, thread[keep], doing[keep])
+    return Steps(*columns, hairs, beneath[keep])
 
 
 def _changes(*columns: I64 | Bool) -> I64:
@@ -446,10 +453,10 @@ def _paths(one: PathSet, which: SetName, rows: list[int], threads: Threads) -> I
         begin = int(part.executions.begin[0])
         length = steps.length.tolist()
         found = [
-            [int(at) - begin, n, thread, doing]
-            for at, n, thread, doing in zip(
+            [int(at) - begin, n, thread, doing, beneath]
+            for at, n, thread, doing, beneath in zip(
                 steps.begin.tolist(), length, steps.thread.tolist(), steps.doing.tolist(),
-                strict=True,
+                steps.beneath.tolist(), strict=True,
             )
         ]  # fmt: skip
         found = _shortened(found)
@@ -459,8 +466,9 @@ def _paths(one: PathSet, which: SetName, rows: list[int], threads: Threads) -> I
         yield DrawnPath(
             set=which,
             position=row,
-            steps=found,
+            steps=[step[:4] for step in found],
             hairs=(steps.hair[1] - begin).tolist()[:_LONG],
+            beneath=[step[4] for step in found] if (steps.beneath >= 0).any() else [],
         )
 
 

@@ -919,6 +919,11 @@ const typical = (members) => {
   const at = near.find((place) => sketched(rows[place]));
   return at === undefined ? null : rows[at];
 };
+const sureOf = (row) => {
+  const known = ["boundary", "attribution"].flatMap((name) => facts.get(name) ?? [])
+    .map((fact) => fact.words[fact.values[row]]);
+  return ["doubtful", "likely"].find((word) => known.includes(word)) ?? "";
+};
 const LANE = 44;
 const drawSketch = (row, title, longest) => {
   const said = say("sketch", {
@@ -937,22 +942,29 @@ const drawSketch = (row, title, longest) => {
   for (let value = step; value < longest; value += step) {
     lines.push(draw("line", {class: "g1", x1: x(value), x2: x(value), y1: 0, y2: "100%"}));
   }
-  const shown = stretches.map(([lane, doing, from, length]) => {
+  const shown = stretches.map(([lane, doing, from, length, beneath]) => {
     const [name, , colour] = lanes[lane];
     const kind = data.doings[doing];
+    const did = data.doing[kind]
+      + (beneath === undefined ? "" : say("beneath", {did: data.doing[data.doings[beneath]]}));
     return draw("rect", {
       class: "sg", fill: kind === "running" ? `var(--w${colour})` : `url(#${kind}${colour})`,
-      stroke: `var(--w${colour})`, x: x(from), y: lane * LANE + 8, height: 18,
+      stroke: kind === "shared" ? "none" : `var(--w${colour})`, x: x(from), y: lane * LANE + 8, height: 18,
       width: two(Math.max(0.06, (100 * length) / longest)),
-    }, draw("title", {}, `${safe(String(name))} ${data.doing[kind]} ${formatTime(length)}`));
+    }, draw("title", {}, `${safe(String(name))} ${did} ${formatTime(length)}`));
   });
+  const sure = sureOf(row);
+  if (sure === "doubtful") {
+    const box = {fill: "url(#doubt)", x: 0, y: 4, width: x(latency[row]), height: 26};
+    shown.push(draw("rect", box, draw("title", {}, say("doubtful"))));
+  }
   const own = facts.get("true")?.values[row];
   const text = own < latency[row]
     ? say("true of", {true: formatTime(own), latency: formatTime(latency[row])}) : formatTime(latency[row]);
   const asked = (children.get(row) ?? []).map((child) => {
     const [first, last] = [begin[child] - begin[row], begin[child] - begin[row] + latency[child]].map(x);
     const line = (x1, x2, y1) => draw("line", {x1, x2, y1, y2: 37});
-    return draw("g", {class: "ask"}, line(first, last, 37), line(first, first, 33), line(last, last, 33),
+    return draw("g", {class: `ask ${sure}`.trim()}, line(first, last, 37), line(first, first, 33), line(last, last, 33),
       draw("title", {}, `${safe(data.labels[label[child]])} ${formatTime(latency[child])}`));
   });
   const more = leftOut ? ` (${say("lanes.more", {k: leftOut})})` : "";

@@ -43,6 +43,7 @@ from critpath.report.explore.views import (
     part_text,
     patterns,
     slowest_rows,
+    sure_of,
 )
 from critpath.report.html.elements import prose, text
 from critpath.report.html.page import assemble_page, read_asset, script_of
@@ -302,8 +303,9 @@ def _sketches(
     )
     used = {stretch[1] for _, row in shown for stretch in sketches[row].stretches}
     legend = "".join(
-        f'<span><svg aria-hidden="true"><rect width="24" height="12" class="sg" '
-        f'fill="{"var(--w0)" if kind == "running" else f"url(#{kind}0)"}" stroke="var(--w0)"/>'
+        f'<span><svg aria-hidden="true"><rect y="11" width="24" height="12" class="sg" '
+        f'fill="{"var(--w0)" if kind == "running" else f"url(#{kind}0)"}" stroke="var(--w0)" '
+        'transform="translate(0 -11)"/>'
         "</svg>"
         f"{DOING_WORDS[kind]}</span>"
         for code, kind in enumerate(DOINGS)
@@ -317,6 +319,12 @@ def _sketches(
         '<span><svg aria-hidden="true"><path class="ask" d="M1 4v4h22v-4"/></svg>'
         "a sub-request</span>"
     )
+    unsure = {sure_of(table, row) for _, row in shown}
+    doubt = (
+        '<span><svg aria-hidden="true"><rect width="24" height="12" fill="url(#doubt)"/></svg>'
+        f"{text(say('doubtful'))}</span>"
+    )
+    legend += doubt * ("doubtful" in unsure)
     legend += (own if "true" in table.facts else "") + bracket * bool((table.parent >= 0).any())
     more = (
         '<button class="btn" id="pv" type="button">Previous</button>'
@@ -416,7 +424,9 @@ def page_data(
     place[rows] = np.arange(len(rows))
     letters = sum(len(table.id[row]) for row in rows.tolist())
     begin = table.facts["begin"].values[rows]
-    wanted = {*AXES, "set", "trace_id"}.union(*map(_fields, (*question.steps, question.asked)))
+    wanted = {*AXES, "set", "trace_id", "boundary", "attribution"}.union(
+        *map(_fields, (*question.steps, question.asked))
+    )
     return {
         "noun": table.noun,
         "n": len(rows),

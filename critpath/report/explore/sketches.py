@@ -17,7 +17,7 @@ MOST_STRETCHES: Final = 400  # of one sketch
 # What a thread does, in the order of the page's textures.
 DOINGS: Final = (
     *("running", "cpu", "waiting", "network", "timer", "disk", "throttled", "interrupts"),
-    "unknown",
+    *("unknown", "queued", "shared"),
 )
 _DOING_OF: Final = {
     **dict.fromkeys((State.RUN, State.RUN_USER, State.RUN_SYSCALL, State.RECLAIM), 0),
@@ -28,6 +28,8 @@ _DOING_OF: Final = {
     State.WAIT_QUOTA: 6,
     **dict.fromkeys((State.IRQ, State.SOFTIRQ, State.WAIT_IPI), 7),
     **dict.fromkeys((State.UNKNOWN, State.WAIT_UNEXPLAINED), 8),
+    State.QUEUED: 9,
+    State.SHARED: 10,
 }
 _DOINGS: Final = np.array([_DOING_OF.get(state, 2) for state in State], np.int64)
 
@@ -39,8 +41,9 @@ class Sketch:
     Attributes
     ----------
     lanes : list of [name, tid, colour]
-    stretches : list of [lane, doing, begin, length]
-        Times in ns from the execution's begin.
+    stretches : list of [lane, doing, begin, length] or [lane, doing, begin, length, beneath]
+        Times in ns from the execution's begin; ``beneath`` is what the thread did meanwhile, of
+        a request that was queued or shared a loop.
     left_out : int
         Threads that are not among the lanes.
     """
@@ -92,14 +95,16 @@ def _draw(critical: Any, at: int, tid: int, comm: str, colours: dict[str, int]) 
         return Sketch([[comm, tid, _colour(comm, colours)]], [], 0)
     origin = int(begin[0])
     doing = _DOINGS[critical.state[part]]
+    beneath = np.where(critical.beneath[part] == State.UNKNOWN, -1, _DOINGS[critical.beneath[part]])
     threads = critical.tid[part]
     names = [critical.strings[code] for code in critical.comm[part].tolist()]
     lanes: dict[int, int] = {tid: 0}
     shown = [[comm or str(tid), tid, _colour(comm, colours)]]
     left_out: set[int] = set()
     raw: list[list[int]] = []
-    for thread, name, what, first, last in zip(
-        threads.tolist(), names, doing.tolist(), begin.tolist(), end.tolist(), strict=True
+    for thread, name, what, first, last, under in zip(
+        *(threads.tolist(), names, doing.tolist(), begin.tolist(), end.tolist(), beneath.tolist()),
+        strict=True,
     ):
         if thread not in lanes:
             if len(lanes) >= MOST_LANES:
@@ -107,7 +112,8 @@ def _draw(critical: Any, at: int, tid: int, comm: str, colours: dict[str, int]) 
                 continue
             lanes[thread] = len(lanes)
             shown.append([name or str(thread), thread, _colour(name, colours)])
-        raw.append([lanes[thread], what, first - origin, last - first])
+        meanwhile = [under] if under >= 0 else []
+        raw.append([lanes[thread], what, first - origin, last - first, *meanwhile])
     own = _filled(raw, int(end[-1]) - origin)
     return Sketch(shown, _joined(own), len(left_out))
 
@@ -134,7 +140,8 @@ def _joined(stretches: list[list[int]]) -> list[list[int]]:
     result: list[list[int]] = []
     for stretch in sorted(stretches, key=lambda one: (one[0], one[2])):
         last = result[-1] if result else None
-        if last and last[:2] == stretch[:2] and last[2] + last[3] == stretch[2]:
+        alike = last is not None and (last[:2], last[4:]) == (stretch[:2], stretch[4:])
+        if last and alike and last[2] + last[3] == stretch[2]:
             last[3] += stretch[3]
         else:
             result.append(list(stretch))

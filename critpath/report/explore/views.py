@@ -397,6 +397,16 @@ def _latency(table: FactTable, row: int) -> float:
     return float(table.end[row] - table.begin[row])
 
 
+def sure_of(table: FactTable, row: int) -> str:
+    """Return how sure what an execution asked and did is: "" where nothing is known of that."""
+    words = [
+        fact.words[int(fact.values[row])]
+        for name in ("boundary", "attribution")
+        if (fact := table.facts.get(name)) is not None
+    ]
+    return next((word for word in ("doubtful", "likely") if word in words), "")
+
+
 def _trace(table: FactTable, row: int) -> str:
     fact = table.facts.get("trace_id")
     return "" if fact is None else fact.words[int(fact.values[row])]
@@ -418,13 +428,17 @@ def draw_sketch(
         for name, tid, _ in lanes
     )
     boxes = []
-    for lane, doing, begin, length in sketch.stretches:
+    for lane, doing, begin, length, *beneath in sketch.stretches:
         colour, kind = lanes[lane][2], DOINGS[doing]
+        did = DOING_WORDS[kind] + "".join(
+            say("beneath", did=DOING_WORDS[DOINGS[b]]) for b in beneath
+        )
         fill = f"var(--w{colour})" if kind == "running" else f"url(#{kind}{colour})"
+        stroke = "none" if kind == "shared" else f"var(--w{colour})"
         boxes.append(
-            f'<rect class="sg" fill="{fill}" stroke="var(--w{colour})" x="{x(begin)}%" '
+            f'<rect class="sg" fill="{fill}" stroke="{stroke}" x="{x(begin)}%" '
             f'y="{lane * LANE + 8}" width="{two(max(0.06, 100 * length / longest))}%" height="18">'
-            f"<title>{text(str(lanes[lane][0]))} {DOING_WORDS[kind]} {format_ns(length)}</title>"
+            f"<title>{text(str(lanes[lane][0]))} {did} {format_ns(length)}</title>"
             "</rect>"
         )
     label, bar = format_ns(latency), ""
@@ -432,11 +446,18 @@ def draw_sketch(
         own = float(table.facts["true"].values[row])
         label = say("true of", true=format_ns(own), latency=label) if own < latency else label
         bar = f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
+    sure = sure_of(table, row)
+    asked = f"ask {sure}".strip()
+    if sure == "doubtful":
+        boxes.append(
+            f'<rect fill="url(#doubt)" x="0" y="4" width="{x(latency)}%" height="26">'
+            f"<title>{text(say('doubtful'))}</title></rect>"
+        )
     for child in np.flatnonzero(table.parent == row).tolist():
         first, last = (f"{x(float(at - table.begin[row]))}%" for at in _window(table, child))
         name = f"{table.labels[table.label[child]]} {format_ns(_latency(table, child))}"
         bar += (
-            f'<g class="ask"><line x1="{first}" x2="{last}" y1="37" y2="37"/>'
+            f'<g class="{asked}"><line x1="{first}" x2="{last}" y1="37" y2="37"/>'
             f'<line x1="{first}" x2="{first}" y1="33" y2="37"/>'
             f'<line x1="{last}" x2="{last}" y1="33" y2="37"/><title>{text(name)}</title></g>'
         )
@@ -483,6 +504,8 @@ DOING_WORDS: Final = {
     "throttled": "throttled by a quota",
     "interrupts": "interrupts",
     "unknown": "not known",
+    "queued": "waiting behind other requests",
+    "shared": "on a loop shared with other requests",
 }
 
 
@@ -497,7 +520,7 @@ def patterns(colours: Sequence[int]) -> str:
         "cpu": ('width="6" height="6"', turned, '<rect width="2.2" height="6" {c}/>'),
         "waiting": ('width="6" height="6"', "", ""),
         "network": ('width="6" height="6"', "", '<rect width="1.6" height="6" {c}/>'),
-        "timer": ('width="6" height="18"', "", '<rect y="8" width="6" height="2" {c}/>'),
+        "timer": ('width="6" height="44"', "", '<rect y="16" width="6" height="2" {c}/>'),
         "disk": ('width="6" height="6"', "", '<circle cx="3" cy="3" r="1.4" {c}/>'),
         "throttled": (
             'width="6" height="6"',
@@ -506,14 +529,31 @@ def patterns(colours: Sequence[int]) -> str:
         ),
         "interrupts": ('width="4" height="6"', "", '<rect width="3" height="6" {c}/>'),
         "unknown": ('width="6" height="6"', "", '<rect width="6" height="6" fill="var(--page)"/>'),
+        "queued": (
+            'width="9" height="44"',
+            "",
+            (
+                '<rect width="9" height="44" fill="var(--page)"/>'
+                '<rect y="16" width="5" height="2" {c}/>'
+            ),
+        ),
+        "shared": (
+            'width="4" height="4"',
+            "",
+            '<rect width="6" height="6" fill="var(--page)"/><circle cx="2" cy="2" r="1" {c}/>',
+        ),
     }
-    found = [shapes]
+    doubt = '<path d="M0 0l8 8M8 0l-8 8" stroke="var(--ink)" stroke-width=".8" opacity=".55"/>'
+    found = [
+        shapes,
+        f'<pattern id="doubt" width="8" height="8" patternUnits="userSpaceOnUse">{doubt}</pattern>',
+    ]
     for colour in colours:
         ink = f'fill="var(--w{colour})"'
         for name, (size, turn, drawn) in inner.items():
             found.append(
                 f'<pattern id="{name}{colour}" {size} {turn} patternUnits="userSpaceOnUse">'
-                f'<rect width="6" height="18" fill="var(--page)"/>'
-                f'<rect width="6" height="18" {ink} opacity=".2"/>{drawn.format(c=ink)}</pattern>'
+                f'<rect width="9" height="44" fill="var(--page)"/>'
+                f'<rect width="9" height="44" {ink} opacity=".2"/>{drawn.format(c=ink)}</pattern>'
             )
     return f'<svg class="svgdefs" aria-hidden="true"><defs>{"".join(found)}</defs></svg>'

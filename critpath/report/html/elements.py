@@ -156,6 +156,8 @@ WORDS: Final[dict[Doing, str]] = {
     "interrupts": "interrupts",
     "waiting": "waiting for another thread",
     "unknown": "not known",
+    "queued": "waiting behind other requests",
+    "shared": "on a loop shared with other requests",
 }
 SHORT: Final[dict[Doing, str]] = {
     "cpu": "waits for CPU",
@@ -166,6 +168,8 @@ SHORT: Final[dict[Doing, str]] = {
     "interrupts": "interrupts",
     "waiting": "waits",
     "unknown": "not known",
+    "queued": "queued",
+    "shared": "shared",
 }
 
 

@@ -95,6 +95,7 @@ def draw_lanes(
         name = who(pictures.threads[thread])
         names[lane] = name if lane not in names else "other threads"
     steps = join_small(path.steps, _SEEN / 100 * width)
+    beneath = {step[0]: under for step, under in zip(path.steps, path.beneath, strict=False)}
     drawn: list[str] = []
     before = -1
     for begin, length, thread, doing in steps:
@@ -109,6 +110,8 @@ def draw_lanes(
         about = (" hot" if wide >= _OUTLINED else " warm") if (thread, doing) in hot else ""
         kind = f"l{lane}{about}{' slim' if _LABEL <= wide < _WIDE else ''}"
         words = f"{who(one)} {WORDS[name]} {time_of(length)}" if wide >= _TITLED else ""
+        if words and (under := beneath.get(begin, -1)) >= 0:
+            words += f", meanwhile {WORDS[pictures.doings[under]]}"
         label = time_of(length) if wide >= _LABEL else ""
         drawn.append(box(one, name, (left, wide), label=label, title=words, kind=kind))
     drawn += _hairs(path, steps, lanes, width)

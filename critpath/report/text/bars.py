@@ -30,6 +30,8 @@ _GLYPHS: Final[dict[Doing, str]] = {
     "interrupts": "▪",
     "waiting": "┄",
     "unknown": "?",
+    "queued": "╌",
+    "shared": "░",
 }
 _WORDS: Final[dict[Doing, str]] = {
     "running": "running",
@@ -41,13 +43,15 @@ _WORDS: Final[dict[Doing, str]] = {
     "interrupts": "interrupts",
     "waiting": "waits",
     "unknown": "not known",
+    "queued": "queued",
+    "shared": "shared loop",
 }
 # By a thread's colour on the page: the own one first, the last is that of all others.
 _STYLES: Final = ("", "magenta", "cyan", "yellow", "bright_magenta", "green", "bright_black")
 # Where a terminal or a pipe has no more than ASCII.
 ASCII: Final = str.maketrans(
     {
-        **dict(zip("█▓▒╱╳─∙┆▪┄", "#=%/x-.:!~", strict=True)),
+        **dict(zip("█▓▒╱╳─∙┆▪┄╌░", "#=%/x-.:!~_,", strict=True)),
         **dict(zip("└┘µ–…▲▼✓", "''u-.^v+", strict=True)),
         "→": "->",
         "−": "-",

@@ -47,6 +47,8 @@ def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
             what = f"warning: {plural(of.lossy, 'execution')} of them overlap a loss of events"
             print_line(console, what, style="yellow")
         console.print(_places(of, console))
+        if of.beneath:
+            print_line(console, sentences.beneath(of.beneath), style="dim")
     beyond = summaries[_MOST_LABELS:]
     if beyond:
         count = sum(of.executions for of in beyond)
@@ -185,7 +187,7 @@ def _timeline(document: PathDocument, console: Console, most: int) -> Table:
             shown(format_ns(length), console),
             shown(sentences.thread_of(segment), console),
             Text(segment.state, style=_colour(segment.state)),
-            shown(segment.detail, console),
+            shown(sentences.detail_of(segment), console),
         )
     _add_skipped(table, skipped, time, console)
     return table
