@@ -112,11 +112,15 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Found:
-    """A sign, with the time that it brought an execution of its kind, of what was added."""
+    """A sign, with the time that it brought an execution of its kind, of what was added.
+
+    ``share`` is that kind's, of the sample.
+    """
 
     sign: Sign
     brought: float
     added: float
+    share: float
 
 
 def _among(symbols: Sequence[Symbol], states: Collection[State]) -> Bool:
@@ -160,9 +164,22 @@ def find_signs(
     most = max(groups, key=lambda g: g.share * g.added, default=None)
     best: dict[tuple[str, str], Sign] = {}
     for one in sorted(found, key=lambda f: -f.sign.effect):
-        if one.brought >= _EXPLAINS * max(one.added, most.added if most else 0.0):
+        if _explains(one, most):
             best.setdefault((one.sign.kind, one.sign.name), one.sign)
     return tuple(best.values())
+
+
+def _explains(one: _Found, most: _Group | None) -> bool:
+    """Tell whether a sign brought enough of what was added, to its kind and to another.
+
+    An execution of one kind is not one of another: beside another kind's time it counts for
+    each execution, where it is of few, or for all of the sample, where it is of many.
+    """
+    if one.brought < _EXPLAINS * one.added:
+        return False
+    if most is None or one.brought >= _EXPLAINS * most.added:
+        return True
+    return one.brought * one.share >= _EXPLAINS * most.added * most.share
 
 
 def _groups(
@@ -216,7 +233,7 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
                     float(brought[i]) * group.share,
                 ),
                 surely if symbol.state in RUNNING else float(brought[i]),
-                group.added,
+                *(group.added, group.share),
             )  # fmt: skip
 
 
@@ -239,7 +256,7 @@ def _new_states(group: _Group, least: float) -> Iterator[_Found]:
             sign = Sign(
                 "new", symbol.name, group.label, before / n, after / m, longer * group.share
             )
-            yield _Found(sign, longer, group.added)
+            yield _Found(sign, longer, group.added, group.share)
 
 
 def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_Found]:
@@ -277,7 +294,7 @@ def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_
                 "share", symbol.name, group.label, float(means[0][i]), float(means[1][i]),
                 brought * group.share,
             ),
-            brought, group.added,
+            brought, group.added, group.share,
         )  # fmt: skip
 
 
@@ -334,7 +351,7 @@ def _kinds(
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
             share = len(y) / len(sample)
             sign = Sign("kind", names[s], names[s], whole, found, (found - whole) * share)
-            yield _Found(sign, found - whole, added.get(s, 0.0))
+            yield _Found(sign, found - whole, added.get(s, 0.0), share)
 
 
 def _classes(symbols: Sequence[Symbol]) -> I64:

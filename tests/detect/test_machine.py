@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.detect.machine import beyond_sessions
+from critpath.detect.machine import beyond_sessions, find_signs
 from critpath.detect.tails import compare_quantile, slow_end
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
@@ -23,7 +23,9 @@ def drawn(seed, n=30, times=1.0, counts=(0, 0, 0, 0, 0), more=(0, 0, 0, 0, 0)) -
     rng = np.random.default_rng(seed)
     durations = TIMES * np.asarray(times) * np.exp(rng.normal(0, 0.05, (n, 5))) + np.asarray(more)
     return VectorTable(
-        SYMBOLS, np.tile(COUNTS + counts, (n, 1)), np.rint(durations).astype(np.int64)
+        SYMBOLS,
+        np.broadcast_to(COUNTS + np.asarray(counts), (n, 5)).copy(),
+        np.rint(durations).astype(np.int64),
     )
 
 
@@ -99,6 +101,21 @@ def test_a_slow_hour_and_strangers_mark_no_execution_and_hide_none():
     assert marks(drawn(1, n=60), rare, burst, hours) == [5, 38]
     # Whose having the cpu it was not told: the same times are then executions' own.
     assert len(marks(drawn(1, n=60), rare, burst, hours, known=False)) > 2
+
+
+@pytest.mark.parametrize(("rare_waits", "often"), [(30e6, True), (600e6, False), (0, True)])
+def test_a_sign_of_many_is_not_held_against_one_execution_of_few(rare_waits, often):
+    """54 executions with 5 more trips to the disk, 6 of another kind that waited for a cpu."""
+    kinds = np.repeat([0, 1], [54, 6])
+    more = np.zeros((60, 5))
+    more[:54, 3] = 2.5e6
+    more[54:, 2] = rare_waits
+    counts = np.where((kinds == 0)[:, None], (0, 0, 0, 5, 0), 0)
+    signs = find_signs(
+        *(drawn(1, n=60), drawn(2, n=60, counts=counts, more=more)),
+        *((kinds, kinds), ("many", "few"), np.ones(5, np.bool_), 0.05),
+    )
+    assert any((s.kind, s.name) == ("count", "WAIT_DISK") for s in signs) == often
 
 
 def test_waits_for_a_cpu_that_others_had_are_inconclusive():
