@@ -615,7 +615,7 @@ class RequestAccount:
     unattributed : int
         Sub-requests that belong to no request.
     datagrams : int
-        What servers received over UDP, which are no requests.
+        Requests over UDP whose answer may be another's.
     way : str
         What told of sockets: ``sockets``, ``calls+packets``, ``calls``.
     unknown, rings : int

@@ -27,6 +27,7 @@ from critpath.model import (
 )
 from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
 from critpath.record.profiles import PACKETS, way_of_requests
+from critpath.requests.endpoints import UNIX
 from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.requests.turns import MULTIPLEXED, FoundTurns, Processes, find_turns
@@ -376,8 +377,10 @@ def _name_connections(found: FoundTurns) -> dict[int, str]:
         if address:
             shown = f"[{address}]" if ":" in address else address
             name = f"{shown}:{of.remote_port[at]}>{of.local_port[at]}"
-        else:
+        elif of.family[at] == UNIX:
             name = f"{of.strings[of.path[at]] or 'unix'}>{at}"
+        else:
+            name = f"?>{of.local_port[at] or 'udp'}"
         seen[name] += 1
         names[at] = name if seen[name] == 1 else f"{name}~{seen[name]}"
     return names

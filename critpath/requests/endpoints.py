@@ -239,12 +239,14 @@ class Resolver:
         first = self.column(EndpointColumn.FIRST)
         self._settle(first == 1, 1, FIRST)
         self._settle(first == 2, 0, FIRST)
-        # What one process says to itself is no request; datagrams do not say to whom they go.
+        # What one process says to itself is no request.
         for at in np.flatnonzero(unix & (self._serves == 1)).tolist():
             other = int(self._peer[at])
             if other != NONE and users[at] == users[other]:
                 self._serves[[at, other]] = NONE
-        self._serves[self.column(EndpointColumn.PROTOCOL) == UDP] = NONE
+        # What serves over UDP was split into its peers: `datagrams`.
+        udp = self.column(EndpointColumn.PROTOCOL) == UDP
+        self._serves[udp & (opening != 1) & (first != 2)] = NONE
         # A descriptor of which nobody knows what it is: by system calls only.
         self._serves[self.column(EndpointColumn.FAMILY) == 0] = NONE
         self._serves[self.column(EndpointColumn.LISTENS) == 1] = NONE

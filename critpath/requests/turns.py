@@ -22,6 +22,7 @@ from critpath.model.requests import (
     RequestTable,
 )
 from critpath.requests._turns import Cutter
+from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
 
@@ -29,9 +30,9 @@ BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
 WHYS: Final = (
     *("", "multiplexed", "read late", "begun by a wake", "role by who received first"),
-    "answered in pieces over time",
+    *("answered in pieces over time", "one of several datagrams"),
 )
-MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM = range(1, 6)
+MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS = range(1, 7)
 # A process's number among its like: postgres-3, worker/2.
 _INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
 
@@ -151,6 +152,7 @@ def find_turns(
     aligned : collection of int
         Those whose times are of one clock.
     """
+    collected, unsure = split_datagrams(collected)
     activity = collected.activity
     processes = Processes(workers, name_of)
     users = processes.users(activity, len(collected.endpoints))
@@ -158,7 +160,8 @@ def find_turns(
     endpoints = resolve_endpoints(collected, users, end, far, aligned)
     count = 1 + int(max(activity.host.max(initial=0), endpoints.host.max(initial=0)))
     turns = cut_turns(activity, endpoints, count)
-    names = Names(endpoints, processes, hosts if several else ())
+    udp = collected.endpoints[:, Column.PROTOCOL] == UDP
+    names = Names(endpoints, processes, udp, hosts if several else ())
     service = names.services(turns)
     multiplexed = find_multiplexed(
         *(turns.column(ENDPOINT), turns.column(NUMBER), turns.column(INTRUSIONS)),
@@ -177,22 +180,15 @@ def find_turns(
         skipped=int(early.sum()),
         busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
         streams=int((turns.column(PAUSES)[keep] >= _PAUSES).sum()),
-        datagrams=_count_datagrams(collected),
+        datagrams=int(unsure[turns.column(ENDPOINT)][keep].sum()),
         way=collected.way,
         unknown=collected.unknown,
         rings=collected.rings,
     )
-    requests = _build(turns, keep, endpoints, service, multiplexed, names.strings)
+    doubts = multiplexed, unsure
+    requests = _build(turns, keep, endpoints, service, doubts, names.strings)
     requests = name_messages(requests, collected)
     return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
-
-
-def _count_datagrams(collected: Collected) -> int:
-    """Return what sockets of UDP received that were asked first: who is answered is not told."""
-    table, activity = collected.endpoints, collected.activity
-    asked = (table[:, Column.PROTOCOL] == UDP) & (table[:, Column.FIRST] == 1)
-    of = activity.endpoint[activity.act == Act.RECEIVE]
-    return int(asked[of[of >= 0]].sum())
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
@@ -239,7 +235,7 @@ def _build(
     keep: I64,
     endpoints: Endpoints,
     service: I32,
-    multiplexed: Bool,
+    doubts: tuple[Bool, Bool],
     strings: Sequence[str],
 ) -> RequestTable:
     """Return the rows to keep as requests."""
@@ -255,7 +251,8 @@ def _build(
         (table[:, HOW] == BY_WAKE, Certainty.LIKELY, _BY_WAKE),
         (table[:, PAUSES] >= _PAUSES, Certainty.LIKELY, _STREAM),
         (table[:, HOW] == BY_READ, Certainty.DOUBTFUL, _READ_LATE),
-        (multiplexed[of], Certainty.DOUBTFUL, MULTIPLEXED),
+        (doubts[0][of], Certainty.DOUBTFUL, MULTIPLEXED),
+        (doubts[1][of], Certainty.DOUBTFUL, _DATAGRAMS),
     ):
         certainty[rows], why[rows] = sure, reason
     lasting = table[:, END] - table[:, BEGIN]
@@ -397,9 +394,14 @@ class Names:
     """What services are called: the serving process and its port, or its path."""
 
     def __init__(
-        self, endpoints: Endpoints, processes: Processes, hosts: Sequence[str] = ()
+        self,
+        endpoints: Endpoints,
+        processes: Processes,
+        udp: Bool,
+        hosts: Sequence[str] = (),
     ) -> None:
-        self._endpoints, self._processes, self._hosts = endpoints, processes, hosts
+        self._endpoints, self._processes = endpoints, processes
+        self._udp, self._hosts = udp, hosts
         self._codes: dict[str, int] = {}
 
     @property
@@ -427,7 +429,8 @@ class Names:
             comm = f"{comm}@{self._hosts[host]}"
         if of.family[endpoint] == UNIX:
             return f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
-        return f"{comm}:{of.local_port[endpoint] or '?'}"
+        # Of UDP no event tells the port, and what was there before hides which socket it is.
+        return f"{comm}:{of.local_port[endpoint] or ('udp' if self._udp[endpoint] else '?')}"
 
     def of_endpoints(self, turns: Turns, service: I32) -> I64:
         """Return the code of the service that each endpoint is of; -1 where it has no turn."""

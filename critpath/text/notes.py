@@ -99,7 +99,7 @@ def requests_found(
         (account.streams, "answered in pieces over time, which last as long as their stream"),
         (account.unattributed, "sub-requests of no request"),
         (account.unknown, "uses of sockets that are not known"),
-        (account.datagrams, "datagrams that servers received over UDP, which are no requests"),
+        (account.datagrams, "over UDP, of which another may have been answered"),
     )
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
     found = "".join(

@@ -62,7 +62,7 @@ def test_each_request_is_an_execution():
     assert "3 of 1 service" in executions.notes[0]
 
 
-def test_what_came_over_udp_is_counted_and_said():
+def test_what_came_over_udp_are_requests():
     server, client = 3 << 40, 4 << 40
     events = talk()
     for at in (1000, 1100):
@@ -74,8 +74,8 @@ def test_what_came_over_udp_is_counted_and_said():
             (at + 40, 0, Kind.SOCKET_RECEIVE, [client, 2, 17, 60, 0]),
         ]
     executions, _, _ = find(events, "requests")
-    assert len(executions) == 3
-    assert "2 datagrams that servers received over UDP" in executions.notes[0]
+    assert len(executions) == 5
+    assert executions.id[-2:] == ("?>udp#1", "?>udp~2#1")
 
 
 @pytest.mark.parametrize(

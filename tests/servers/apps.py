@@ -203,11 +203,52 @@ class Loop:
         await server.serve_forever()
 
 
+class Datagrams(asyncio.DatagramProtocol):
+    """Answers each datagram after a sleep: later ones overtake."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Take note of what answers are sent over."""
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Answer one."""
+        begin = time.monotonic_ns()
+
+        def answer() -> None:
+            self.transport.sendto(data, addr)
+            log(int(data), begin, addr[1], [])
+
+        asyncio.get_running_loop().call_later(random.random() * 0.003, answer)
+
+
+async def serve_datagrams(port: int) -> None:
+    """Serve until the process ends."""
+    make = asyncio.get_running_loop().create_datagram_endpoint
+    await make(Datagrams, local_addr=("127.0.0.1", port))
+    await asyncio.get_running_loop().create_future()
+
+
+def answer_datagrams(port: int) -> None:
+    """Answer one datagram after the other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as served:
+        served.bind(("127.0.0.1", port))
+        while True:
+            data, address = served.recvfrom(2048)
+            begin = time.monotonic_ns()
+            compute(3_000)
+            served.sendto(data, address)
+            log(int(data), begin, address[1], [])
+
+
 def main() -> None:
     """Serve what the command line names."""
     what, port = sys.argv[1], int(sys.argv[2])
     if what == "loop":
         asyncio.run(Loop(os.environ["KIND"]).run(port))
+    elif what == "datagrams":
+        asyncio.run(serve_datagrams(port))
+    elif what == "datagram":
+        answer_datagrams(port)
     elif what == "cheroot":
         from cheroot import wsgi
 

@@ -72,6 +72,13 @@ def gunicorn(app: str, *, workers: int = 4) -> tuple[str, ...]:
     return ("{bin}/gunicorn", "-w", str(workers), *logs, "-b", "127.0.0.1:{served}", f"apps:{app}")
 
 
+def _answers_datagrams(
+    server: str, command: tuple[str, ...], mode: str, *, logs: bool = False
+) -> Case:
+    needs = () if logs else (command[0],)
+    return Case(f"UDP ({server})", command, mode, needs, logs=logs)
+
+
 def _shares(server: str, mode: str, depth: int = 1) -> Case:
     """Return a case of `streams.js`, of nginx before it, or of hypercorn."""
     titles = {"h2": "HTTP/2", "h2s": "HTTP/2 with TLS", "https": "TLS", "ws": "WebSocket"}
@@ -173,10 +180,36 @@ CASES: Final = {
     "h2-tls-8": _shares("nginx", "h2s", 8),
     "tls-nginx": _shares("nginx", "https"),
     "tls-node": _shares("Node.js", "https"),
+    "dnsmasq": _answers_datagrams(
+        "dnsmasq",
+        (
+            *("dnsmasq", "-k", "-C", "/dev/null", "-p", "{served}", "--address=/test/127.0.0.9"),
+            *("--no-resolv", "--listen-address=127.0.0.1", "--bind-interfaces", "-u", "root"),
+        ),
+        "dns",
+    ),
+    "unbound": _answers_datagrams(
+        "unbound", ("unbound", "-d", "-c", "{place}/unbound.conf"), "dns"
+    ),
+    "memcached-udp": _answers_datagrams(
+        "memcached",
+        (
+            *("memcached", "-u", "root", "-l", "127.0.0.1", "-p", "0", "-U", "{served}"),
+            *("-t", "4"),
+        ),
+        "udp-memcached",
+    ),
+    "datagram": _answers_datagrams(
+        "one after the other", (*_PYTHON, "datagram", "{served}"), "udp-lines", logs=True
+    ),
+    "datagrams": _answers_datagrams(
+        "asyncio, sleeps", (*_PYTHON, "datagrams", "{served}"), "udp-lines", logs=True
+    ),
     "websocket": _shares("Node.js", "ws"),
     "events": _shares("Node.js", "sse"),
 }
 # What `streams.js` asks: requests share a connection, or are hidden on it, or last.
+DATAGRAMS: Final = ("dns", "udp-lines", "udp-memcached")
 SHARING: Final = ("h2", "h2s", "https", "ws", "sse")
 
 _NGINX: Final = """
@@ -189,6 +222,22 @@ http {{
 }}
 """
 _KEYS: Final = "; ssl_certificate {place}/cert; ssl_certificate_key {place}/key"
+_UNBOUND: Final = """
+server:
+  interface: 127.0.0.1@{served}
+  port: {served}
+  use-syslog: no
+  do-daemonize: no
+  username: ""
+  chroot: ""
+  directory: "{place}"
+  pidfile: "{place}/unbound.pid"
+  num-threads: 2
+  local-zone: "test." redirect
+  local-data: "test. A 127.0.0.9"
+remote-control:
+  control-enable: no
+"""
 
 
 class Park:
@@ -259,6 +308,7 @@ class Park:
         how = ways.get(case.mode, "").replace("{place}", str(self.place))
         config = _NGINX.format(place=self.place, what=what, how=how, **PORTS)
         (self.place / "nginx.conf").write_text(config)
+        (self.place / "unbound.conf").write_text(_UNBOUND.format(place=self.place, **PORTS))
         try:
             self.start(case.command, "served", case.environment)
             yield
@@ -289,7 +339,7 @@ class Park:
             )
         self.running.append(started)
         for _ in range(400):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", PORTS[name])):
+            if _listens(PORTS[name]):
                 return
             if started.poll() is not None:
                 break
@@ -321,6 +371,18 @@ class Park:
         """End everything and remove the directory."""
         self.stop(self.running)
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _listens(port: int) -> bool:
+    """Tell whether somebody can be asked at a port, by TCP or UDP."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        try:
+            other.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 def _find(name: str) -> str:

@@ -2,7 +2,8 @@
  *
  * client PORT CONNECTIONS REQUESTS MODE THINK_US OUTPUT [DEPTH]
  *
- * MODE: http, http-close (a connection for each request), redis, memcached, lines. Each row of
+ * MODE: http, http-close (a connection for each request), redis, memcached, lines; over UDP dns,
+ * udp-lines, udp-memcached. Each row of
  * OUTPUT: id, local port, CLOCK_MONOTONIC before the write and after the last read (ns), thread.
  * DEPTH requests are written at once (redis: pipelining). Environment ADDRESS: whom to ask instead
  * of this machine. */
@@ -35,16 +36,31 @@ static int open_connection(int *local)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)}, me;
     socklen_t size = sizeof me;
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    int one = 1, udp = !strncmp(mode, "udp-", 4) || !strcmp(mode, "dns");
+    int fd = socket(AF_INET, udp ? SOCK_DGRAM : SOCK_STREAM, 0);
     inet_pton(AF_INET, getenv("ADDRESS") ? getenv("ADDRESS") : "127.0.0.1", &to.sin_addr);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) {
         perror("connect");
         exit(1);
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (!udp)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     getsockname(fd, (struct sockaddr *)&me, &size);
     *local = ntohs(me.sin_port);
     return fd;
+}
+
+/* A question for the address of nID.test. */
+static int ask_name(char *to, int id)
+{
+    char name[16];
+    int length = sprintf(name, "n%d", id);
+    char head[12] = {id >> 8, id, 1, 0, 0, 1}, tail[] = "\4test\0\0\1\0\1";
+    memcpy(to, head, 12);
+    to[12] = length;
+    memcpy(to + 13, name, length);
+    memcpy(to + 13 + length, tail, 10);
+    return 23 + length;
 }
 
 /* The number of bytes that the answer has, -1 while that is not known. */
@@ -56,6 +72,8 @@ static long answer_bytes(const char *data)
             return -1;
         return end + 4 - data + (length && length < end ? atol(length + 15) : 0);
     }
+    if (!strncmp(mode, "udp-", 4) || !strcmp(mode, "dns"))
+        return 0;
     const char *mark = !strcmp(mode, "memcached") ? "END\r\n" : "\n";
     const char *at = data;
     for (int i = 0; i < depth; i++) {
@@ -82,12 +100,16 @@ static void *ask(void *unused)
         if (!strcmp(mode, "http-close") && fd < 0)
             fd = open_connection(&local);
         int size = 0;
-        for (int i = 0; i < depth; i++)
+        if (!strcmp(mode, "dns"))
+            size = ask_name(text, id);
+        for (int i = 0; i < (size ? 0 : depth); i++)
             size += !strncmp(mode, "http", 4)
                 ? sprintf(text + size, "GET /?id=%d HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: %d\r\n%s\r\n",
                           id, id, !strcmp(mode, "http-close") ? "Connection: close\r\n" : "")
                 : !strcmp(mode, "redis")     ? sprintf(text + size, "INCR k%d\r\n", id % 50)
                 : !strcmp(mode, "memcached") ? sprintf(text + size, "get k%d\r\n", id % 50)
+                : !strcmp(mode, "udp-memcached")
+                ? (memcpy(text, "\0\1\0\0\0\1\0\0", 8), 8 + sprintf(text + 8, "get k%d\r\n", id % 50))
                                              : sprintf(text + size, "%d\n", id);
         int64_t begin = now();
         if (write(fd, text, size) != size) {

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from cases import CASES, PORTS
+from cases import CASES, DATAGRAMS, PORTS
 
 from critpath.model import EventRequest, Kind
-from critpath.model.requests import Certainty
+from critpath.model.requests import Act, Certainty
 from critpath.pipeline.requesting import FoundRequests
 from critpath.read.recording import read_events
 from critpath.requests.turns import WHYS
@@ -213,6 +213,9 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     """Yield a row's name and counts: of the server asked, and of the one behind it."""
     case = CASES[name]
     found = find_requests(recorded / "recording")
+    if case.mode in DATAGRAMS:
+        yield name, count_datagrams(found, recorded)
+        return
     asked = read_client(recorded / "client")
     handled = read_handlers(recorded / "handlers", asked)
     arrivals = Arrivals(recorded / "recording")
@@ -229,6 +232,36 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     of_behind = [one.as_request for one in handled.values()]
     ports = PORTS["behind"], PORTS[CASES[case.behind].asks]
     yield f"{name}: behind", count(found, ports, of_behind, handled, None, set())
+
+
+def count_datagrams(found: FoundRequests, recorded: Path) -> Counter[str]:
+    """Count what is right of requests over UDP: whose they are, the client's threads tell."""
+    table, activity = found.requests, found.activity
+    lines = [line.split() for line in (recorded / "client").read_text().splitlines()]
+    asked = [Asked(int(number), int(tid), int(b), int(e)) for number, _, b, e, tid in lines]
+    sends = np.flatnonzero((activity.act == Act.SEND) & (activity.endpoint >= 0))
+    sender = dict(zip(activity.endpoint[sends].tolist(), activity.tid[sends].tolist(), strict=True))
+    peers = found.endpoints.peer[table.endpoint].tolist()
+    tids = np.array([sender.get(peer, 0) for peer in peers])
+    rows = np.flatnonzero(np.isin(tids, [one.port for one in asked]))
+    at = _Rows(rows, tids[rows], table.begin_ns, table.end_ns)
+    handled = read_handlers(recorded / "handlers", asked)
+    known = threads_of(recorded)
+    result: Counter[str] = Counter(truth=len(asked), found=len(rows))
+    for one in asked:
+        row = at.match(one)
+        if row < 0:
+            continue
+        result["matched"] += 1
+        result["begin"] += 0 <= int(table.begin_ns[row]) - one.begin <= _NEAR
+        # The handler's own clock, or before the client had it: the event comes after the send.
+        end = int(table.end_ns[row])
+        result["end"] += int(table.begin_ns[row]) < end <= one.end + _NEAR
+        result["threads"] += 1
+        of = handled.get(one.number)
+        tid = int(table.tid[row])
+        result["thread"] += tid == of.thread if of else tid in known
+    return result
 
 
 def find_requests(recording: Path, specification: str = "requests") -> FoundRequests:
