@@ -29,6 +29,9 @@ _SAMPLES: Final = 64  # such runs that are looked for, and places where each is 
 _TRIED: Final = 100  # receives by which they are where runs do not tell
 _AGREE: Final = 0.8  # of them have to agree on a shift
 _RIVAL: Final = 0.6  # and no other may have so much of its support
+_LONGEST: Final = 1000  # sends among which the first receives are looked for by their rhythm
+_LEAST: Final = 5  # that have to fit
+_SURER: Final = 5  # times less even every other shift has to be
 _MOST_PARTS: Final = 8  # between losses
 _SEQUENCE: Final = slice(4, 6)  # of a packet's headers: seq and ack_seq
 
@@ -253,6 +256,8 @@ def _match_part(sent: Stream, got: Stream, *, together: bool) -> I64 | None:
     base = [int(of.ends[0]) for of in (sent, got)]
     shift = find_shift(sent.ends - base[0], got.ends - base[1])
     sure = Certainty.LIKELY
+    if shift is None:
+        shift = _find_shift_by_rhythm(sent, got, base)
     if shift is None and together:
         shift, sure = _find_shift_by_time(sent, got, base), Certainty.DOUBTFUL
     if shift is None:
@@ -321,6 +326,32 @@ def _shifts_of_runs(sent: I64, got: I64) -> I64:
         for a, b, at in zip(first.tolist(), last.tolist(), asked.tolist(), strict=True)
     ]
     return np.concatenate(found)
+
+
+def _find_shift_by_rhythm(sent: Stream, got: Stream, base: list[int]) -> int | None:
+    """Return the shift at which the time between receives is that between sends.
+
+    Clocks need not agree for that, and drift counts little between two messages.  None where
+    another shift does nearly as well: of messages at even times it is unknown which is which.
+    """
+    ends, tried = sent.ends[:_LONGEST] - base[0], got.ends[:_TRIED] - base[1]
+    found, counts = np.unique((ends[:, None] - tried[None, :]).ravel(), return_counts=True)
+    enough = counts >= max(_AGREE * counts.max(), _LEAST)
+    shifts = found[enough][:_LONGEST]
+    if len(shifts) < 2:
+        return None
+    places = np.searchsorted(ends, tried[None, :] + shifts[:, None])
+    inside = places < len(ends)
+    places[~inside] = 0
+    inside &= ends[places] == tried[None, :] + shifts[:, None]
+    apart = (got.times[:_TRIED][None, :] - sent.times[places]).astype(np.float64)
+    apart[~inside] = np.nan
+    with np.errstate(invalid="ignore"):
+        uneven = np.nanmedian(np.abs(np.diff(apart, axis=1)), axis=1)
+    order = np.argsort(uneven)[:2]
+    if not uneven[order[1]] > _SURER * uneven[order[0]]:
+        return None
+    return int(shifts[order[0]])
 
 
 def _find_shift_by_time(sent: Stream, got: Stream, base: list[int]) -> int | None:

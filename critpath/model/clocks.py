@@ -107,6 +107,24 @@ class HostClock:
         result: I64 = shift[of] + moved.astype(np.int64)
         return result
 
+    @property
+    def floors(self) -> I64:
+        """The times of the other clock that each line begins after, so that none goes back."""
+        if not self.lines:
+            return np.zeros(0, np.int64)
+        lowest = np.iinfo(np.int64).min
+        ends = [line.end + line.at(line.end) for line in self.lines[:-1]]
+        return np.maximum.accumulate(np.array([lowest, *ends], np.int64))
+
+    def move(self, times: I64) -> I64:
+        """Return times of this host in the reference's clock, which never goes back."""
+        if not self.lines:
+            return times
+        begins = np.array([line.begin for line in self.lines], np.int64)
+        of = np.maximum(np.searchsorted(begins, times, "right") - 1, 0)
+        moved: I64 = np.maximum(times + self.offsets(times), self.floors[of])
+        return moved
+
     def bounds(self, times: I64) -> tuple[F64, F64]:
         """Return by how much the true offset may be less and more than `offsets` says."""
         if not len(self.sure):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ from critpath.model.clocks import (
 from critpath.model.requests import Collected
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.manifest import open_manifest
+from critpath.read.manifest import open_host_manifests, open_manifest
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import find_recordings, find_traces
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
@@ -78,7 +78,7 @@ class MessageEvents:
         waking: bool,
     ) -> None:
         runnable = prev_states(tuple(hosts), tuple(environment))[:, 2:]
-        self._sockets = ActivityEvents(runnable, waking=waking, leaving=True)
+        self._sockets = ActivityEvents(runnable, waking=waking, leaving=True, sockets=True)
         self._count = len(hosts)
         self._packets: list[I64] = [np.zeros((0, 3 + len(HEADERS)), np.int64)]
 
@@ -207,18 +207,10 @@ def align_events(events: Events) -> Events:
     alignment, account = align_together(events)
     host_of = np.array([c.host for c in events.classes], np.int64)[events.event_class]
     time = events.timestamp.copy()
-    warnings = list(events.warnings)
-    bound = 0
     for place, clock in enumerate(alignment.hosts):
-        if clock.source == REFERENCE:
-            continue
-        warnings.append(words.clock_aligned(clock, alignment.reference))
-        claim = words.claim_text(clock)
-        warnings += [claim] if claim else []
         mine = host_of == place
         time[mine] = move_times(clock, time[mine])
-        bound = max(bound, clock.bound)
-    warnings += words.messages_left_out(account)
+    events = tell_alignment(events, alignment, account)
     order = np.argsort(time, kind="stable")
     return replace(
         events,
@@ -228,9 +220,25 @@ def align_events(events: Events) -> Events:
         offset=events.offset[order],
         begin=min(events.begin, int(time.min(initial=events.begin))),
         end=max(events.end, int(time.max(initial=events.end))),
+    )
+
+
+def tell_alignment(events: Events, alignment: ClockAlignment, account: JoinedAccount) -> Events:
+    """Say of aligned events how surely each clock is known."""
+    warnings: list[str] = []
+    for clock in alignment.hosts:
+        if clock.source != REFERENCE:
+            claim = words.claim_text(clock)
+            warnings += [
+                words.clock_aligned(clock, alignment.reference),
+                *([claim] if claim else []),
+            ]
+    bound = max(clock.bound for clock in alignment.hosts)
+    return replace(
+        events,
         environment=(*events.environment, {"clocks_sure_to_ns": bound}),
-        warnings=tuple(warnings),
         clocks=alignment.hosts,
+        warnings=(*events.warnings, *warnings, *words.messages_left_out(account)),
     )
 
 
@@ -317,13 +325,14 @@ def read_clocks(
             seen.add(recording.resolve())
             manifest, notes = open_manifest(recording)
             warnings += notes
-            groups: dict[str, list[Trace]] = {}
-            for trace in find_traces(recording):
-                groups.setdefault(trace.host, []).append(trace)
-            for host, traces in groups.items():
-                stage = Stage(progress, f"reading {recording}")
-                found, about = _read_messages(traces, stage)
-                facts.append(_tell_facts(host, about, manifest if len(groups) == 1 else None))
+            traces = find_traces(recording)
+            hosts = {trace.host for trace in traces}
+            manifests = open_host_manifests(recording)
+            if len(hosts) == 1 and not manifests:
+                manifests = {next(iter(hosts)): manifest}
+            stage = Stage(progress, f"reading {recording}")
+            for told, found, about in _read_hosts(traces, manifests, stage):
+                facts.append(told)
                 messages.append(found)
                 warnings += about.warnings
     if len(facts) < 2:
@@ -350,6 +359,34 @@ def read_clocks(
         claim = words.claim_text(of)
         warnings += [claim] if claim and not of.claim_held else []
     return FoundClocks(alignment, account, tuple(facts), tuple(dict.fromkeys(warnings)))
+
+
+def align_traces(
+    traces: Sequence[Trace], manifests: Mapping[str, Manifest], stage: Stage
+) -> tuple[ClockAlignment, JoinedAccount]:
+    """Align the clocks of the hosts of one recording, with the first: each is read once."""
+    read = list(_read_hosts(traces, manifests, stage, named=True))
+    return align_messages([of for of, _, _ in read], [of for _, of, _ in read])
+
+
+def _read_hosts(
+    traces: Sequence[Trace],
+    manifests: Mapping[str, Manifest],
+    stage: Stage,
+    *,
+    named: bool = False,
+) -> Iterator[tuple[ClockFacts, HostMessages, Events]]:
+    """Yield what each host says of its clock, and what it sent and received.
+
+    By the name that its manifest has for it, or (`named`) that its traces have.
+    """
+    groups: dict[str, list[Trace]] = {}
+    for trace in traces:
+        groups.setdefault(trace.host, []).append(trace)
+    for host, mine in groups.items():
+        found, about = _read_messages(mine, stage)
+        facts = _tell_facts(host, about, manifests.get(host))
+        yield replace(facts, host=host) if named or len(groups) > 1 else facts, found, about
 
 
 def _read_messages(traces: Sequence[Trace], stage: Stage) -> tuple[HostMessages, Events]:

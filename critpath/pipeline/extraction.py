@@ -18,12 +18,13 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
-from critpath.pipeline.clocks import align_events, link_hosts
+from critpath.pipeline.clocks import align_events, align_traces, link_hosts, tell_alignment
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS, SOURCE_PORT
+from critpath.read.manifest import add_host_losses, open_host_manifests
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
-from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording
+from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording, read_stream
 from critpath.record.profiles import PACKETS, SOCKETS
 from critpath.text import notes
 from critpath.timeline.holders import find_holds
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Timelines,
         VectorTable,
     )
+    from critpath.model.clocks import ClockAlignment, JoinedAccount
     from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
     from critpath.read.clocks import Trace
@@ -184,6 +186,8 @@ def _replay_chosen(
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
 
+    known: list[_Aligned] = []  # the clocks of several hosts, once they are
+
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
             recording,
@@ -192,6 +196,7 @@ def _replay_chosen(
             settings.reader,
             ahead=settings.ahead,
             begin=lambda: Stage(progress, f"reading {recording}{place}"),
+            known=known,
         )
 
     def marks() -> Events:
@@ -321,13 +326,16 @@ def _replay_recording(
         replace(assumed, addresses=find_addresses(recorded.manifest), way=recorded.way),
         specifications,
         budget,
-        complete=partial(add_manifest, manifest=recorded.manifest),
+        complete=lambda events: opener.tell_clocks(add_manifest(events, recorded.manifest)),
     )
     with closing(replayed):
         warnings = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
             warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
-        yield replace(replayed, events=replace(replayed.events, warnings=warnings))
+        yield replace(
+            replayed,
+            events=replace(replayed.events, warnings=warnings),
+        )
 
 
 def inspect_recording(
@@ -368,13 +376,17 @@ def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timeline
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import add_manifest, find_addresses, open_manifest
-    from critpath.read.recording import read_events
-    from critpath.timeline.missing_switches import repair_switches
+    from critpath.read.recording import find_traces, read_events
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
-    events = repair_switches(read_events(source, KERNEL_EVENTS, reader=reader))
-    events = add_manifest(align_events(events), manifest)
+    opener = RecordingOpener(source, find_traces(source), KERNEL_EVENTS, reader)
+    if opener.several:
+        events = opener.tell_clocks(add_manifest(opener.read(), manifest))
+    else:
+        events = add_manifest(
+            repair_switches(read_events(source, KERNEL_EVENTS, reader=reader)), manifest
+        )
     return events, replay(events, find_addresses(manifest))
 
 
@@ -669,6 +681,14 @@ def _replay_once(
 _AHEAD: Final = 3
 
 
+@dataclass(frozen=True, eq=False)
+class _Aligned:
+    """Clocks of several hosts, and what became of their messages."""
+
+    alignment: ClockAlignment
+    account: JoinedAccount
+
+
 class RecordingOpener:
     """Begins to read one recording, as often as it is asked to.
 
@@ -683,11 +703,15 @@ class RecordingOpener:
         Decode in a thread of its own.
     begin : callable, optional
         Called whenever reading begins, for the stage of the work that is told how much was read.
+    known : list, optional
+        Where the clocks of several hosts are kept for the recording's other openers.
 
     Attributes
     ----------
     whole : str
         Why the recording is in memory as a whole, as a clause; "" where it is not.
+    several : bool
+        Whether it is of several hosts: they are read once for their clocks, then as one.
     """
 
     def __init__(
@@ -699,34 +723,70 @@ class RecordingOpener:
         *,
         ahead: bool = False,
         begin: Callable[[], Stage] | None = None,
+        known: list[_Aligned] | None = None,
     ) -> None:
+        self._known = [] if known is None else known
         self._recording, self._traces = recording, traces
-        several = len({trace.host for trace in traces}) > 1
+        self.several = len({trace.host for trace in traces}) > 1
         # What one host sends another it receives at sockets.
-        self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if several else ()))))
+        self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if self.several else ()))))
         self._reader = reader
         self._ahead, self._begin = ahead, begin
         self._events: Events | None = None
         self.whole = ""
         if reader == "babeltrace2":
             self.whole = "babeltrace2 reads it"
-        elif several:
-            self.whole = notes.several_hosts()
+
+    @property
+    def alignment(self) -> ClockAlignment | None:
+        """How the clocks of several hosts relate, once something was read."""
+        return self._known[0].alignment if self._known else None
 
     def __call__(self) -> Source:
         """Begin."""
         stage = self._begin() if self._begin else None
         if not self.whole:
-            ahead, reached = _AHEAD if self._ahead else 0, stage.reach if stage else None
-            return EventStream(self._traces, self._wanted, ahead=ahead, reached=reached)
+            return self._stream(stage or Stage(None, ""), _AHEAD if self._ahead else 0)
         if self._events is None:
             events = read_events(self._recording, self._wanted, reader=self._reader)
             self._events = align_events(repair_switches(events))
         return WholeRecording(self._events)
 
+    def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
+        if self.several and not self._known:
+            manifests = open_host_manifests(self._recording)
+            self._known.append(_Aligned(*align_traces(self._traces, manifests, stage)))
+        return EventStream(
+            self._traces,
+            self._wanted,
+            ahead=ahead,
+            reached=stage.reach,
+            alignment=self.alignment,
+        )
+
+    def read(self) -> Events:
+        """Return all events at once."""
+        if not self.whole:
+            try:
+                with closing(self._stream(Stage(None, ""))) as stream:
+                    return repair_switches(read_stream(stream))
+            except OutOfOrder as reason:
+                self.sort_whole(reason)
+        found = read_events(self._recording, self._wanted, reader=self._reader)
+        return align_events(repair_switches(found))
+
+    def tell_clocks(self, events: Events) -> Events:
+        """Say how surely the clocks of several hosts are known, and what each host lost."""
+        if not self._known or self.whole:
+            return events
+        of = self._known[0]
+        lost = add_host_losses(events, open_host_manifests(self._recording), of.alignment)
+        return tell_alignment(lost, of.alignment, of.account)
+
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
         self.whole = notes.out_of_order(reason)
+        self._known.clear()
 
 
 # ------------------------------------------------------------------ what exports need

@@ -13,6 +13,7 @@ import os
 import numpy as np
 
 from libc.errno cimport errno
+from libc.math cimport rint
 from posix.fcntl cimport O_CLOEXEC, O_RDONLY, open as open_file
 from posix.unistd cimport close as close_file, pread
 
@@ -81,6 +82,10 @@ cdef class Decoder:
     cdef bint asking      # whether it waits for an event class
     cdef readonly bint ended
     cdef int64_t need_id
+    # The clock's lines against another's: begins, offsets, floors; and drifts.
+    cdef const int64_t[:, ::1] lines
+    cdef const double[::1] drifts
+    cdef int64_t line_count, line, moved
 
     def __cinit__(self):
         self.fd = -1
@@ -138,6 +143,10 @@ cdef class Decoder:
         self.s.clock = 0
         self.packet_count = 0
 
+    def move(self, const int64_t[:, ::1] lines, const double[::1] drifts):
+        """Express the times of batches in another clock (`HostClock.move`)."""
+        self.lines, self.drifts, self.line_count = lines, drifts, lines.shape[0]
+
     def run(self):
         """Decode to the end of the file or the bound, or to a class not seen before."""
         cdef int result
@@ -165,9 +174,11 @@ cdef class Decoder:
         cdef int result
         if not self.asking:
             self.passed += self.count
-            self.count = self.value_count = 0
+            self.count = self.value_count = self.moved = 0
             self.began = self._bytes_decoded()
         result = self._decode()
+        if self.line_count:
+            self._move_times()
         self.asking = result == NEED_CLASS
         if not self.asking:
             # Read ahead as much as so many rows took, so that little is read twice.
@@ -178,6 +189,21 @@ cdef class Decoder:
                 used += used // 16 + 512
                 self.ahead = min(max(used, 4096), WINDOW)
         return result
+
+    cdef void _move_times(self) noexcept nogil:
+        """Express the times of new rows in the other clock."""
+        cdef int64_t i, ns, at = self.line, last = self.line_count - 1
+        for i in range(self.moved, self.count):
+            ns = self.ts[i]
+            while at < last and ns >= self.lines[at + 1, 0]:
+                at += 1
+            while at > 0 and ns < self.lines[at, 0]:
+                at -= 1
+            ns += self.lines[at, 1] + <int64_t>rint(
+                self.drifts[at] * <double>(ns - self.lines[at, 0])
+            )
+            self.ts[i] = ns if ns > self.lines[at, 2] else self.lines[at, 2]
+        self.moved, self.line = self.count, at
 
     cdef int _decode(self) noexcept nogil:
         """Run on; close what need not stay open."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import I64, EventClass
+from critpath.model.clocks import HostClock
 from critpath.read import _decode
 from critpath.read.clocks import Trace, clock_of
 from critpath.read.metadata.layout import fixed_layout, flat_header, iter_references
@@ -25,7 +26,7 @@ from critpath.read.metadata.schema import (
     TraceClass,
     get_eager_events,
 )
-from critpath.read.packets import StreamFile
+from critpath.read.packets import PacketColumn, StreamFile
 from critpath.read.program import Compiler, Program, Role
 from critpath.read.records import Record, replace
 from critpath.read.selection import NO_FIELDS, RequestMatcher, iter_leaves, select_fields
@@ -104,6 +105,8 @@ class CompiledTrace:
         State shared by the decoders of one recording.
     classes, hosts : list
         Of the recording; extended here.
+    clock : HostClock or None
+        By which the times of packets, and of decoders, are another host's.
     """
 
     def __init__(
@@ -114,8 +117,10 @@ class CompiledTrace:
         recording: _decode.Recording,
         classes: list[EventClass],
         hosts: list[str],
+        clock: HostClock | None = None,
     ) -> None:
         self.trace = trace
+        self._clock = clock if clock is not None and clock.lines else None
         self._matcher = matcher
         self._classes = classes
         self._key = id(trace.schema), id(matcher)
@@ -129,8 +134,8 @@ class CompiledTrace:
             head = self._compiled.head = self._compile_trace(trace.schema)
         self.tables = _decode.Tables(recording, *head.header)
         streams = []
-        for arguments, flat, clock, stream in head.streams:
-            offset = shift(clock)
+        for arguments, flat, counted, stream in head.streams:
+            offset = shift(counted)
             self.tables.stream(*arguments, offset, flat)
             streams.append(replace(stream, shift=offset))
         self._streams = tuple(streams)
@@ -146,8 +151,8 @@ class CompiledTrace:
     def nanoseconds(self, stream: int, raw: int) -> int:
         """Convert one raw clock value of a stream class, given by position, to a timestamp."""
         of = self._streams[stream]
-        ns = raw * NS_PER_S // of.frequency + of.shift
-        return max(-(1 << 63), min(ns, (1 << 63) - 1))
+        ns = max(-(1 << 63), min(raw * NS_PER_S // of.frequency + of.shift, (1 << 63) - 1))
+        return int(self._move(np.array([ns], np.int64))[0])
 
     def times(self, stream: int, raw: I64) -> I64:
         """Convert raw clock values (unsigned 64 bits) to timestamps."""
@@ -157,13 +162,31 @@ class CompiledTrace:
         # Less than 18 s, so that no product overflows.
         rest = rest * np.uint64(NS_PER_S) // np.uint64(of.frequency)
         ns = (seconds * np.uint64(NS_PER_S) + rest).view(np.int64) + np.int64(of.shift)
+        ns = self._move(ns)
         for row in np.flatnonzero(far).tolist():
             ns[row] = self.nanoseconds(stream, int(raw[row]) % (1 << 64))
         return ns
 
+    def _move(self, times: I64) -> I64:
+        return times if self._clock is None else self._clock.move(times)
+
+    def begin(self, decoder: _decode.Decoder, path: Path, *, keep: bool = True) -> None:
+        """Have a decoder begin one of the trace's files."""
+        decoder.file(self.tables, os.fsencode(path), stream_size(path, self.trace), keep)
+        if self._clock is not None:
+            lines = [(line.begin, line.offset) for line in self._clock.lines]
+            decoder.move(
+                np.column_stack([np.array(lines, np.int64), self._clock.floors]),
+                np.array([line.drift for line in self._clock.lines]),
+            )
+
     def stream_file(self, path: Path, packets: I64) -> StreamFile:
         """Return the packets of a decoded stream file with what is needed to interpret them."""
         name = f"{self.trace.name}/{path.name}"
+        if self._clock is not None:
+            filled = packets[:, PacketColumn.EVENTS] > 0
+            for column in (PacketColumn.FIRST, PacketColumn.LAST):
+                packets[filled, column] = self._clock.move(packets[filled, column])
         return StreamFile(name, packets, self.nanoseconds, self.times, self._wraps, self.host)
 
     def keep(self) -> None:

@@ -39,11 +39,13 @@ from critpath.units import plural, safe_text
 from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
-    from critpath.model import Events
+    from critpath.model import Events, Loss
+    from critpath.model.clocks import ClockAlignment, HostClock
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
 _LONGEST_BLOCKS: Final = 90_000  # letters: a longer text is no part of a saved set
+_GAP: Final = "not recorded: "
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
@@ -216,12 +218,62 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     """
     manifest = read_manifest(recording)
     if manifest is None:
-        return _EMPTY, ()
+        return _open_hosts(recording)
     return manifest, (
         *_check_finished(manifest, recording),
         *manifest.warnings,
         *_note_unusual_runs(manifest),
     )
+
+
+def _open_hosts(directory: Path) -> tuple[Manifest, tuple[str, ...]]:
+    """Return what the recordings of a set of hosts have in common; an empty manifest otherwise."""
+    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - it imports this
+
+    opened = [(host.name, *open_manifest(host.directory)) for host in find_hosts(directory)]
+    notes = [f"{safe_text(name)}: {note}" for name, _, found in opened for note in found]
+    profiles = {manifest.profile for _, manifest, _ in opened}
+    executions = {manifest.execution for _, manifest, _ in opened}
+    common = replace(
+        _EMPTY,
+        profile=profiles.pop() if len(profiles) == 1 else "",
+        execution=executions.pop() if len(executions) == 1 else "",
+    )
+    return common, tuple(notes)
+
+
+def open_host_manifests(directory: Path) -> Mapping[str, Manifest]:
+    """Return the manifest of each host of a set, by its name there."""
+    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - as above
+
+    return {host.name: open_manifest(host.directory)[0] for host in find_hosts(directory)}
+
+
+def add_host_losses(
+    events: Events, manifests: Mapping[str, Manifest], alignment: ClockAlignment
+) -> Events:
+    """Add what the manifests of several hosts say was lost, in the reference's time."""
+    for number, name in enumerate(events.hosts):
+        manifest = manifests.get(name)
+        clock = next((of for of in alignment.hosts if of.host == name), None)
+        if manifest is None or clock is None:
+            continue
+        mine = replace(events, losses=tuple(x for x in events.losses if x.host == number))
+        had = len(mine.losses)
+        mine = _add_gaps(add_counted_losses(mine, manifest), replace(manifest, machine={}))
+        new = mine.losses[had:]
+        events = replace(events, losses=(*events.losses, *(_move(x, number, clock) for x in new)))
+    return events
+
+
+def _move(loss: Loss, host: int, clock: HostClock) -> Loss:
+    """Return a loss of a host in the reference's time; one of the whole recording stays."""
+    if not loss.reason.startswith(_GAP):
+        return replace(loss, host=host)
+    import numpy as np  # noqa: PLC0415 - as above
+
+    begin, end = clock.move(np.array([loss.begin, loss.end], np.int64)).tolist()
+    return replace(loss, host=host, begin=begin, end=end)
 
 
 def _check_finished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
@@ -314,7 +366,7 @@ def _add_gaps(events: Events, manifest: Manifest) -> Events:
     from critpath.model import Loss  # noqa: PLC0415 - numpy
 
     lost = tuple(
-        Loss(gap.begin, max(gap.begin, gap.end), 0, gap.cpu, 0, 0, f"not recorded: {gap.what}")
+        Loss(gap.begin, max(gap.begin, gap.end), 0, gap.cpu, 0, 0, f"{_GAP}{gap.what}")
         for gap in manifest.gaps
     )
     summary = manifest.machine.get("summary")

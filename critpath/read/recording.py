@@ -74,7 +74,8 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
     Returns
     -------
     tuple of Trace
-        Kernel traces first, each group in natural order.
+        Kernel traces first, each group in natural order; of a set of hosts (`find_hosts`) those
+        of each, under its name there.
 
     Raises
     ------
@@ -85,6 +86,15 @@ def find_traces(path: Path) -> tuple[Trace, ...]:
         raise UnreadableError(f"{path}: no such file or directory", "check the path")
     if not path.is_dir():
         raise UnreadableError(*identify_file(path))
+    from critpath.read.hosts import find_hosts, name_traces  # noqa: PLC0415 - it imports this
+
+    found = [
+        trace
+        for host in find_hosts(path)
+        for trace in name_traces(host, find_traces(host.directory))
+    ]
+    if found:
+        return tuple(sorted(found, key=lambda t: t.domain != "kernel"))
     root = path.resolve()
     traces = [
         Trace(
@@ -314,9 +324,22 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     found = dict.fromkeys(_find_session(trace, source) for trace in traces)
     # Do not skip a recording without a trace: reading it reports what is wrong.
     found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
+    sets = dict.fromkeys(_find_set(recording, source) for recording in found)
+    if sets.keys() != found.keys():
+        return tuple(sets)
     if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
         return (source,)  # one session: the user's own name for it, which is the shortest
     return tuple(found)
+
+
+def _find_set(recording: Path, source: Path) -> Path:
+    """Return the set of hosts that a recording belongs to; itself where it is of none."""
+    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - it imports this
+
+    above = recording.parent
+    if above != source and source not in above.parents:
+        return recording
+    return above if any(host.directory == recording for host in find_hosts(above)) else recording
 
 
 def _find_session(trace: Path, source: Path) -> Path:

@@ -7,7 +7,6 @@ so a recording may be larger than memory.
 
 from __future__ import annotations
 
-import os
 import resource
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +22,10 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Loss
+from critpath.model.clocks import ClockAlignment
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
-from critpath.read.compiled_trace import CompiledTrace, stream_size, unreadable_file
+from critpath.read.compiled_trace import CompiledTrace, unreadable_file
 from critpath.read.losses import TraceFiles, WakeTargets, find_losses, find_missing_streams
 from critpath.read.metadata.layout import decode_texts
 from critpath.read.metadata.schema import TraceClass, get_parse_warnings
@@ -126,6 +126,8 @@ class EventStream:
         on every run; codes may differ from those with 0.
     reached : callable, optional
         Told with every chunk which share of the files was decoded.
+    alignment : ClockAlignment or None
+        Of several hosts, by the name that each trace has: all times are the reference's.
 
     Attributes
     ----------
@@ -152,10 +154,15 @@ class EventStream:
         *,
         ahead: int = 0,
         reached: Callable[[float], None] | None = None,
+        alignment: ClockAlignment | None = None,
     ) -> None:
         if chunk < 1:
             raise ValueError("a chunk has at least one event")
-        clocks = Clocks(traces)
+        # Where hosts are aligned by what they sent, their offsets to the epoch mean nothing.
+        aligned = {of.host: of for of in alignment.hosts} if alignment is not None else {}
+        first = alignment.reference if alignment is not None else ""
+        each = {host: Clocks([t for t in traces if t.host == host]) for host in aligned}
+        clocks = each.get(first) or Clocks(traces)
         matcher = compile_requests(tuple(requests))
         self._summary = Summary(traces, clocks)
         self._recording = _decode.Recording()
@@ -163,10 +170,11 @@ class EventStream:
             CompiledTrace(
                 trace,
                 matcher,
-                partial(clocks.shift, trace),
+                partial(each.get(trace.host, clocks).shift, trace),
                 self._recording,
                 self._summary.classes,
                 self._summary.hosts,
+                aligned.get(trace.host),
             )
             for trace in traces
         ]
@@ -177,7 +185,7 @@ class EventStream:
         self._files: list[tuple[CompiledTrace, Path, _decode.Decoder]] = []
         for of, path in files:
             decoder = _decode.Decoder(self._recording, batch)
-            decoder.file(of.tables, os.fsencode(path), stream_size(path, of.trace), keep)
+            of.begin(decoder, path, keep=keep)
             merge.add(decoder)
             self._files.append((of, path, decoder))
         self._maker = _ChunkMaker(
@@ -332,6 +340,31 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def read_stream(stream: EventStream) -> Events:
+    """Return all events of a stream at once."""
+    parts: list[EventColumns] = [_empty_columns()]
+    used = 0
+    for chunk in stream:
+        parts.append(
+            (
+                *(chunk.timestamp.copy(), chunk.cpu.copy(), chunk.event_class.copy()),
+                *(chunk.offset + used, chunk.values.copy()),
+            )
+        )
+        used += len(chunk.values)
+    timestamp, cpu, event_class, offset, values = (
+        np.concatenate([part[column] for part in parts]) for column in range(5)
+    )
+    return replace(
+        stream.finish(),
+        timestamp=timestamp,
+        cpu=cpu,
+        event_class=event_class,
+        offset=offset,
+        values=values,
+    )
 
 
 def _empty_columns() -> EventColumns:
@@ -496,7 +529,7 @@ def _decode_files(compiled: CompiledTrace, decoder: _decode.Decoder) -> list[Str
     """Decode every stream file of a trace, appending to the decoder's columns."""
     files = []
     for path in compiled.trace.files:
-        decoder.file(compiled.tables, os.fsencode(path), stream_size(path, compiled.trace))
+        compiled.begin(decoder, path)
         try:
             while (asked := decoder.run()) is not None:
                 compiled.answer(decoder, *asked)

@@ -112,11 +112,13 @@ cdef class Activities:
     cdef Py_ssize_t hosts
     cdef int64_t[:, ::1] runnable
     cdef int has_raises
+    cdef bint sockets     # keep nothing of what threads do to each other
     cdef readonly int64_t hidden   # events of sockets whose address the kernel does not show
 
-    def __cinit__(self, int64_t[:, ::1] runnable):
+    def __cinit__(self, int64_t[:, ::1] runnable, bint sockets=False):
         """``runnable`` has, per host, the values of prev_state of a thread that could go on."""
         cdef Py_ssize_t i
+        self.sockets = sockets
         self.hosts = runnable.shape[0]
         self.runnable = runnable
         self.place_mask, self.hand_mask = 1023, 1023
@@ -149,6 +151,8 @@ cdef class Activities:
         cdef void* more
         cdef Py_ssize_t room
         cdef Row* r
+        if self.sockets and endpoint < 0 and act != ACT_LEAVE:
+            return 0
         if self.count == self.room:
             room = 2 * self.room + 4096
             more = realloc(self.rows, room * sizeof(Row))

@@ -181,11 +181,6 @@ def recording_in_memory(name: str, why: str) -> str:
     return f"{name} was in memory as a whole, whatever --max-memory: {why}"
 
 
-def several_hosts() -> str:
-    """Why: clocks are aligned over the whole recording."""
-    return "it is of several hosts, whose clocks have to be aligned first"
-
-
 def out_of_order(reason: object) -> str:
     """Why: the reader found events out of order."""
     return f"{reason}, and its events have to be sorted"

@@ -179,6 +179,21 @@ def test_messages_of_one_size_need_one_clock():
     assert find_crossings(messages) == {}
 
 
+@pytest.mark.parametrize("many", [8, 60])
+def test_messages_of_one_size_are_told_apart_by_their_rhythm(many):
+    rng = np.random.default_rng(many)
+    a, b = Host(0), Host(1, clock=55 * MS)
+    ends = connect(a, b, -(10**9), known=False)
+    for time in np.cumsum(rng.exponential(5 * MS, many)).astype(int).tolist():
+        ask(a, b, ends, time, 100, 100, delay=30 * US + int(rng.integers(0, 20 * US)))
+    b.from_ns = 55 * MS + 6 * MS
+    messages, account = found(a, b)
+    assert account.unmatched == 0
+    truth = np.abs(messages.received_ns - messages.sent_ns) - 55 * MS
+    assert (np.abs(truth) <= 50 * US).all()
+    assert (messages.sure == Certainty.LIKELY).all()
+
+
 def test_addresses_that_were_translated():
     a, b = Host(0), Host(1)
     inside = ("172.17.0.2", 8080)

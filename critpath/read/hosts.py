@@ -1,0 +1,169 @@
+"""Sets of hosts: a directory with a recording of each machine, read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import UnreadableError
+from critpath.model import MANIFEST
+from critpath.read.clocks import Trace
+from critpath.read.manifest import read_manifest
+from critpath.read.records import Record, replace
+from critpath.units import safe_text
+from critpath.untrusted import load_json
+
+HOSTS: Final = "hosts.json"
+HOSTS_FORMAT: Final = "critpath/hosts/1"
+_LARGEST: Final = 1 << 20
+_MOST: Final = 1000
+_AGAIN: Final = "name the hosts' recordings one by one, or record again"
+
+
+class HostRecording(Record):
+    """One host of a set.
+
+    Attributes
+    ----------
+    name : str
+        Unlike that of any other.
+    directory : Path
+    """
+
+    name: str
+    directory: Path
+
+
+def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
+    """Return the hosts of a set of hosts, by their names; none where it is none.
+
+    A directory is one that has a ``hosts.json``, or in which recordings of different machines
+    overlap in time and were connected to each other.
+
+    Raises
+    ------
+    UnreadableError
+        If its ``hosts.json`` is malformed, or names what is not there.
+    """
+    file = directory / HOSTS
+    if (directory / MANIFEST).is_file():
+        return ()
+    listed = _read_list(file) if file.is_file() and not file.is_symlink() else None
+    if listed is None:
+        return _find_connected(directory)
+    found: dict[str, HostRecording] = {}
+    for entry in listed:
+        name, below = _entry(file, entry)
+        place = directory / below
+        if place.is_symlink() or not place.is_dir():
+            raise UnreadableError(f"{file}: {safe_text(below)} is no directory beside it", _AGAIN)
+        if name in found:
+            raise UnreadableError(f"{file}: names {safe_text(name)} twice", _AGAIN)
+        found[name] = HostRecording(name, place)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _read_list(file: Path) -> list[Any] | None:
+    """Return the hosts that a file lists; None if it is another program's."""
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(_LARGEST + 1)
+        data = load_json(text) if len(text) <= _LARGEST else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"{file}: cannot be read ({error})", _AGAIN) from None
+    if not isinstance(data, dict) or data.get("format") != HOSTS_FORMAT:
+        return None
+    listed = data.get("hosts")
+    if not isinstance(listed, list) or not 0 < len(listed) <= _MOST:
+        raise UnreadableError(f"{file}: 'hosts' is no list of hosts", _AGAIN)
+    return listed
+
+
+def _entry(file: Path, entry: Any) -> tuple[str, str]:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    below = entry.get("recording") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not name or not isinstance(below, str) or not below:
+        raise UnreadableError(f"{file}: a host has no name or no recording", _AGAIN)
+    if below in {".", ".."} or "/" in below or "\0" in below:
+        raise UnreadableError(f"{file}: the recording {safe_text(below)} is not beside it", _AGAIN)
+    return name, below
+
+
+def _find_connected(directory: Path) -> tuple[HostRecording, ...]:
+    """Return recordings of different machines, made at one time, that were connected."""
+    places = sorted(p.parent for p in directory.glob(f"*/{MANIFEST}") if not p.is_symlink())
+    hosts: dict[str, _Facts] = {}
+    machines: set[str] = set()
+    for place in places if 1 < len(places) <= _MOST else ():
+        facts = _read_facts(place)
+        # Several of one machine are repetitions.
+        if facts is None or facts.machine in machines or facts.host.name in hosts:
+            return ()
+        machines.add(facts.machine)
+        hosts[facts.host.name] = facts
+    if not hosts:
+        return ()
+    begin, end = max(of.begin for of in hosts.values()), min(of.end for of in hosts.values())
+    if begin >= end or not _are_connected(hosts.values()):
+        return ()
+    return tuple(hosts[name].host for name in sorted(hosts))
+
+
+class _Facts(Record):
+    """What a recording says of its machine: the time is since the epoch."""
+
+    host: HostRecording
+    machine: str
+    begin: int
+    end: int
+    addresses: frozenset[str]
+    peers: frozenset[str]
+
+
+def _read_facts(place: Path) -> _Facts | None:
+    try:
+        manifest = read_manifest(place)
+    except UnreadableError:
+        return None
+    if manifest is None:
+        return None
+    name, machine = (manifest.host.get(key) for key in ("name", "machine_id"))
+    epoch = manifest.clock.get("epoch")
+    if not (isinstance(name, str) and isinstance(machine, str) and type(epoch) is int):
+        return None
+    return (
+        _Facts(
+            *(HostRecording(name, place), machine, manifest.begin + epoch, manifest.end + epoch),
+            *(_texts(manifest.host.get("addresses")), _texts(manifest.host.get("peers"))),
+        )
+        if name and machine
+        else None
+    )
+
+
+def _are_connected(hosts: Collection[_Facts]) -> bool:
+    """Return whether every host was connected to another of them."""
+    return all(
+        any(
+            other is not one and (one.addresses & other.peers or other.addresses & one.peers)
+            for other in hosts
+        )
+        for one in hosts
+    )
+
+
+def _texts(found: object) -> frozenset[str]:
+    texts = {text for text in (found if isinstance(found, list) else []) if isinstance(text, str)}
+    return frozenset(x for x in texts if not x.startswith("127.") and x != "::1")
+
+
+def name_traces(host: HostRecording, traces: Sequence[Trace]) -> list[Trace]:
+    """Return the traces of a host under its name in the set, whatever they call it."""
+    named = []
+    for trace in traces:
+        schema = replace(
+            trace.schema, environment={**trace.schema.environment, "hostname": host.name}
+        )
+        named.append(replace(trace, name=f"{host.directory.name}/{trace.name}", schema=schema))
+    return named

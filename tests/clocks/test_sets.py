@@ -1,0 +1,191 @@
+"""Sets of hosts: found, refused, read as one with every clock where it belongs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
+
+from record import draw_clocks, write_split
+
+from critpath.commands import main
+from critpath.errors import UnreadableError
+from critpath.model.clocks import ClockLine, HostClock
+from critpath.pipeline.clocks import align_traces, read_clocks
+from critpath.pipeline.extraction import read_timelines
+from critpath.pipeline.progress import Stage
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.hosts import HOSTS_FORMAT, find_hosts
+from critpath.read.recording import find_recordings, find_traces, read_events
+from critpath.read.streaming import EventStream, read_stream
+
+ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
+
+
+@pytest.fixture(scope="module")
+def split(unpack):
+    """A recording split into one per host, with known clocks and without a list of hosts."""
+    place = unpack(ARCHIVES / "select1-2-8.tar.xz") / "select1-2-8"
+    write_split(place, 5)
+    return place / "hosts"
+
+
+def listed(place, names):
+    hosts = [{"name": name, "recording": name} for name in names]
+    (place / "hosts.json").write_text(json.dumps({"format": HOSTS_FORMAT, "hosts": hosts}))
+    return place
+
+
+@pytest.fixture(scope="module")
+def hosts(split, tmp_path_factory):
+    place = tmp_path_factory.mktemp("set") / "sample"
+    shutil.copytree(split, place)
+    return listed(place, sorted(p.name for p in split.iterdir() if p.is_dir()))
+
+
+def test_a_set_is_one_recording(hosts):
+    assert find_recordings(hosts) == (hosts,)
+    assert find_recordings(hosts.parent) == (hosts,)
+    assert {of.name for of in find_hosts(hosts)} == {t.host for t in find_traces(hosts)}
+
+
+def test_the_truth_is_within_the_bounds(hosts, split):
+    begin = json.loads((split.parent / "recording/critpath.json").read_text())["begin"]
+    clocks = draw_clocks(5)
+    found = read_clocks([hosts], "client")
+    truth = np.linspace(begin, begin + 10**9, 101).astype(np.int64)
+    aligned = [of for of in found.alignment.hosts if of.aligned and of.host != "client"]
+    assert len(aligned) >= 3
+    for of in aligned:
+        own = np.asarray(clocks[of.host].show(truth, begin)).astype(np.int64)
+        wrong = truth - own - of.offsets(own)
+        low, high = of.bounds(own)
+        assert ((low - 1 <= wrong) & (wrong <= high + 1)).all()
+        assert of.steps == ()
+
+
+def test_hosts_stream_as_they_are_read_at_once(hosts):
+    traces = find_traces(hosts)
+    alignment, _ = align_traces(traces, {}, Stage(None, ""))
+    whole = read_stream(EventStream(traces, KERNEL_EVENTS, alignment=alignment))
+    assert (np.diff(whole.timestamp) >= 0).all()
+    assert list(whole.hosts) == [of.host for of in alignment.hosts]
+    host_of = np.array([c.host for c in whole.classes])[whole.event_class]
+    for place, clock in enumerate(alignment.hosts):
+        alone = read_events(hosts / clock.host, KERNEL_EVENTS)
+        assert np.array_equal(whole.timestamp[host_of == place], clock.move(alone.timestamp))
+        edges = [loss for loss in whole.losses if loss.host == place]
+        assert len(edges) == len(alone.losses)
+    assert whole.begin <= whole.timestamp[0]
+    assert whole.end >= whole.timestamp[-1]
+
+
+def test_times_never_go_back_at_a_step():
+    lines = (ClockLine(0, 100, 50, 0.0), ClockLine(100, 200, 10, 0.0), ClockLine(200, 300, 90, 0.0))
+    clock = HostClock("b", "messages", lines)
+    moved = clock.move(np.arange(0, 300))
+    assert (np.diff(moved) >= 0).all()
+    assert moved[99] == 149
+    assert moved[100] == 150
+    assert moved[250] == 340
+
+
+def test_what_is_asked_of_a_set_is_answered(hosts, capsys):
+    assert main(["path", str(hosts), "--execution", "requests"]) == 0
+    shown = capsys.readouterr()
+    assert "web aligned with app" in shown.err
+    assert "uvicorn:8000" in shown.out
+    events, timelines = read_timelines(hosts)
+    assert len(events.hosts) == 6
+    assert len({*timelines.workers.host.tolist()}) == 6
+
+
+def write(place, name, *, machine, peers, addresses, begin=0, end=10):
+    place = place / name
+    place.mkdir(parents=True)
+    manifest = {
+        "format": "critpath/recording/1",
+        "state": "complete",
+        "begin": begin,
+        "end": end,
+        "host": {"name": name, "machine_id": machine, "addresses": addresses, "peers": peers},
+        "clock": {"epoch": 10**18},
+    }
+    (place / "critpath.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("case", "change"),
+    [
+        ("together", {}),
+        ("one machine", {"machine": "1"}),
+        ("another time", {"begin": 20, "end": 30}),
+        ("not connected", {"addresses": ["10.0.0.9"]}),
+    ],
+)
+def test_recordings_of_machines_that_talked_are_a_set(tmp_path, case, change):
+    write(tmp_path, "web", machine="1", addresses=["127.0.0.1", "10.0.0.1"], peers=["10.0.0.2"])
+    app = {"machine": "2", "addresses": ["127.0.0.1", "10.0.0.2"], "peers": ["10.9.9.9"]}
+    write(tmp_path, "app", **{**app, **change})
+    names = [of.name for of in find_hosts(tmp_path)]
+    assert names == (["app", "web"] if case == "together" else [])
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"name": "web", "recording": "../web"}, "not beside it"),
+        ({"name": "web", "recording": "/etc"}, "not beside it"),
+        ({"name": "web", "recording": ".."}, "not beside it"),
+        ({"name": "web", "recording": "link"}, "no directory"),
+        ({"name": "web", "recording": "gone\x1b[31m"}, "no directory"),
+        ({"name": "web"}, "no recording"),
+        ({"name": 3, "recording": "web"}, "no name"),
+        ("web", "no name"),
+    ],
+)
+def test_a_list_that_names_what_is_not_beside_it_is_refused(tmp_path, entry, said):
+    (tmp_path / "link").symlink_to("/etc")
+    hosts = {"format": HOSTS_FORMAT, "hosts": [entry]}
+    (tmp_path / "hosts.json").write_text(json.dumps(hosts))
+    with pytest.raises(UnreadableError) as caught:
+        find_hosts(tmp_path)
+    assert said in caught.value.what
+    assert "\x1b" not in caught.value.what
+
+
+def test_another_programs_list_is_none(tmp_path):
+    (tmp_path / "hosts.json").write_text('{"hosts": 3}')
+    assert find_hosts(tmp_path) == ()
+
+
+def test_one_kernel_needs_no_messages(hosts, tmp_path, capsys):
+    place = tmp_path / "pods"
+    place.mkdir()
+    for name in ("outer", "postgres"):
+        shutil.copytree(hosts / name, place / name)
+        manifest = json.loads((place / name / "critpath.json").read_text())
+        manifest["host"]["boot_id"] = "one"
+        (place / name / "critpath.json").write_text(json.dumps(manifest))
+    listed(place, ["outer", "postgres"])
+    assert main(["clocks", str(place)]) == 0
+    assert "the same kernel" in capsys.readouterr().out
+
+
+def test_no_host_is_told_apart_by_its_name_alone(hosts, tmp_path):
+    """Two recordings of hosts of one name: the set calls them what it wants."""
+    place = tmp_path / "set"
+    place.mkdir()
+    for name in ("app", "web"):
+        shutil.copytree(hosts / "app", place / name)
+    listed(place, ["app", "web"])
+    assert {t.host for t in find_traces(place)} == {"app", "web"}
+    alignment, _ = align_traces(find_traces(place), {}, Stage(None, ""))
+    assert replace(alignment).reference == "app"
