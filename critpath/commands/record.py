@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from critpath.commands.output import Progress, hint
 from critpath.commands.parser import checked
 from critpath.commands.settings import RECORDING, Settings, number, whole
-from critpath.errors import UsageError
+from critpath.errors import EXIT_INTERNAL, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural
 
@@ -91,6 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the machine; executions are the processes of this container",
     )
     parser.add_argument(
+        "--hosts",
+        metavar="A,B",
+        default="",
+        help="the whole machine on each of these hosts at once, over ssh, into DIR/A, DIR/B",
+    )
+    parser.add_argument(
+        "--remote-command",
+        metavar="CMD",
+        default="critpath",
+        help="with --hosts: how critpath is called there, such as: sudo critpath",
+    )
+    parser.add_argument(
         "--interleave",
         nargs=2,
         metavar=("A", "B"),
@@ -130,6 +142,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record and return the command's exit code."""
+    if arguments.hosts:
+        return _record_hosts(arguments, settings)
     request = _request(arguments, settings)
     from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
 
@@ -143,6 +157,51 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     return outcome.exit_code
+
+
+def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
+    from critpath.record.remote import (  # noqa: PLC0415 - start-up time
+        RemoteRequest,
+        check_hosts,
+        record_hosts,
+    )
+
+    if arguments.command or arguments.interleave or arguments.container:
+        raise UsageError(
+            "--hosts together with a command", "record the whole machines, or this one's command"
+        )
+    hosts = check_hosts(arguments.hosts)
+    chosen = settings.origins["profile"] != "default"
+    options = ["--profile", str(settings["profile"]) if chosen else "network"]
+    options += ["--recorder", str(settings["recorder"])]
+    if settings["execution"]:
+        options += ["--execution", str(settings["execution"])]
+    if settings["buffer-size"]:
+        options += ["--buffer-size", str(settings["buffer-size"])]
+    options += ["--no-probe"] if arguments.no_probe else []
+    try:
+        shlex.split(arguments.remote_command)[0]
+    except (ValueError, IndexError):
+        raise UsageError("--remote-command: no command", "critpath, or sudo critpath") from None
+    output = arguments.output or _default_output("hosts")
+    request = RemoteRequest(
+        *(hosts, output, arguments.duration, tuple(options)),
+        command=arguments.remote_command,
+        force=arguments.force,
+    )
+    quiet = settings["quiet"]
+    fetched, wrong = record_hosts(
+        request, lambda what: hint(f"critpath: {what}", quiet=quiet), time.sleep
+    )
+    for line in wrong:
+        hint(f"warning: {line}", quiet=False)
+    if fetched:
+        hint(f"{output}: {', '.join(fetched)}", quiet=quiet)
+        hint(f"next: critpath clocks {shlex.quote(str(output))}", quiet=quiet)
+    else:
+        hint("critpath: no host sent its recording: nothing was kept", quiet=False)
+    return EXIT_INTERNAL if wrong else 0
 
 
 def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:

@@ -18,6 +18,7 @@ from statistics import median, quantiles
 from typing import Final
 
 from critpath.record._pulse import Chain, measure_calls, measure_overshoot, name_thread
+from critpath.record.manifests import sample_clock
 
 PERIOD: Final = 0.05  # s between two probes, at least
 _SHARE: Final = 0.0024  # of one cpu: with what it takes to be woken, 0.3 %
@@ -57,11 +58,13 @@ class Machine:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="critpath-probe", daemon=True)
         self._first: list[int] = []
+        self.clock: list[tuple[int, int]] = []  # samples: the trace's time, and the epoch's
         self._used = (0.0, 0.0)
 
     def start(self) -> None:
         """Begin to measure."""
         self._first, self._used = self._row(), _used()
+        self.clock.append(sample_clock())
         self._thread.start()
 
     def stop(self, *, alone: bool) -> dict[str, object]:
@@ -75,6 +78,7 @@ class Machine:
         self._ending.set()
         self._thread.join()
         last, used = self._row(), _used()
+        self.clock.append(sample_clock())
         self._rows.append([*last, *(0 for _ in self._probes)])
         pressures, probes = (
             [f"{of}_{kind}" for kind in kinds]
@@ -106,7 +110,9 @@ class Machine:
                 at[kind] = len(self._seen[kind])
                 row.append(int(median(new)) if new else 0)
             self._rows.append(row)
+            self.clock.append(sample_clock())
             if len(self._rows) > _MOST_ROWS:
+                self.clock = self.clock[::2]
                 self._rows, keep = self._rows[::2], 2 * keep
             due = time.monotonic() + keep
 

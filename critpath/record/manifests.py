@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import hashlib
 import ipaddress
 import json
 import os
@@ -12,6 +13,7 @@ import platform
 import re
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -293,6 +295,7 @@ def host_facts() -> Mapping[str, object]:
         "name": system.nodename,
         # Two recordings of one boot have one clock.
         "boot_id": _read_line(Path("/proc/sys/kernel/random/boot_id")),
+        "machine_id": _machine_id(),
         "kernel": system.release,
         "machine": system.machine,
         "cpus": os.cpu_count() or 0,
@@ -301,43 +304,112 @@ def host_facts() -> Mapping[str, object]:
     }
 
 
-def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
-    """Return the addresses and network devices of every network namespace that can be seen.
+def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[Any]]:
+    """Return addresses, network devices, and peers of every network namespace that can be seen.
 
-    A packet from one of these addresses comes from this host, whatever its way was.
+    A packet from one of these addresses comes from this host, whatever its way was.  Peers are
+    the addresses that connections lead to: of recordings of several hosts they tell that these
+    belong together.
     """
-    seen: set[Path] = set()
+    seen: dict[Path, dict[str, Any]] = {}
     addresses: set[str] = set()
     devices: set[str] = set()
+    peers: set[str] = set()
     for process in ("self", *sorted(p.name for p in proc.glob("[0-9]*"))):
         if len(addresses) > _MOST_ADDRESSES:
             break
         with contextlib.suppress(OSError, ValueError):  # it ended, or is another user's
             namespace = (proc / process / "ns/net").readlink()
             if namespace in seen:
+                seen[namespace]["processes"] += [int(process)] if process.isdecimal() else []
                 continue
             texts = [(proc / process / "net" / name).read_text("ascii") for name in _NETWORKS]
-            seen.add(namespace)
-            addresses.update(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
+            mine = set(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
             numbers = [line.split()[0] for line in texts[1].splitlines()]
-            addresses.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
-            devices.update(re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE))
+            mine.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
+            names = re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE)
+            number = re.sub(r"\D", "", str(namespace))
+            seen[namespace] = {
+                "namespace": int(number) if number else 0,
+                "addresses": sorted(mine)[:_MOST_ADDRESSES],
+                "devices": names[:_MOST_ADDRESSES],
+                "processes": [int(process)] if process.isdecimal() else [],
+            }
+            addresses.update(mine)
+            devices.update(names)
+            peers.update(_read_peers(proc / process / "net"))
+    networks = list(seen.values())[:_MOST_ADDRESSES]
+    for network in networks:
+        network["processes"] = network["processes"][:_MOST_ADDRESSES]
     return {
         "addresses": sorted(addresses)[:_MOST_ADDRESSES],
         "net_devices": sorted(devices)[:_MOST_ADDRESSES],
+        "peers": sorted(peers)[:_MOST_ADDRESSES],
+        "networks": networks,
     }
 
 
-def clock_facts() -> Mapping[str, object]:
-    """Return the trace clock's name and its offset from the Unix epoch (ns)."""
+def _read_peers(net: Path) -> Iterator[str]:
+    """Yield the addresses at the other end of the TCP connections of a network namespace."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = (net / name).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines[:_MOST_ADDRESSES]:
+            found = bytes.fromhex(line.split()[2].partition(":")[0])
+            # Words in the order of the machine's bytes.
+            words = [found[at : at + 4] for at in range(0, len(found), 4)]
+            if sys.byteorder == "little":
+                words = [word[::-1] for word in words]
+            address = ipaddress.ip_address(b"".join(words))
+            mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+            if not address.is_unspecified:
+                yield str(mapped or address)
+
+
+def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
+    """Note of a recording that ends what its host and its clock are like now.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    samples : list of (int, int)
+        The trace's time and time since the epoch, taken at one moment (ns).
+    """
+    now, then = clock_quality(), manifest.clock
+    errors = [x for x in (now.get("error_ns"), then.get("error_ns")) if isinstance(x, int)]
+    clock = {**then, "samples": [list(pair) for pair in samples]}
+    if errors:
+        clock["error_ns"] = max(errors)
+    if now["synchronised"] in {"no", "unknown"}:
+        clock["synchronised"] = now["synchronised"]
+    host = dict(manifest.host)
+    for name, found in network_facts().items():
+        before = host.get(name)
+        if name == "networks" or not isinstance(before, list):
+            host[name] = found
+        else:
+            host[name] = sorted({*before, *found})[:_MOST_ADDRESSES]
+    return replace(manifest, clock=clock, host=host)
+
+
+def sample_clock() -> tuple[int, int]:
+    """Return the trace's time, and time since the Unix epoch at that moment (ns)."""
     # The narrowest of some tries: a preemption between the readings would count as time.
     tries = []
     for _ in range(5):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         real = time.clock_gettime_ns(time.CLOCK_REALTIME)
         after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        tries.append((after - before, real - (before + after) // 2))
-    return {"name": "monotonic", "epoch": min(tries)[1], **clock_quality()}
+        tries.append((after - before, (before + after) // 2, real))
+    return min(tries)[1:]
+
+
+def clock_facts() -> Mapping[str, object]:
+    """Return the trace clock's name and its offset from the Unix epoch (ns)."""
+    now, real = sample_clock()
+    return {"name": "monotonic", "epoch": real - now, **clock_quality()}
 
 
 # `struct timex`, of which adjtimex(2) fills these and more; its states (STA_UNSYNC).
@@ -368,6 +440,12 @@ def clock_quality() -> Mapping[str, object]:
 
 def _running_programs() -> set[str]:
     return {_read_line(place) for place in Path("/proc").glob("[0-9]*/comm")}
+
+
+def _machine_id() -> str:
+    """Return what two recordings of one machine share; of its id itself nothing can be told."""
+    text = _read_line(Path("/etc/machine-id")) or _read_line(Path("/var/lib/dbus/machine-id"))
+    return hashlib.sha256(b"critpath:" + text.encode()).hexdigest()[:32] if text else ""
 
 
 def _read_line(place: Path) -> str:

@@ -36,6 +36,7 @@ from critpath.record.machine import Machine, make_probes
 from critpath.record.manifests import (
     append_run,
     complete_manifests,
+    end_facts,
     initial_manifest,
     keep_unfinished,
     link_tree,
@@ -406,7 +407,9 @@ class _Session:
         machine, self.machine = self.machine, None
         if machine is not None:
             measured = machine.stop(alone=bool(self.programs))
-            self.manifests = [replace(m, machine=measured) for m in self.manifests]
+            self.manifests = [
+                end_facts(replace(m, machine=measured), machine.clock) for m in self.manifests
+            ]
 
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""

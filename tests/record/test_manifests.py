@@ -41,10 +41,24 @@ def test_addresses_and_devices_are_those_of_every_network_namespace(tmp_path):
     process(tmp_path, "17", 1, 3, "eth9")  # of the same namespace: not read again
     process(tmp_path, "18", 7, 4, "veth1")
     (tmp_path / "19").mkdir()  # it has ended
-    assert network_facts(tmp_path) == {
+    (tmp_path / "18/net/tcp").write_text(
+        "  sl  local_address rem_address   st\n"
+        "   0: 0200000A:1F90 00000000:0000 0A\n"
+        "   1: 0200000A:1F90 0300000A:D431 01\n"
+    )
+    (tmp_path / "18/net/tcp6").write_text(
+        "  sl  local_address rem_address   st\n"
+        "   0: 0:1 0000000000000000FFFF00000400000A:0050 01\n"
+    )
+    facts = network_facts(tmp_path)
+    networks = facts.pop("networks")
+    assert facts == {
         "addresses": ["10.0.0.2", "10.0.0.4", "127.0.0.1", "fd00::2", "fd00::4"],
         "net_devices": ["eth0", "lo", "veth1"],
+        "peers": ["10.0.0.3", "10.0.0.4"],
     }
+    assert [(of["namespace"], of["processes"]) for of in networks] == [(1, [17]), (7, [18])]
+    assert networks[1]["addresses"] == ["10.0.0.4", "127.0.0.1", "fd00::4"]
 
 
 def test_this_host_has_its_loopback():

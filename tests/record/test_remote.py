@@ -1,0 +1,203 @@
+"""Several hosts over ssh, with a stand-in for ssh that runs the host's part here."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import tarfile
+import threading
+import time
+
+import pytest
+
+from critpath.commands import main
+from critpath.errors import UsageError
+from critpath.record import remote
+from critpath.record.remote import check_hosts, directory_of, unpack
+
+# Runs what ssh was given after the host's name; some hosts are odd.
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+host=$2
+[ "$host" = gone ] && { echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255; }
+[ "$host" = rude ] && { echo hello; exit 0; }
+HOST=$host; export HOST
+PATH=@BIN@/$host:@BIN@:$PATH exec sh -c "$3"
+"""
+
+# Records: waits for its time or SIGTERM, and writes what a recorder would.
+CRITPATH = """#!/bin/sh
+trap 'end=1' TERM
+until=$(($(date +%s%N) / 1000000 + 300))
+for word; do [ "$before" = -o ] && out=$word; before=$word; done
+echo "$@" > "@BIN@/$HOST.said"
+[ "$HOST" = noroot ] && { echo "critpath: not allowed to trace" >&2; exit 125; }
+[ "$HOST" = killed ] && { sleep 0.1; kill -9 $PPID; exit 1; }
+while [ -z "$end" ] && [ $(($(date +%s%N) / 1000000)) -lt $until ]; do sleep 0.02; done
+mkdir -p "$out/trace" && echo '{"host": "'$HOST'"}' > "$out/critpath.json"
+head -c 100000 /dev/zero > "$out/trace/stream_0"
+"""
+
+
+def program(place, text):
+    place.write_text(text)
+    place.chmod(place.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture(autouse=True)
+def ssh(tmp_path, monkeypatch):
+    """A directory with `ssh` and `critpath`, and what hosts leave behind."""
+    place = tmp_path / "bin"
+    (tmp_path / "tmp").mkdir()
+    place.mkdir()
+    program(place / "ssh", SSH.replace("@BIN@", str(place)))
+    program(place / "critpath", CRITPATH.replace("@BIN@", str(place)))
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return place
+
+
+def record(tmp_path, hosts, *more):
+    return main(["record", "--hosts", hosts, "--duration", "0.3", "-o", str(tmp_path / "o"), *more])
+
+
+def left(tmp_path):
+    """Return what is in the output, and what hosts and this one left elsewhere."""
+    until = time.monotonic() + 5
+    while any((tmp_path / "tmp").iterdir()) and time.monotonic() < until:
+        time.sleep(0.02)
+    elsewhere = [p.name for p in (*tmp_path.iterdir(), *(tmp_path / "tmp").iterdir())]
+    out = tmp_path / "o"
+    inside = sorted(p.name for p in out.iterdir()) if out.exists() else []
+    return inside, sorted({*elsewhere} - {"bin", "tmp", "o"})
+
+
+def test_all_hosts_are_recorded_and_fetched(tmp_path, ssh, capsys):
+    assert record(tmp_path, "web,me@app", "--no-probe") == 0
+    assert left(tmp_path) == (["app", "hosts.json", "web"], [])
+    listed = json.loads((tmp_path / "o/hosts.json").read_text())
+    assert listed["format"] == "critpath/hosts/1"
+    assert [of["name"] for of in listed["hosts"]] == ["web", "app"]
+    assert (tmp_path / "o/web/trace/stream_0").stat().st_size == 100_000
+    said = (ssh / "web.said").read_text().split()
+    assert said[:2] == ["record", "-a"]
+    assert {"--duration", "0.3", "--profile", "network", "--no-probe"} <= {*said}
+    assert "next: critpath clocks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"), [("gone", "No route to host"), ("rude", "something else")]
+)
+def test_one_that_cannot_begin_keeps_all_from_it(tmp_path, bad, said, capsys):
+    assert record(tmp_path, f"web,{bad}") == 125
+    assert left(tmp_path) == ([], [])
+    shown = capsys.readouterr().err
+    assert bad in shown
+    assert said in shown
+    assert "no host was recorded" in shown
+
+
+def test_a_host_without_critpath(tmp_path, capsys):
+    assert record(tmp_path, "web,app", "--remote-command", "/opt/none/critpath") == 125
+    assert left(tmp_path) == ([], [])
+    assert "no /opt/none/critpath there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("bad", "said"), [("noroot", "not allowed to trace"), ("killed", "")])
+def test_one_that_fails_ends_the_others_and_leaves_what_was_recorded(tmp_path, bad, said, capsys):
+    begin = time.monotonic()
+    assert main(["record", "--hosts", f"web,{bad}", "-o", str(tmp_path / "o")]) == 125
+    assert time.monotonic() - begin < 30
+    assert left(tmp_path)[0] == ["hosts.json", "web"]
+    shown = capsys.readouterr().err
+    assert f"warning: {bad}: " in shown
+    assert said in shown
+
+
+def test_nothing_is_left_where_no_host_recorded(tmp_path, capsys):
+    assert record(tmp_path, "noroot") == 125
+    assert left(tmp_path) == ([], [])
+    assert "nothing was kept" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_recording_and_keeps_it(tmp_path):
+    def wait(seconds):
+        time.sleep(seconds)
+        raise KeyboardInterrupt
+
+    request = remote.RemoteRequest(("web", "app"), tmp_path / "o", 0.0, ("--no-probe",))
+    assert remote.record_hosts(request, lambda _: None, wait) == (["web", "app"], [])
+    assert left(tmp_path) == (["app", "hosts.json", "web"], [])
+
+
+def test_what_is_there_is_not_replaced_unless_asked(tmp_path, capsys):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o/mine").write_text("")
+    assert record(tmp_path, "web") == 2
+    assert "exists" in capsys.readouterr().err
+    assert record(tmp_path, "web", "--force") == 0
+    assert left(tmp_path) == (["hosts.json", "web"], [])
+
+
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=x", "web,-l", "", "web,", "a b", "a;b", "web,web"]
+)
+def test_hosts_that_ssh_could_take_for_something_else(text):
+    with pytest.raises(UsageError):
+        check_hosts(text)
+
+
+def test_names_of_directories():
+    assert [directory_of(x) for x in ("me@web-1.example", "[::1]", "a:22")] == [
+        *("web-1.example", "1", "a-22")
+    ]
+
+
+def archive(*members):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, kind, much in (("critpath.json", tarfile.REGTYPE, 1), *members):
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, much, "/etc/passwd"
+            tar.addfile(info, io.BytesIO(b"x" * much))
+    stream.seek(0)
+    return stream
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        ("../out", tarfile.REGTYPE, 1),
+        ("/out", tarfile.REGTYPE, 1),
+        ("a/../../out", tarfile.REGTYPE, 1),
+        ("link", tarfile.SYMTYPE, 0),
+        ("link", tarfile.LNKTYPE, 0),
+        ("pipe", tarfile.FIFOTYPE, 0),
+        ("disk", tarfile.BLKTYPE, 0),
+        ("critpath.json", tarfile.REGTYPE, 1),
+    ],
+)
+def test_hostile_archives_are_refused(tmp_path, member):
+    with pytest.raises((ValueError, OSError)):
+        unpack(archive(member), tmp_path / "web")
+    assert not (tmp_path / "out").exists()
+
+
+def test_archives_that_are_too_large_or_end_early(tmp_path, monkeypatch):
+    whole = archive(("a", tarfile.REGTYPE, 5000)).getvalue()
+    with pytest.raises((ValueError, OSError, tarfile.TarError)):
+        unpack(io.BytesIO(whole[:3000]), tmp_path / "cut")
+    monkeypatch.setattr(remote, "_MOST_BYTES", 4000)
+    with pytest.raises(ValueError, match="too large"):
+        unpack(io.BytesIO(whole), tmp_path / "large")
+
+
+def test_a_host_that_never_answers(tmp_path, ssh, monkeypatch, capsys):
+    monkeypatch.setattr(remote, "_PATIENCE", 0.3)
+    program(ssh / "ssh", "#!/bin/sh\nexec sleep 30\n")
+    assert record(tmp_path, "web") == 125
+    assert "no answer in time" in capsys.readouterr().err
+    assert left(tmp_path) == ([], [])
+    assert threading.active_count() < 20
