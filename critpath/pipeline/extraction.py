@@ -681,12 +681,8 @@ def _replay_once(
 _AHEAD: Final = 3
 
 
-@dataclass(frozen=True, eq=False)
-class _Aligned:
-    """Clocks of several hosts, and what became of their messages."""
-
-    alignment: ClockAlignment
-    account: JoinedAccount
+# Clocks of several hosts, and what became of their messages.
+_Aligned = tuple["ClockAlignment", "JoinedAccount"]
 
 
 class RecordingOpener:
@@ -740,7 +736,7 @@ class RecordingOpener:
     @property
     def alignment(self) -> ClockAlignment | None:
         """How the clocks of several hosts relate, once something was read."""
-        return self._known[0].alignment if self._known else None
+        return self._known[0][0] if self._known else None
 
     def __call__(self) -> Source:
         """Begin."""
@@ -755,7 +751,7 @@ class RecordingOpener:
     def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
         if self.several and not self._known:
             manifests = open_host_manifests(self._recording)
-            self._known.append(_Aligned(*align_traces(self._traces, manifests, stage)))
+            self._known.append(align_traces(self._traces, manifests, stage))
         return EventStream(
             self._traces,
             self._wanted,
@@ -779,9 +775,9 @@ class RecordingOpener:
         """Say how surely the clocks of several hosts are known, and what each host lost."""
         if not self._known or self.whole:
             return events
-        of = self._known[0]
-        lost = add_host_losses(events, open_host_manifests(self._recording), of.alignment)
-        return tell_alignment(lost, of.alignment, of.account)
+        alignment, account = self._known[0]
+        lost = add_host_losses(events, open_host_manifests(self._recording), alignment)
+        return tell_alignment(lost, alignment, account)
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""

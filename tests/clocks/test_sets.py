@@ -101,7 +101,7 @@ def test_what_is_asked_of_a_set_is_answered(hosts, capsys):
     assert main(["path", str(hosts), "--execution", "requests"]) == 0
     shown = capsys.readouterr()
     assert "web aligned with app" in shown.err
-    assert "uvicorn:8000" in shown.out
+    assert "uvicorn@app:8000" in shown.out
     events, timelines = read_timelines(hosts)
     assert len(events.hosts) == 6
     assert len({*timelines.workers.host.tolist()}) == 6
