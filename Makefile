@@ -78,6 +78,7 @@ evaluation-services: build ## faults and healthy pairs of real servers (two hour
 evaluation-requests: build ## how surely requests of real servers are found, and faults by them (an hour, as root)
 	$(BIN)/python tests/servers/run.py critpath-evaluation/requests
 	$(BIN)/python tests/servers/tiers.py critpath-evaluation/tiers
+	$(BIN)/python tests/evaluation/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
 	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services-requests --requests
 
 evaluation-hosts: build ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)

@@ -154,3 +154,13 @@ def test_no_value_gets_into_a_label(value):
         value.encode(),
     ):
         assert value[3:] not in MessageLabels().label(1, message[:WINDOW])
+
+
+BEGINS = [b"GET /", b"POST /a/", b"Q\0\0\0\x40SELECT ", b"*1\r\n$4\r\n", b"P\0\0\0\x40s\0SELECT "]
+
+
+@given(st.sampled_from(BEGINS), st.binary(max_size=64))
+def test_whatever_bytes_say_no_label_has_what_a_terminal_or_a_page_would_obey(begin, rest):
+    label = MessageLabels().label(1, (begin + rest)[:WINDOW])
+    assert len(label.encode()) <= LABEL
+    assert label.isprintable()

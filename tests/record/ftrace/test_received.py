@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,25 @@ def test_a_killed_recorder_leaves_no_program_in_the_kernel_and_labels_only(tmp_p
         "raw_tracepoint" in Path(f"/proc/{pid}/fdinfo/{fd}").read_text(encoding="ascii")
         for pid, fd in descriptors()
     )
+
+
+@needs_kernel
+@pytest.mark.long
+@pytest.mark.parametrize("after", [0.3, 0.6, 0.9, 1.2, 1.8, 2.5])
+def test_a_command_killed_at_any_moment_leaves_nothing_attached(tmp_path, after):
+    from critpath.record.ftrace.cleanup import find_leftovers  # noqa: PLC0415 - kernel only
+
+    before = {one.session for one in find_leftovers()}
+    words = ["-m", "critpath", "record", "-a", "--duration", "5", "--quiet", "--no-probe"]
+    words += ["--profile", "requests", "--labels-from", "bytes", "-o", str(tmp_path / "r")]
+    with subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL) as command:
+        time.sleep(after)
+        command.kill()
+    for one in find_leftovers():
+        if one.session not in before:
+            one.remove()
+    held = {pid for pid, _ in descriptors()}
+    assert str(command.pid) not in held
 
 
 def descriptors():
