@@ -60,9 +60,16 @@ NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
 # Segments' texts, as a Parquet file calls these columns: few words, often repeated.
 WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
+# What is worth a dictionary: times and ids hardly come twice.
+REPEATED: Final = (
+    *("tid", "host", "comm", "label", "session", *REQUEST),
+    *(f"{SEGMENTS}.list.element.{n}" for n in SEGMENT if n not in {"begin", "end", "lossy"}),
+)
 
 
-def arrow_schema(*, requests: bool = False, older: bool = False) -> pa.Schema:
+def arrow_schema(
+    *, requests: bool = False, older: bool = False, coded: bool = False
+) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
     Parameters
@@ -71,23 +78,29 @@ def arrow_schema(*, requests: bool = False, older: bool = False) -> pa.Schema:
         With those of requests.
     older : bool
         Without what the first files of this format did not have.
+    coded : bool
+        Segments' texts are dictionaries in memory; in the file they are the same.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
+
+    words = pa.dictionary(pa.int32(), pa.string())
 
     def make(columns: Mapping[str, str]) -> list[pa.Field]:
         types = {name: pa.type_for_alias(alias) for name, alias in columns.items()}
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
     more = MORE_OF_SEGMENT | REQUEST_SEGMENT if requests else MORE_OF_SEGMENT
-    columns = SEGMENT if older else SEGMENT | more
-    element = pa.field("element", pa.struct(make(columns)), nullable=False)
+    made = make(SEGMENT if older else SEGMENT | more)
+    if coded:
+        made = [f.with_type(words) if f.type == pa.string() else f for f in made]
+    element = pa.field("element", pa.struct(made), nullable=False)
     segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
     return pa.schema([*make(EXECUTION | REQUEST if requests else EXECUTION), segments])
 
 
 def utf8(text: str) -> str:
     """Parquet holds UTF-8 only; a trace's text may hold what is none."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 _LONGEST: Final = 100_000  # letters of a text

@@ -29,6 +29,7 @@ from critpath.store.columns import (
     FORMAT,
     KEY,
     MORE_OF_SEGMENT,
+    REPEATED,
     SEGMENT,
     SEGMENTS,
     STATES,
@@ -83,9 +84,9 @@ class PathsWriter:
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._stream,
-                arrow_schema(requests=requests),
+                arrow_schema(requests=requests, coded=True),
                 compression="zstd",
-                use_dictionary=True,
+                use_dictionary=[*REPEATED],
                 write_statistics=False,
                 store_schema=False,
                 write_page_checksum=True,
@@ -151,7 +152,8 @@ class PathsWriter:
         paths = chunk.paths
         within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
         for codes in (paths.detail[within], paths.comm[within]):
-            self._strings.update(paths.strings[code] for code in np.unique(codes).tolist())
+            used, _ = _distinct(codes, len(paths.strings))
+            self._strings.update(paths.strings[code] for code in used.tolist())
         parquet = self._open(requests=chunk.executions.requests is not None)
         table = _table(chunk, rows, self._base, parquet.schema)
         parquet.write_table(table, row_group_size=len(table))
@@ -271,6 +273,14 @@ def _table(chunk: PathSet, rows: slice, base: int, schema: pa.Schema) -> pa.Tabl
     return pa.Table.from_arrays([*arrays, segments], schema=schema)
 
 
+def _distinct(codes: I64 | I32 | U8, many: int) -> tuple[I64, I32]:
+    """Return the codes that occur, of so many, and which of these each is."""
+    present = np.zeros(many, np.bool_)
+    present[codes] = True
+    place = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present), place[codes]
+
+
 def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
     """Return the columns of requests; no service says that nothing is known."""
     if known is None:
@@ -290,11 +300,9 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     within = slice(int(start[0]), int(start[-1]))
 
     def words(codes: I64 | I32 | U8, texts: tuple[str, ...]) -> pa.Array:
-        used, index = np.unique(codes, return_inverse=True)
+        used, index = _distinct(codes, len(texts))
         few = of_texts([utf8(texts[code]) for code in used.tolist()])
-        return pa.DictionaryArray.from_arrays(
-            of_numbers(index.astype(np.int32), pa.int32()), few
-        ).cast(pa.string())
+        return pa.DictionaryArray.from_arrays(of_numbers(index, pa.int32()), few)
 
     columns = {
         **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT},
@@ -306,7 +314,9 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     element = list(kind.value_type)
     structures = pa.StructArray.from_arrays(
         [
-            columns[f.name] if f.type == pa.string() else of_numbers(columns[f.name], f.type)
+            columns[f.name]
+            if isinstance(columns[f.name], pa.Array)
+            else of_numbers(columns[f.name], f.type)
             for f in element
         ],
         fields=element,
