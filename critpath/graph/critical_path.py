@@ -298,6 +298,8 @@ def _who_ran(
 # cut its rows.
 _CUTS: Final = 3
 _AT_LEAST: Final = 32
+# Executions that are walked together: what all have would take more memory than the recording.
+_TOGETHER: Final = 1 << 14
 
 
 def extract_paths(
@@ -385,7 +387,7 @@ def extract_paths(
     most = float(most_segments)
     first = 0
     while first < len(executions) or not first:
-        rows, paths = walk(first, _end_of_group(expected, first, most))
+        rows, paths = walk(first, min(_end_of_group(expected, first, most), first + _TOGETHER))
         last = rows.stop
         yield part(rows, paths)
         if last >= len(executions):

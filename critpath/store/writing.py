@@ -152,8 +152,8 @@ class PathsWriter:
         paths = chunk.paths
         within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
         for codes in (paths.detail[within], paths.comm[within]):
-            used, _ = _distinct(codes, len(paths.strings))
-            self._strings.update(paths.strings[code] for code in used.tolist())
+            used = _distinct(codes, len(paths.strings))
+            self._strings.update(paths.strings[code] for code in used)
         parquet = self._open(requests=chunk.executions.requests is not None)
         table = _table(chunk, rows, self._base, parquet.schema)
         parquet.write_table(table, row_group_size=len(table))
@@ -273,12 +273,12 @@ def _table(chunk: PathSet, rows: slice, base: int, schema: pa.Schema) -> pa.Tabl
     return pa.Table.from_arrays([*arrays, segments], schema=schema)
 
 
-def _distinct(codes: I64 | I32 | U8, many: int) -> tuple[I64, I32]:
-    """Return the codes that occur, of so many, and which of these each is."""
+def _distinct(codes: I64 | I32 | U8, many: int) -> list[int]:
+    """Return the codes that occur, of so many."""
     present = np.zeros(many, np.bool_)
     present[codes] = True
-    place = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(present), place[codes]
+    found: list[int] = np.flatnonzero(present).tolist()
+    return found
 
 
 def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
@@ -300,9 +300,15 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
     within = slice(int(start[0]), int(start[-1]))
 
     def words(codes: I64 | I32 | U8, texts: tuple[str, ...]) -> pa.Array:
-        used, index = _distinct(codes, len(texts))
-        few = of_texts([utf8(texts[code]) for code in used.tolist()])
-        return pa.DictionaryArray.from_arrays(of_numbers(index, pa.int32()), few)
+        # In order of text: bytes must not depend on how words are numbered.
+        used = [(code, utf8(texts[code])) for code in _distinct(codes, len(texts))]
+        distinct = sorted({text for _, text in used})
+        place = {text: i for i, text in enumerate(distinct)}
+        table = np.zeros(len(texts), np.int32)
+        for code, text in used:
+            table[code] = place[text]
+        indices = of_numbers(table[codes], pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
 
     columns = {
         **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT},

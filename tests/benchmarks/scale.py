@@ -49,13 +49,14 @@ from measuring import (
 HERE: Final = Path(__file__).resolve().parent
 PREVIOUS: Final = HERE / "previous.json"
 CONTRIBUTORS: Final = ("clustering.py", "compare_speed.py")
-OWN_PARTS: Final = ("startup", "speed", "growth", "jobs")
+OWN_PARTS: Final = ("startup", "speed", "growth", "density", "jobs")
 PARTS: Final = (*OWN_PARTS, *(Path(name).stem for name in CONTRIBUTORS))
 SIZES: Final = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
 MAIN_SIZE: Final = 10_000_000
 LARGEST: Final = 100_000_000
 FOR_BT2: Final = 300_000
 TINY: Final = 5_000  # events; what is beside reading them
+OF_AN_EXECUTION: Final = 80  # events, of a server
 RECORDINGS: Final = 20
 OF_A_RECORDING: Final = 5_000_000
 LIMIT: Final = 320  # MiB, for --max-memory: what a process takes by itself is 120 to 160
@@ -83,13 +84,13 @@ class Bench(NamedTuple):
     rounds: int
     help: str
 
-    def trace(self, events: int, seed: int = 1) -> Path:
+    def trace(self, events: int, seed: int = 1, executions: int | None = None) -> Path:
         """Return a trace, written unless it is there."""
-        place = self.home / f"trace-{events}-{seed}"
+        place = self.home / f"trace-{events}-{seed}-{executions or 'few'}"
         if not (place / "truth.json").exists():
             shutil.rmtree(place, ignore_errors=True)
             say(f"writing a trace of {events:,} events")
-            generate(place, events, seed=seed)
+            generate(place, events, seed=seed, executions=executions)
         return place
 
     def extract(self, traces: Sequence[Path], *options: str, name: str = "out") -> Taken:
@@ -378,6 +379,25 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
     limited(bench, rows, high, taken[high], idle)
 
 
+def density(bench: Bench, rows: Rows) -> None:
+    """As many events with the executions of a server, beside those with few."""
+    few = bench.trace(MAIN_SIZE)
+    dense = bench.trace(MAIN_SIZE, executions=MAIN_SIZE // OF_AN_EXECUTION)
+    pairs = []
+    for number in range(bench.rounds):
+        say(f"density, round {number + 1} of {bench.rounds}")
+        pairs.append((bench.extract([dense], name="dense"), bench.extract([few])))
+    ours, others = zip(*pairs, strict=True)
+    what = f"{MAIN_SIZE // 10**6} M events, {truth(dense)['ended']:,} executions"
+    bound = f"{cpu(ours):.2f} s of cpu, {cpu(others):.2f} with {truth(few)['ended']:,}"
+    rows += [
+        Row("dense", f"{what}: times the CPU time of few", ratios(ours, others), 2.5,
+            at_least=False, bound=bound),
+        Row("dense_peak", "the same: peak memory, MB", tuple(a.peak / 1e6 for a in ours), 320,
+            at_least=False),
+    ]  # fmt: skip
+
+
 def digest(path: Path) -> str:
     """Return what tells a file from another."""
     with path.open("rb") as file:
@@ -501,6 +521,8 @@ def own(rows: Rows, options: argparse.Namespace) -> None:
             speed(bench, rows)
         if "growth" in options.only:
             growth(bench, rows, (*SIZES, LARGEST) if options.full else SIZES)
+        if "density" in options.only:
+            density(bench, rows)
         if "jobs" in options.only:
             jobs(bench, rows)
 
