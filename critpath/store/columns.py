@@ -63,13 +63,15 @@ WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail",
 # What is worth a dictionary: times and ids hardly come twice.
 REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
-    *(f"{SEGMENTS}.list.element.{n}" for n in SEGMENT if n not in {"begin", "end", "lossy"}),
+    *(
+        f"{SEGMENTS}.list.element.{name}"
+        for name in (*SEGMENT, *MORE_OF_SEGMENT)
+        if name not in {"begin", "end", "lossy"}
+    ),
 )
 
 
-def arrow_schema(
-    *, requests: bool = False, older: bool = False, coded: bool = False
-) -> pa.Schema:
+def arrow_schema(*, requests: bool = False, older: bool = False, coded: bool = False) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
     Parameters
