@@ -65,7 +65,7 @@ REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
     *(
         f"{SEGMENTS}.list.element.{name}"
-        for name in (*SEGMENT, *MORE_OF_SEGMENT)
+        for name in (*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT)
         if name not in {"begin", "end", "lossy"}
     ),
 )
