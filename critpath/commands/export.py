@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from critpath.commands.formats import (
     ALIGNMENTS,
@@ -34,6 +34,7 @@ from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.documents import AlignedEntry, ComparisonDocument
+    from critpath.pipeline.slicing import SliceSketches
     from critpath.report.exports.exported import Exported
 
 SETTINGS = READING
@@ -125,15 +126,36 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
         reading = pipeline.ExtractSettings(
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
-        found = pipeline.read_sketches(sources, reading, progress)
-    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
-    tables = sketch_tables(found)
+        slices = str(settings["execution"] or "").partition(":")[0] == "slices"
+        if slices:
+            tables, notes = _slices(pipeline.read_slices(sources, reading, progress))
+        else:
+            found = pipeline.read_sketches(sources, reading, progress)
+            tables, notes = sketch_tables(found), [n for one in found for n in one.notes]
+    warn(notes, quiet=settings["quiet"])
     with atomic_directory(Path(arguments.output)) as place:
         for name, table in tables.items():
             (place / f"{name}.parquet").write_bytes(table_parquet(table))
-    what = plural(tables["requests"].num_rows, "request")
+    noun = "slice" if slices else "request"
+    what = plural(tables[f"{noun}s"].num_rows, noun)
     hint(f"{what} written to {arguments.output}/", quiet=settings["quiet"])
     return 0
+
+
+def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[str]]:
+    """Return slices as tables, and what there is to say of them."""
+    from critpath.model import Column  # noqa: PLC0415 - start-up time
+    from critpath.report.exports.as_parquet import slice_tables  # noqa: PLC0415 - as above
+
+    tables = [
+        (
+            one.recording,
+            {**one.slices.table_columns(), "comm": Column(one.names), "chosen": Column(one.chosen)},
+            one.slices.link_columns(),
+        )
+        for one in found
+    ]
+    return slice_tables(tables), [note for one in found for note in one.notes]
 
 
 def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         extract_each,
         extract_file,
         read_sketches,
+        read_slices,
     )
     from critpath.requests.tiers import sum_tiers
 
@@ -89,6 +90,7 @@ _HOMES: Final = {
             "extract_each",
             "extract_file",
             "read_sketches",
+            "read_slices",
         ),
         "critpath.pipeline.recordings",
     ),
@@ -126,6 +128,7 @@ __all__ = [
     "note_repaired_switches",
     "parse_specification",
     "read_sketches",
+    "read_slices",
     "resolve_ids",
     "sum_tiers",
     "thread_paths",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from critpath.model.clocks import ClockAlignment, JoinedAccount
     from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
+    from critpath.pipeline.slicing import SliceSketches
     from critpath.read.clocks import Trace
     from critpath.read.recording import Description
     from critpath.read.streaming import Source
@@ -147,6 +148,25 @@ def sketch_recording(
         _name_recording(recording),
     ):
         return find_sketches(chosen.replayed, chosen.specification, chosen.manifest, recording)
+
+
+def slice_recording(
+    recording: Path, settings: ExtractSettings, progress: Progress | None = None, place: str = ""
+) -> SliceSketches:
+    """Return all slices of one recording and what led to which; no paths are walked.
+
+    Raises
+    ------
+    UsageError
+        If its executions are no slices.
+    """
+    from critpath.pipeline.slicing import sketch_slices
+
+    with (
+        _replay_chosen(recording, settings, progress, place, only="slices") as chosen,
+        _name_recording(recording),
+    ):
+        return sketch_slices(chosen.replayed, chosen.specification, chosen.manifest, recording)
 
 
 @dataclass(frozen=True)

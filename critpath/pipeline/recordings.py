@@ -15,6 +15,7 @@ from critpath.pipeline.extraction import (
     ExtractSettings,
     extract_recording,
     sketch_recording,
+    slice_recording,
 )
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
@@ -22,6 +23,7 @@ from critpath.pipeline.progress import Progress, name_place
 if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.model.requests import Sketches
+    from critpath.pipeline.slicing import SliceSketches
     from critpath.store import Part
 
 Require = Callable[["PathSet"], None]
@@ -117,6 +119,30 @@ def read_sketches(
     recordings = [item for item in items if isinstance(item, Path)]
     return [
         sketch_recording(recording, settings, progress, name_place(n, len(recordings)))
+        for n, recording in enumerate(recordings, 1)
+    ]
+
+
+def read_slices(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None = None
+) -> list[SliceSketches]:
+    """Return all slices of some recordings, one recording after the other.
+
+    Raises
+    ------
+    UsageError
+        If a source holds paths alone, or executions that are no slices.
+    """
+    items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
+    for item in items:
+        if not isinstance(item, Path):
+            raise UsageError(
+                f"{', '.join(item.sources)}: paths alone, without what led to which slice",
+                "name the recordings that they were extracted from",
+            )
+    recordings = [item for item in items if isinstance(item, Path)]
+    return [
+        slice_recording(recording, settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
     ]
 

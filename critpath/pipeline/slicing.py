@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,10 +59,40 @@ def require_markers(
     )
 
 
+@dataclass(frozen=True)
+class SliceSketches:
+    """All slices of a recording, what led to which, and which of them are executions."""
+
+    recording: str
+    slices: ImplicitSlices
+    names: tuple[str, ...]
+    chosen: Bool
+    notes: tuple[str, ...]
+
+
+def sketch_slices(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+) -> SliceSketches:
+    """Return all slices of a recording, whichever are asked for."""
+    found, executions, rows = _choose_slices(replayed, specification, manifest)
+    chosen = np.zeros(len(found), np.bool_)
+    chosen[rows] = True
+    processes = Processes(replayed.workers, replayed.events.strings.__getitem__)
+    names = tuple(processes.thread(*thread) for thread in _pairs(found.host, found.tid))
+    return SliceSketches(str(recording), found, names, chosen, executions.notes)
+
+
 def find_slices(
     replayed: ReplayedRecording, specification: Specification, manifest: Manifest
 ) -> Executions:
     """Find the slices that a specification asks for."""
+    return _choose_slices(replayed, specification, manifest)[1]
+
+
+def _choose_slices(
+    replayed: ReplayedRecording, specification: Specification, manifest: Manifest
+) -> tuple[ImplicitSlices, Executions, I64]:
+    """Return all slices, those that are asked for as executions, and the row of each."""
     if replayed.sockets is None:
         raise TypeError("replayed without what threads do to each other")
     asked, events, collected = specification.slices, replayed.events, replayed.sockets
@@ -100,10 +131,11 @@ def find_slices(
         incomplete=incomplete + found.lost,
         notes=notes.slices_left_out(incomplete, found.lost),
     )
+    row_of = dict(zip(executions.id, rows.tolist(), strict=True))
     if manifest.runs or manifest.interleaved:
         interleaved = bool(manifest.interleaved)
         executions = select_within_runs(executions, manifest.runs, interleaved=interleaved)
-    return executions
+    return found, executions, np.array([row_of[name] for name in executions.id], np.int64)
 
 
 def _pairs(host: I64, tid: I64) -> list[tuple[int, int]]:

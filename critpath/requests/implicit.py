@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, Bool, Loss, Workers
+from critpath.model import I64, Bool, Column, Loss, Workers
 from critpath.model.requests import MARKERS, NONE, Act, Activity
 
 _OPEN: Final = np.iinfo(np.int64).max  # the end of what the recording did not see end
@@ -79,6 +79,27 @@ class ImplicitSlices:
 
     def __len__(self) -> int:
         return len(self.tid)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per slice: whose it is, what caused it, and its first cause."""
+        return {
+            "slice": Column(np.arange(len(self))),
+            "tid": Column(self.tid),
+            "host": Column(self.host),
+            "begin_ns": Column(self.begin_ns),
+            "end_ns": Column(self.end_ns),
+            "parent": Column(self.parent, valid=self.parent >= 0),
+            "root": Column(self.find_roots()),
+        }
+
+    def link_columns(self) -> dict[str, Column]:
+        """Return a row per slice that another caused: from that, to it, when."""
+        caused = np.flatnonzero(self.parent >= 0)
+        return {
+            "from_slice": Column(self.parent[caused]),
+            "to_slice": Column(caused),
+            "sent_ns": Column(self.begin_ns[caused]),
+        }
 
     def find_roots(self) -> I64:
         """Return the first cause of every slice: itself, where nothing caused it."""

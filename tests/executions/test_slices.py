@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from critpath.errors import UnreadableError, UsageError
@@ -68,3 +69,21 @@ def test_a_recording_that_lacks_the_events(marker, lacks, profile):
 def test_a_recording_that_has_them(name):
     require_markers(Path("normal"), [name], MANIFEST, "futex")
     require_markers(Path("normal"), [], MANIFEST, "wake")
+
+
+def test_sketches_of_slices_are_tables(critpath, guest, tmp_path):
+    asked = ("--execution", "slices:wake")
+    run = critpath(
+        "export", guest("normal"), *asked, "--format", "sketches", "-o", tmp_path / "out"
+    )
+    assert run.returncode == 0, run.stderr
+    slices = pq.read_table(tmp_path / "out" / "slices.parquet").to_pydict()
+    links = pq.read_table(tmp_path / "out" / "links.parquet").to_pydict()
+    caused = {s: p for s, p in zip(slices["slice"], slices["parent"], strict=True) if p is not None}
+    assert caused
+    assert caused == dict(zip(links["to_slice"], links["from_slice"], strict=True))
+    for child, parent in caused.items():
+        assert slices["root"][child] == slices["root"][parent]
+        assert slices["begin_ns"][parent] <= slices["begin_ns"][child]
+    assert all(e > b for b, e in zip(slices["begin_ns"], slices["end_ns"], strict=True))
+    assert any(slices["chosen"])

@@ -6,7 +6,7 @@ These are tables to look into; what ``critpath`` itself reads back is `store`'s.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,6 +88,40 @@ def sketch_tables(sketches: Sequence[Sketches]) -> dict[str, pa.Table]:
             parts[name].append(Rows("", columns).to_arrow())
         for name in SKETCHES:
             first[name] += len(getattr(one, name))
+    return {
+        name: pa.concat_tables(of, promote_options="permissive").unify_dictionaries()
+        for name, of in parts.items()
+    }
+
+
+def slice_tables(
+    found: Sequence[tuple[str, Mapping[str, Column], Mapping[str, Column]]],
+) -> dict[str, pa.Table]:
+    """Return slices without a network, and what led to which, of all recordings as one.
+
+    Parameters
+    ----------
+    found : sequence of (recording, slices, links)
+        As columns; numbers of slices are those of their recording.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    names = tuple(dict.fromkeys(recording for recording, *_ in found)) or ("",)
+    parts: dict[str, list[pa.Table]] = {"slices": [], "links": []}
+    first = 0
+    for recording, *tables in found:
+        for (name, of), table in zip(parts.items(), tables, strict=True):
+            columns = dict(table)
+            size = len(next(iter(columns.values())))
+            for column in {"slice", "parent", "root", "from_slice", "to_slice"} & columns.keys():
+                known = columns[column]
+                numbers = known.values + np.where(known.values >= 0, first, 0)
+                columns[column] = Column(numbers.astype(np.int64), valid=known.valid)
+            where = Column(np.full(size, names.index(recording), np.int32), names)
+            of.append(Rows("", {"recording": where, **columns}).to_arrow())
+            if name == "slices":
+                mine = size
+        first += mine
     return {
         name: pa.concat_tables(of, promote_options="permissive").unify_dictionaries()
         for name, of in parts.items()
