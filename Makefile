@@ -82,6 +82,7 @@ evaluation-requests: build ## how surely requests of real servers are found, and
 	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services-requests --requests
 
 evaluation-hosts: build ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)
+	$(BIN)/python tests/evaluation/clocks.py
 	$(BIN)/python tests/evaluation/hosts.py critpath-evaluation/hosts
 
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md

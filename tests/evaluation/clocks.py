@@ -6,13 +6,18 @@ Run: ``python tests/evaluation/clocks.py [--worlds N]``.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clocks"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/clocks"))
+sys.path.insert(0, str(ROOT / "tests/hosts"))
 
 from worlds import TABLE, World, draw
 
@@ -55,12 +60,47 @@ def worlds(count: int) -> tuple[int, int, int, int]:
     return count, bent, outside, lineless
 
 
+def recorded() -> None:
+    """Print how far off the clocks of recorded hosts are, split from one kernel's recording."""
+    from record import draw_clocks, write_split  # noqa: PLC0415 - needs the path above
+
+    from critpath.pipeline.clocks import align_traces  # noqa: PLC0415 - as above
+    from critpath.pipeline.progress import Stage  # noqa: PLC0415 - as above
+    from critpath.read.recording import find_traces  # noqa: PLC0415 - as above
+
+    for archive in sorted((ROOT / "fixtures/hosts").glob("*.tar.xz")):
+        with tempfile.TemporaryDirectory() as place:
+            with tarfile.open(archive) as tar:
+                tar.extractall(place, filter="data")
+            [made] = Path(place).iterdir()
+            clocks = draw_clocks(1) if write_split(made, 1) else {}
+            begin = json.loads((made / "recording/critpath.json").read_text())["begin"]
+            names = ("client", *clocks)
+            traces = [t for name in names for t in find_traces(made / "hosts" / name)]
+            alignment, account = align_traces(traces, {}, Stage(None, ""))
+            truth = np.linspace(begin, begin + 1e9, 101).astype(np.int64)
+            said = []
+            for of in alignment.hosts[1:]:
+                own = np.asarray(clocks[of.host].show(truth, begin)).astype(np.int64)
+                wrong = truth - own - of.offsets(own)
+                low, high = of.bounds(own)
+                outside = int(((wrong < low - 1) | (wrong > high + 1)).sum())
+                said.append(
+                    f"{of.host} {np.abs(wrong).max() / 1e3:.0f} of ±{of.bound / 1e3:.0f} µs"
+                    + (f" (outside {outside})" if outside else "")
+                    if of.aligned
+                    else f"{of.host} not known"
+                )
+            print(f"{made.name}: {account.joined} connections,", "; ".join(said), flush=True)
+
+
 def main() -> None:
     """Print the table, and how often the truth is outside the bound, with and without bends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=500)
     arguments = parser.parse_args()
     table()
+    recorded()
     said = "{} drawn worlds ({} wander): truth outside the bound in {}, no line in {}"
     print(said.format(*worlds(arguments.worlds)), flush=True)
     pair.LARGEST_BEND = 1e-22
