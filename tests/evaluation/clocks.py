@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/clocks"))
-sys.path.insert(0, str(ROOT / "tests/hosts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clocks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 
 from worlds import TABLE, World, draw
 
 from critpath.clocks import pair
 
 SEEDS = 20
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def table() -> None:
