@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SETTINGS = READING
 SKETCHES = "sketches"  # the only format that is a directory
+SPANS = "otlp-json"
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         type=format_name,
-        choices=(*FORMATS, SKETCHES),
+        choices=(*FORMATS, SKETCHES, SPANS),
         help="what to write (default: by the ending of FILE); sketches: of requests, a directory "
         "with a Parquet file for each table that critpath query has of them",
     )
@@ -75,6 +76,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write and return 0: the verdict was given when the comparison was made."""
     if arguments.format == SKETCHES:
         return _write_sketches(arguments, settings)
+    if arguments.format == SPANS:
+        return _write_spans(arguments, settings)
     name = arguments.format or format_by_ending(arguments.output, _OFFERED)
     format_ = FORMATS[name]
     if name not in _OFFERED:
@@ -156,6 +159,32 @@ def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[str]]:
         for one in found
     ]
     return slice_tables(tables), [note for one in found for note in one.notes]
+
+
+def _write_spans(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Write requests, and what was asked for them, as spans of OpenTelemetry."""
+    if arguments.id:
+        raise UsageError(
+            "otlp-json has all requests, with what was asked for each",
+            "choose with --execution requests:...",
+        )
+    sources = [Path(source) for source in arguments.sources]
+    check_inputs(sources)
+    check_outputs([arguments.output], sources, force=arguments.force)
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports.as_otlp import otlp_spans  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        reading = pipeline.ExtractSettings(
+            settings["execution"], settings["reader"], max_memory=settings["max-memory"]
+        )
+        found = pipeline.read_sketches(sources, reading, progress)
+    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
+    write_pieces(arguments.output, otlp_spans(found))
+    if arguments.output != STDOUT:
+        count = plural(sum(int(one.chosen.sum()) for one in found), "request")
+        hint(f"{count} written to {arguments.output}", quiet=settings["quiet"])
+    return 0
 
 
 def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> None:

@@ -374,6 +374,7 @@ def print_paths(
                     execution=paths.executions.id[index],
                     label=paths.executions.label[index],
                     losses=paths.losses,
+                    uncertainty=paths.uncertainty(index),
                 )
             )
         return
@@ -398,5 +399,6 @@ def print_paths(
             execution=paths.executions.id[index],
             label=paths.executions.label[index],
             losses=paths.losses,
+            uncertainty=paths.uncertainty(index),
         )
         render_path(document, console)

@@ -43,6 +43,7 @@ from critpath.documents.pictures import (
     Pictures,
     ThreadEntry,
 )
+from critpath.documents.requests import REQUESTS_FORMAT, RequestsDocument
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
@@ -530,6 +531,9 @@ class PathDocument(Part, kw_only=True):
     segments: Annotated[list[PathSegment], doc("in order of time, tiling the window")]
     totals: Annotated[dict[str, int], doc("ns per state, of those that occur")]
     unexplained: Annotated[int, doc("ns in WAIT_UNEXPLAINED and UNKNOWN")]
+    uncertainty_ns: Annotated[
+        int, doc("by how much times between the hosts that it crosses may be wrong; 0 of one host")
+    ] = 0
     loss: Annotated[PathLoss, doc("what is missing")]
 
 
@@ -797,7 +801,7 @@ class AbDocument(AbPlan, kw_only=True):
 
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
 _Judged = ComparisonDocument | CalibrationDocument | AbDocument
-Document = _Judged | PathDocument | ExplorationDocument | ClocksDocument
+Document = _Judged | PathDocument | ExplorationDocument | ClocksDocument | RequestsDocument
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
     PATH_FORMAT: PathDocument,
@@ -805,4 +809,5 @@ TYPES: Final[dict[str, type[Document]]] = {
     AB_FORMAT: AbDocument,
     EXPLORATION_FORMAT: ExplorationDocument,
     CLOCKS_FORMAT: ClocksDocument,
+    REQUESTS_FORMAT: RequestsDocument,
 }

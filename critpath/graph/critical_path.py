@@ -366,6 +366,8 @@ def extract_paths(
             except TooManySegmentsError:
                 last = first + (last - first) // 2
 
+    bounds = " ".join(str(clock.bound if clock.aligned else -1) for clock in events.clocks)
+
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
         return PathSet(
             executions=executions.rows(rows),
@@ -377,7 +379,11 @@ def extract_paths(
             lossy=lossy[rows],
             environment=(
                 *events.environment,
-                {"recording": recording, "clock_epoch": events.clock.epoch},
+                {
+                    **({"clock_bounds_ns": bounds} if bounds else {}),
+                    "recording": recording,
+                    "clock_epoch": events.clock.epoch,
+                },
             ),
             events=events.total,
             warnings=(*events.warnings, *replayed.warnings, *notes),

@@ -368,6 +368,24 @@ class PathSet(Table):
             f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
         )
 
+    def uncertainty(self, index: int) -> int:
+        """Return by how much times between the hosts that a path crosses may be wrong (ns).
+
+        The largest over its crossings; 0 of one that stays on a host, and where hosts are one
+        kernel's.
+        """
+        source = self.sources[int(self.session[index])]
+        told = [e for e in self.environment if e.get("recording") == source]
+        bounds = [int(text) for e in told for text in str(e.get("clock_bounds_ns", "")).split()]
+        if not bounds:
+            return 0
+        host = self.paths.take(np.array([index])).host
+        at = np.flatnonzero(
+            (host[1:] != host[:-1]) & (np.maximum(host[1:], host[:-1]) < len(bounds))
+        )
+        known = np.maximum(np.array(bounds, np.int64), 0)
+        return int((known[host[at]] + known[host[at + 1]]).max(initial=0))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.
 

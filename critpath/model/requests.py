@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+
+if TYPE_CHECKING:
+    from critpath.model.clocks import HostClock
 
 NONE: Final = -1  # no endpoint, request or slice
 
@@ -687,6 +690,13 @@ class Sketches:
         The account of all requests.
     doubtful : bool
         What is doubtful counts as well, as the specification asks.
+    hosts : tuple of str
+    clocks : tuple of HostClock
+        Of several hosts, as `Events` has them.
+    epoch : int
+        To add to a time for time since the Unix epoch (ns); 0 where not known.
+    alone : int
+        Sub-requests of processes that serve, for nobody.
     """
 
     recording: str
@@ -700,6 +710,57 @@ class Sketches:
     chosen: Bool
     notes: tuple[str, ...] = ()
     doubtful: bool = False
+    hosts: tuple[str, ...] = ()
+    clocks: tuple[HostClock, ...] = ()
+    epoch: int = 0
+    alone: int = 0
+
+
+@dataclass(frozen=True)
+class ServiceCalls:
+    """A service, who asks it and whom it asks.
+
+    Attributes
+    ----------
+    service : str
+    requests : int
+    calls : tuple of (str, float)
+        Whom it asks, and how often for each request on average; most first.
+    callers : tuple of (str, int)
+        Who asks it, and how often; "" from outside the recording.
+    sure : float or None
+        How probable it is of its calls, on average, that it is known whose they are.
+    how : tuple of (str, float)
+        Share of its calls by `Rule`.
+    """
+
+    service: str
+    requests: int
+    calls: tuple[tuple[str, float], ...]
+    callers: tuple[tuple[str, int], ...]
+    sure: float | None
+    how: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class ServicesFound:
+    """The services of recordings, and what belongs to none of their requests.
+
+    Attributes
+    ----------
+    services : tuple of ServiceCalls
+    alone : int
+        Calls for no request.
+    several : int
+        Connections with several requests under way at once.
+    elsewhere : int
+        Calls to who was not recorded.
+    """
+
+    services: tuple[ServiceCalls, ...]
+    alone: int
+    several: int
+    elsewhere: int
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("sum_services",), "critpath.requests.services"),
     **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
 }
 
@@ -130,6 +131,7 @@ __all__ = [
     "read_sketches",
     "read_slices",
     "resolve_ids",
+    "sum_services",
     "sum_tiers",
     "thread_paths",
     "traces_of",

@@ -128,6 +128,10 @@ def find_sketches(
         chosen=chosen,
         notes=executions.notes,
         doubtful=specification.requests.doubtful,
+        hosts=replayed.events.hosts,
+        clocks=replayed.events.clocks,
+        epoch=replayed.events.clock.epoch,
+        alone=found.account.unattributed,
     )
 
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
 from critpath.documents.clocks import CLOCKS_FORMAT
+from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.errors import UnreadableError
 from critpath.pipeline.ab import AbRequest
 from critpath.pipeline.exploring import explore
@@ -127,6 +128,22 @@ def clocks():
     }
 
 
+def requests():
+    """A service that another host's asks."""
+    web = {"service": "nginx@web:80", "requests": 3, "calls": {"app@app:8000": 1.0}}
+    known = {"callers": {"": 3}, "sure": 0.999, "how": {"order": 1.0}}
+    return {
+        "format": REQUESTS_FORMAT,
+        "version": "1",
+        "services": [{**web, **known}],
+        "hosts": [{"host": "web", "aligned": True, "uncertainty_ns": 0}],
+        "alone": 1,
+        "several_at_once": 0,
+        "not_recorded": 2,
+        "notes": [],
+    }
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -137,7 +154,7 @@ def documents(factory, load):
         json.loads(to_json(made))
         for made in (comparison_document(comparison), path, ab_run(), exploration)
     ]
-    return {document["format"]: document for document in [*found, calibration(), clocks()]}
+    return {document["format"]: document for document in [*found, calibration(), clocks(), requests()]}
 
 
 def test_every_format_is_there(documents):

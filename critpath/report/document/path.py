@@ -29,6 +29,7 @@ def path_document(
     losses: Sequence[Loss],
     execution: str = "",
     label: str = "",
+    uncertainty: int = 0,
 ) -> PathDocument:
     """Build the document of one critical path.
 
@@ -43,6 +44,8 @@ def path_document(
         Losses of the recording; those that overlap the path's window count.
     execution, label : str
         The execution's id and what kind it is.
+    uncertainty : int
+        By how much times between the hosts that it crosses may be wrong (ns).
 
     Returns
     -------
@@ -55,7 +58,9 @@ def path_document(
     from critpath.documents import PathDocument, PathSegment  # noqa: PLC0415 - as above
 
     named = {"execution": execution, "label": label}
-    document = msgspec.convert(_frame(paths, index, tid, comm, named, losses), PathDocument)
+    document = msgspec.convert(
+        _frame(paths, index, tid, comm, named, losses, uncertainty), PathDocument
+    )
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     document.segments = [
         PathSegment(
@@ -90,6 +95,7 @@ def path_json(
     losses: Sequence[Loss],
     execution: str = "",
     label: str = "",
+    uncertainty: int = 0,
 ) -> str:
     """Write the document of one critical path as a line of JSON.
 
@@ -97,7 +103,7 @@ def path_json(
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
     named = {"execution": execution, "label": label}
-    document = _frame(paths, index, tid, comm, named, losses)
+    document = _frame(paths, index, tid, comm, named, losses, uncertainty)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     kinds = _Kinds(paths.strings)
     # Segments follow each other without a gap: the end of one is the begin of the next.
@@ -162,6 +168,7 @@ def _frame(
     comm: str,
     named: dict[str, str],
     losses: Sequence[Loss],
+    uncertainty: int,
 ) -> dict[str, Any]:
     """Return the document with no segments in it."""
     first, last = int(paths.start[index]), int(paths.start[index + 1])
@@ -183,6 +190,7 @@ def _frame(
         "segments": [],
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),
+        "uncertainty_ns": uncertainty,
         "loss": {
             "events": sum(int(loss.events) for loss in touching),
             "packets": sum(int(loss.packets) for loss in touching),

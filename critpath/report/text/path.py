@@ -14,7 +14,7 @@ from critpath.model.requests import Tier
 from critpath.report.document.path import LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
-from critpath.text import sentences
+from critpath.text import requests, sentences
 from critpath.units import format_ns, format_share, plural
 
 _BAR = 30
@@ -145,6 +145,8 @@ def render_path(document: PathDocument, console: Console, *, most: int = 200) ->
             f"{plural(loss.packets, 'packet')} lost meanwhile",
             style="yellow",
         )
+    if document.uncertainty_ns:
+        print_line(console, requests.crossing_sure(document.uncertainty_ns))
     if document.unexplained:
         print_line(
             console,

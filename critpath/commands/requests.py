@@ -1,0 +1,126 @@
+"""``critpath requests``: what was asked of whom, for whom, and how surely that is known."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    write_output,
+)
+from critpath.commands.settings import READING, Settings
+from critpath.units import safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from critpath.documents.requests import RequestsDocument
+    from critpath.model.requests import ServiceCalls, ServicesFound, Sketches
+
+SETTINGS = READING
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "traces",
+        metavar="RECORDING",
+        nargs="+",
+        type=Path,
+        help="recordings with sockets (--profile requests), or directories of them",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Show a row per service, and return 0."""
+    check_inputs(arguments.traces)
+    check_outputs([arguments.json], arguments.traces, force=arguments.force)
+
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
+
+    chosen = pipeline.ExtractSettings(settings["execution"] or "requests", settings["reader"])
+    with Progress(quiet=settings["quiet"]) as progress:
+        sketches = pipeline.read_sketches(arguments.traces, chosen, progress)
+    found = pipeline.sum_services(sketches)
+    for note in dict.fromkeys(note for each in sketches for note in each.notes):
+        hint(note, quiet=settings["quiet"])
+    if arguments.json:
+        write_output(arguments.json, to_json(_document(found, sketches)) + "\n")
+    if arguments.json != STDOUT:
+        _show(found)
+    return 0
+
+
+def _document(found: ServicesFound, sketches: Sequence[Sketches]) -> RequestsDocument:
+    from critpath import __version__  # noqa: PLC0415 - as above
+    from critpath.documents.requests import (  # noqa: PLC0415 - as above
+        REQUESTS_FORMAT,
+        HostBound,
+        RequestsDocument,
+        ServiceEntry,
+    )
+
+    clocks = {clock.host: clock for each in sketches for clock in each.clocks}
+    return RequestsDocument(
+        format=REQUESTS_FORMAT,
+        version=__version__,
+        services=[
+            ServiceEntry(
+                service=of.service,
+                requests=of.requests,
+                calls=dict(of.calls),
+                callers=dict(of.callers),
+                sure=of.sure,
+                how=dict(of.how),
+            )
+            for of in found.services
+        ],
+        hosts=[
+            HostBound(host=host, aligned=of.aligned, uncertainty_ns=of.middle_bound)
+            for host, of in clocks.items()
+        ],
+        alone=found.alone,
+        several_at_once=found.several,
+        not_recorded=found.elsewhere,
+        notes=list(dict.fromkeys(note for each in sketches for note in each.notes)),
+    )
+
+
+def _show(found: ServicesFound) -> None:
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    from critpath.text.requests import (  # noqa: PLC0415 - as above
+        callers_text,
+        calls_text,
+        how_text,
+        left_text,
+        sure_text,
+    )
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("service")
+    table.add_column("requests", justify="right")
+    for name in ("calls each", "from"):
+        table.add_column(name)
+    table.add_column("sure", justify="right")
+    table.add_column("how")
+
+    def row(of: ServiceCalls) -> tuple[str, ...]:
+        texts = (calls_text(of), callers_text(of), sure_text(of), how_text(of))
+        return (safe_text(of.service), f"{of.requests:,}", *map(safe_text, texts))
+
+    for of in found.services:
+        table.add_row(*row(of))
+    console = make_console()
+    console.print(table)
+    console.print(left_text(found))

@@ -1,0 +1,44 @@
+"""What ``critpath requests --json`` writes, as types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from critpath.documents.base import Part, doc
+
+REQUESTS_FORMAT: Final = "critpath/requests/1"
+
+
+class ServiceEntry(Part):
+    """A service: a process and the port that it serves."""
+
+    service: Annotated[str, doc("its process and port; of several hosts PROCESS@HOST:PORT")]
+    requests: Annotated[int, doc("how many it was asked")]
+    calls: Annotated[dict[str, float], doc("what it asks of whom, on average for each request")]
+    callers: Annotated[dict[str, int], doc("requests by the service that asked; empty: outside")]
+    sure: Annotated[
+        float | None,
+        doc("how probable it is of its calls that it is known whose they are; null of none"),
+    ]
+    how: Annotated[dict[str, float], doc("share of its calls by the rule that says whose they are")]
+
+
+class HostBound(Part):
+    """A host, and how surely its clock is known."""
+
+    host: Annotated[str, doc("name of the host")]
+    aligned: Annotated[bool, doc("whether its times are on the others' line")]
+    uncertainty_ns: Annotated[int, doc("by how much they may be wrong, in the middle")]
+
+
+class RequestsDocument(Part):
+    """What critpath requests --json writes."""
+
+    format: Annotated[Literal["critpath/requests/1"], doc("name and version of this format")]
+    version: Annotated[str, doc("version of critpath that wrote it")]
+    services: Annotated[list[ServiceEntry], doc("who asks comes before who is asked")]
+    hosts: Annotated[list[HostBound], doc("of several hosts recorded together")]
+    alone: Annotated[int, doc("calls that are for no request: work of a process's own")]
+    several_at_once: Annotated[int, doc("connections with several requests under way at once")]
+    not_recorded: Annotated[int, doc("calls to hosts that were not recorded")]
+    notes: Annotated[list[str], doc("the account of all requests, in sentences")]

@@ -1,0 +1,110 @@
+"""Who asks whom: the services of recordings, what each asks, how surely and by which rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I64
+from critpath.model.requests import (
+    Rule,
+    ServiceCalls,
+    ServicesFound,
+    Sketches,
+)
+
+# `RequestTable.why` of what is no single request.
+_SEVERAL: Final = "multiplexed"
+
+
+def sum_services(sketches: Iterable[Sketches]) -> ServicesFound:
+    """Count what the services of recordings were asked, and asked.
+
+    Parameters
+    ----------
+    sketches : iterable of Sketches
+        Of every recording; all requests count, whichever are chosen.
+    """
+    requests: Counter[str] = Counter()
+    asks: dict[str, Counter[str]] = {}
+    callers: dict[str, Counter[str]] = {}
+    millionths: Counter[str] = Counter()
+    how: dict[str, Counter[int]] = {}
+    alone = several = elsewhere = 0
+    for each in sketches:
+        table, subs, endpoints = each.requests, each.subrequests, each.endpoints
+        names = table.strings
+        service = table.service
+        for code, count in zip(*_count(service), strict=True):
+            requests[names[code]] += count
+        for code in _count(service)[0]:
+            rows = np.flatnonzero(service == code)
+            above = table.parent[rows]
+            mine = callers.setdefault(names[code], Counter())
+            mine[""] += int((above < 0).sum())
+            for other, count in zip(*_count(service[above[above >= 0]]), strict=True):
+                mine[names[other]] += count
+        calls = np.flatnonzero(subs.connects == 0)
+        alone += each.alone
+        outside = (endpoints.peer[subs.endpoint] < 0) & (endpoints.path[subs.endpoint] == 0)
+        elsewhere += int(outside[calls].sum())
+        many = [text == _SEVERAL for text in names]
+        busy = np.array(many, np.bool_)[table.why]
+        several += len(np.unique(table.endpoint[busy]))
+        for row in calls[subs.request[calls] >= 0].tolist():
+            asker = names[int(service[subs.request[row]])]
+            child = int(subs.child[row])
+            asked = names[int(service[child])] if child >= 0 else _name_elsewhere(each, row)
+            asks.setdefault(asker, Counter())[asked] += 1
+            millionths[asker] += round(1e6 * float(subs.probability[row]))
+            how.setdefault(asker, Counter())[int(subs.how[row])] += 1
+    found = [
+        ServiceCalls(
+            service=name,
+            requests=count,
+            calls=tuple((asked, n / count) for asked, n in asks.get(name, Counter()).most_common()),
+            callers=tuple(callers[name].most_common()),
+            sure=millionths[name] / 1e6 / how[name].total() if name in how else None,
+            how=tuple(
+                (Rule(rule).name.lower(), n / how[name].total())
+                for rule, n in how.get(name, Counter[int]()).most_common()
+            ),
+        )
+        for name, count in requests.most_common()
+    ]
+    return ServicesFound(tuple(_put_askers_first(found)), alone, several, elsewhere)
+
+
+def _count(codes: np.ndarray[tuple[int], np.dtype[np.int32]] | I64) -> tuple[list[int], list[int]]:
+    values, counts = np.unique(codes, return_counts=True)
+    return values.tolist(), counts.tolist()
+
+
+def _name_elsewhere(sketches: Sketches, row: int) -> str:
+    """Return what a sub-request asks that was not found where it arrives."""
+    of = sketches.endpoints
+    at = int(sketches.subrequests.endpoint[row])
+    path = of.strings[int(of.path[at])]
+    if path:
+        return path
+    peer, port = int(of.peer[at]), int(of.remote_port[at])
+    if peer >= 0 and len(sketches.hosts) > 1:
+        return f"{sketches.hosts[int(of.host[peer])]}:{port}"
+    return f"{of.strings[int(of.remote_address[at])]}:{port}"
+
+
+def _put_askers_first(services: Sequence[ServiceCalls]) -> list[ServiceCalls]:
+    """Return services in the order in which requests come to them; those from outside first."""
+    by_name = {of.service: of for of in services}
+    order: dict[str, None] = {}
+    waiting = [of.service for of in services if dict(of.callers).get("", 0)]
+    waiting += [of.service for of in services]
+    while waiting:
+        name = waiting.pop(0)
+        if name in by_name and name not in order:
+            order[name] = None
+            waiting = [asked for asked, _ in by_name[name].calls] + waiting
+    return [by_name[name] for name in order]

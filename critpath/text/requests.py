@@ -1,0 +1,79 @@
+"""What is said of services: what they ask, who asks them, and how surely that is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from critpath.units import format_ns, format_share, plural, safe_text
+
+if TYPE_CHECKING:
+    from critpath.model.clocks import HostClock
+    from critpath.model.requests import ServiceCalls, ServicesFound
+
+_SHOWN: Final = 3
+_OUTSIDE: Final = "outside"
+# Rules by which work belongs to a request, as people say them.
+_RULES: Final = {
+    "own": "same thread",
+    "answer": "answer",
+    "give_back": "given back",
+    "resume": "resumed",
+    "alone": "alone",
+    "order": "order",
+    "hand_over": "handed over",
+    "assigned": "assigned",
+}
+
+
+def calls_text(of: ServiceCalls) -> str:
+    """Return what a service asks for each request on average."""
+    shown = [f"{times:.3g} x {name}" for name, times in of.calls[:_SHOWN]]
+    more = len(of.calls) - _SHOWN
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "") or "none"
+
+
+def callers_text(of: ServiceCalls) -> str:
+    """Return who asks a service, the most frequent first."""
+    shown = [name or _OUTSIDE for name, count in of.callers if count]
+    more = len(shown) - _SHOWN
+    return ", ".join(shown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def sure_text(of: ServiceCalls) -> str:
+    """Return how probable it is that it is known whose a service's calls are."""
+    return "-" if of.sure is None else f"{100 * of.sure:.1f} %"
+
+
+def how_text(of: ServiceCalls) -> str:
+    """Return by which rules that is known; shares where there are several."""
+    names = [(_RULES.get(rule, rule), share) for rule, share in of.how]
+    if len(names) < 2:
+        return "".join(name for name, _ in names)
+    return ", ".join(f"{name} {format_share(share)}" for name, share in names)
+
+
+def left_text(found: ServicesFound) -> str:
+    """Return what belongs to no request that was found."""
+    return (
+        f"{plural(found.alone, 'call')} for no request (work of their own), "
+        f"{plural(found.several, 'connection')} with several requests at once, "
+        f"{plural(found.elsewhere, 'call')} to hosts that were not recorded"
+    )
+
+
+def clocks_line(clocks: tuple[HostClock, ...]) -> str:
+    """Return one line about the clocks of hosts that were recorded together."""
+    names = ", ".join(safe_text(clock.host) for clock in clocks)
+    known = [
+        f"{format_ns(clock.middle_bound)} ({safe_text(clock.host)})"
+        for clock in clocks
+        if clock.aligned and clock.middle_bound
+    ]
+    sure = f", sure to {', '.join(known)}" if known else ""
+    lost = [safe_text(clock.host) for clock in clocks if not clock.aligned]
+    return f"clocks: {names}{sure}" + (f"; not known: {', '.join(lost)}" if lost else "")
+
+
+def crossing_sure(bound: int) -> str:
+    """Return how surely it is known when what went from host to host left and was there."""
+    return f"times between hosts are sure to ±{format_ns(bound)}"

@@ -1,0 +1,129 @@
+"""Paths over hosts of any clocks tile exactly, and never go back in time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hosts_world import World
+
+from critpath.errors import UsageError
+from critpath.executions.specification import parse_specification
+from critpath.graph.critical_path import extract_paths
+from critpath.model import Executions, Manifest, State
+from critpath.pipeline.clocks import align_events
+from critpath.pipeline.extraction import Assumptions, replay_stream
+from critpath.pipeline.limits import Budget
+from critpath.pipeline.requesting import find_requests
+from critpath.read.streaming import WholeRecording
+
+MANIFEST = Manifest("complete", "", (), "", (), {}, "requests", {}, {}, 0, 0)
+
+
+class Opener:
+    """Reads events that are in memory."""
+
+    def __init__(self, events):
+        self._events = events
+
+    def __call__(self):
+        return WholeRecording(self._events)
+
+    def sort_whole(self, reason):
+        raise AssertionError(reason)
+
+
+def replayed(world, specification, rows):
+    """Return what is known of a world's events, its blocks of as many rows."""
+    aligned = align_events(world.events())
+    return replay_stream(
+        Opener(aligned), Assumptions(waking=True, syscalls=False), [specification], Budget(rows)
+    )
+
+
+def of_clients(world):
+    """Return every request as its client's thread has it, by the first host's clock."""
+    rows = world.requests
+    begin, end = (np.array([world.shown(0, row[at]) for row in rows]) for at in (1, 2))
+    count = len(rows)
+    return Executions(
+        id=tuple(map(str, range(count))),
+        begin=begin,
+        end=end,
+        tid=np.array([world._tid(0, row[0]) for row in rows]),
+        host=np.zeros(count, np.int64),
+        comm=("t",) * count,
+        label=("",) * count,
+    )
+
+
+def check(paths, executions):
+    """Every nanosecond of every window has one state."""
+    for at in range(len(executions)):
+        rows = slice(int(paths.start[at]), int(paths.start[at + 1]))
+        begin, end = paths.begin[rows], paths.end[rows]
+        assert begin[0] == executions.begin[at]
+        assert end[-1] == executions.end[at]
+        assert (begin[1:] == end[:-1]).all()
+        assert (end > begin).all()
+
+
+def try_world(seed):
+    """Walk a world both ways; return it with the paths of its clients, and what was replayed."""
+    world = World(seed)
+    rows = (7, 100, 10**6)[seed % 3]
+    known = replayed(world, parse_specification("thread"), rows)
+    assert all(left < there for _, left, _, there in known.receipts)
+    executions = of_clients(world)
+    [found] = extract_paths(known, executions, "world", "thread", interrupts=True)
+    check(found.paths, executions)
+    asked = parse_specification("requests:role=first")
+    known = replayed(world, asked, rows)
+    try:
+        requests, events, pieces = find_requests(known, asked, MANIFEST, Path("world"))
+    except UsageError:  # what was lost had all of them
+        assert world.losses
+        return world, found, known.events
+    if len(requests):
+        for part in extract_paths(
+            known, requests, "world", "requests", interrupts=True, pieces=pieces
+        ):
+            check(part.paths, part.executions)
+    return world, found, events
+
+
+def crossings(found, at):
+    """Return the time that a path was on its way between hosts."""
+    paths = found.paths
+    rows = slice(int(paths.start[at]), int(paths.start[at + 1]))
+    mine = paths.state[rows] == State.NET_TRANSIT
+    return int(paths.duration[rows][mine].sum()), set(paths.host[rows].tolist())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_paths_over_hosts_tile(seed):
+    try_world(seed)
+
+
+def test_a_path_goes_to_every_host_that_worked_for_it_and_its_bound_holds():
+    right = total = 0
+    for seed in range(100, 110):
+        world, found, events = try_world(seed)
+        if world.losses or not all(clock.aligned for clock in events.clocks):
+            continue
+        for at, (_, _, _, transit) in enumerate(world.requests):
+            told, hosts = crossings(found, at)
+            total += 1
+            right += 1 in hosts and abs(told - transit) <= 4 * found.uncertainty(at) + 10
+    assert total > 20
+    assert right >= 0.95 * total
+
+
+@pytest.mark.long
+def test_paths_over_hosts_tile_in_ten_thousand_worlds():
+    for seed in range(1000, 11_000):
+        try_world(seed)
