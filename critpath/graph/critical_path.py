@@ -21,6 +21,7 @@ from critpath.model import (
     Blocks,
     Bool,
     CriticalPaths,
+    Events,
     Executions,
     Loss,
     PathSet,
@@ -366,8 +367,6 @@ def extract_paths(
             except TooManySegmentsError:
                 last = first + (last - first) // 2
 
-    bounds = " ".join(str(clock.bound if clock.aligned else -1) for clock in events.clocks)
-
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
         return PathSet(
             executions=executions.rows(rows),
@@ -379,11 +378,7 @@ def extract_paths(
             lossy=lossy[rows],
             environment=(
                 *events.environment,
-                {
-                    **({"clock_bounds_ns": bounds} if bounds else {}),
-                    "recording": recording,
-                    "clock_epoch": events.clock.epoch,
-                },
+                {**_tell_clocks(events), "recording": recording},
             ),
             events=events.total,
             warnings=(*events.warnings, *replayed.warnings, *notes),
@@ -403,6 +398,15 @@ def extract_paths(
         size, segments = float(expected[rows].sum()), max(len(paths.begin), 1)
         most = size * min(2.0, most_segments / (2 * segments))
         first = last
+
+
+def _tell_clocks(events: Events) -> dict[str, str | int]:
+    """Return what a set says of a recording's clock, and of how sure each host's is."""
+    told: dict[str, str | int] = {"clock_epoch": events.clock.epoch}
+    if events.clocks:
+        bounds = [clock.bound if clock.aligned else -1 for clock in events.clocks]
+        told["clock_bounds_ns"] = " ".join(map(str, bounds))
+    return told
 
 
 def _join_pieces(

@@ -68,6 +68,7 @@ def test_path_as_the_design_says(factory):
         "segments",
         "totals",
         "unexplained",
+        "uncertainty_ns",
         "loss",
     }
     assert document.format == "critpath/path/1"

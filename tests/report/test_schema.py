@@ -154,7 +154,9 @@ def documents(factory, load):
         json.loads(to_json(made))
         for made in (comparison_document(comparison), path, ab_run(), exploration)
     ]
-    return {document["format"]: document for document in [*found, calibration(), clocks(), requests()]}
+    return {
+        document["format"]: document for document in [*found, calibration(), clocks(), requests()]
+    }
 
 
 def test_every_format_is_there(documents):

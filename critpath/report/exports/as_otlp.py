@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -170,7 +170,7 @@ def _span_id(*parts: object) -> str:
     return _digest(*parts)[:16]
 
 
-def _attributes(values: dict[str, str | int | float]) -> list[dict[str, Any]]:
+def _attributes(values: Mapping[str, str | int | float]) -> list[dict[str, Any]]:
     """Return attributes as OTLP has them: whole numbers are text there."""
     found = []
     for key, value in values.items():
