@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from critpath.model.clocks import ClockAlignment, JoinedAccount
     from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
-    from critpath.pipeline.slicing import SliceSketches
     from critpath.read.clocks import Trace
     from critpath.read.recording import Description
     from critpath.read.streaming import Source
@@ -97,9 +96,9 @@ def extract_recording(
     from critpath.pipeline.requesting import find_requests
     from critpath.pipeline.slicing import find_slices
 
-    with _replay_chosen(recording, settings, progress, place) as chosen:
+    with replay_chosen(recording, settings, progress, place) as chosen:
         found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
-        with _name_recording(recording):
+        with name_recording(recording):
             executions, events, pieces = find_requests(
                 found, specification, manifest, recording
             ) or (
@@ -144,29 +143,10 @@ def sketch_recording(
     from critpath.pipeline.requesting import find_sketches
 
     with (
-        _replay_chosen(recording, settings, progress, place, only="requests") as chosen,
-        _name_recording(recording),
+        replay_chosen(recording, settings, progress, place, only="requests") as chosen,
+        name_recording(recording),
     ):
         return find_sketches(chosen.replayed, chosen.specification, chosen.manifest, recording)
-
-
-def slice_recording(
-    recording: Path, settings: ExtractSettings, progress: Progress | None = None, place: str = ""
-) -> SliceSketches:
-    """Return all slices of one recording and what led to which; no paths are walked.
-
-    Raises
-    ------
-    UsageError
-        If its executions are no slices.
-    """
-    from critpath.pipeline.slicing import sketch_slices
-
-    with (
-        _replay_chosen(recording, settings, progress, place, only="slices") as chosen,
-        _name_recording(recording),
-    ):
-        return sketch_slices(chosen.replayed, chosen.specification, chosen.manifest, recording)
 
 
 @dataclass(frozen=True)
@@ -182,7 +162,7 @@ class _Chosen:
 
 
 @contextmanager
-def _replay_chosen(
+def replay_chosen(
     recording: Path,
     settings: ExtractSettings,
     progress: Progress | None,
@@ -234,7 +214,7 @@ def _replay_chosen(
         )
     recorded = _Recording(recording, traces, manifest, (*notes, *how, *labelled))
     budget = Budget.within(settings.max_memory)
-    with _name_recording(recording):
+    with name_recording(recording):
         # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
     wanted = get_event_requests(chosen)
@@ -311,7 +291,7 @@ def _explain_waits(paths: PathSet, replayed: ReplayedRecording, manifest: Manife
 
 
 @contextmanager
-def _name_recording(recording: Path) -> Iterator[None]:
+def name_recording(recording: Path) -> Iterator[None]:
     """Name the recording in which an event or a field is missing."""
     try:
         yield

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import EXIT_UNREADABLE, CritpathError, UsageError
+from critpath.pipeline import extraction
 from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
 from critpath.pipeline.extraction import (
     ExtractSettings,
     extract_recording,
     sketch_recording,
-    slice_recording,
 )
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
@@ -142,9 +142,22 @@ def read_slices(
             )
     recordings = [item for item in items if isinstance(item, Path)]
     return [
-        slice_recording(recording, settings, progress, name_place(n, len(recordings)))
+        _slice_recording(recording, settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
     ]
+
+
+def _slice_recording(
+    recording: Path, settings: ExtractSettings, progress: Progress | None, place: str
+) -> SliceSketches:
+    """Return all slices of one recording and what led to which; no paths are walked."""
+    from critpath.pipeline.slicing import sketch_slices
+
+    with (
+        extraction.replay_chosen(recording, settings, progress, place, only="slices") as chosen,
+        extraction.name_recording(recording),
+    ):
+        return sketch_slices(chosen.replayed, chosen.specification, chosen.manifest, recording)
 
 
 def extract_file(
