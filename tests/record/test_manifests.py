@@ -47,8 +47,7 @@ def test_addresses_and_devices_are_those_of_every_network_namespace(tmp_path):
         "   1: 0200000A:1F90 0300000A:D431 01\n"
     )
     (tmp_path / "18/net/tcp6").write_text(
-        "  sl  local_address rem_address   st\n"
-        "   0: 0:1 0000000000000000FFFF00000400000A:0050 01\n"
+        "  sl  local_address rem_address   st\n   0: 0:1 0000000000000000FFFF00000400000A:0050 01\n"
     )
     facts = network_facts(tmp_path)
     networks = facts.pop("networks")
