@@ -12,13 +12,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.output import Progress, hint
+from critpath.commands.output import Progress, check_outputs, hint
 from critpath.commands.parser import checked
 from critpath.commands.settings import RECORDING, Settings, number, whole
-from critpath.errors import EXIT_INTERNAL, UsageError
+from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural
 
@@ -37,7 +38,7 @@ _RUNS = whole(1, MANIFEST_RUNS)
 GROUPS: Final = {
     "everyday": (
         *("output", "runs", "all", "duration", "interleave", "container", "warmup", "prepare"),
-        *("timeout", "force", "execution"),
+        *("timeout", "force", "execution", "then"),
     ),
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
@@ -125,11 +126,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words of SQL, a command's name), or bytes,traceparent for trace ids besides; "
         "docs/labels.md says what is looked at and kept",
     )
+    parser.add_argument(
+        "--then",
+        choices=("explore",),
+        default="",
+        help="explore: then say what the slow executions have in common, and write the page to "
+        "ask on as DIR.html; with -a they are the requests of servers unless --execution is given",
+    )
     for option, what in (
         ("--keep-raw", "keep what the trace was converted from"),
         ("--as-root", "under sudo: run the command as root too"),
         ("--no-probe", "do not measure meanwhile how fast the machine is"),
-        ("--force", "replace a recording that is there"),
+        ("--force", "replace a recording (and a page of --then) that is there"),
     ):
         parser.add_argument(option, action="store_true", help=what)
     parser.add_argument(
@@ -143,8 +151,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record and return the command's exit code."""
     if arguments.hosts:
+        if arguments.then:
+            raise UsageError("--then explore with --hosts", "critpath explore DIR afterwards")
         return _record_hosts(arguments, settings)
     request = _request(arguments, settings)
+    page = f"{str(request.output).rstrip('/')}.html"
+    if arguments.then:
+        check_outputs([page], force=arguments.force)
     from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
 
     quiet = settings["quiet"]
@@ -156,6 +169,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     for line in describe_outcome(outcome, request):
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
+    if not arguments.then or not outcome.recordings:
+        return outcome.exit_code
+    # What the command ended with counts; that there is nothing to explore is said, and counts else.
+    try:
+        _explore([one.directory for one in outcome.recordings], page, settings)
+    except CritpathError as error:
+        where = ", ".join(str(one.directory) for one in outcome.recordings)
+        hint(f"critpath: {where}: recorded and kept, but not explored", quiet=False)
+        if outcome.exit_code:
+            hint(f"critpath: {error.what}\n  {error.do}", quiet=False)
+        else:
+            raise
     return outcome.exit_code
 
 
@@ -204,6 +229,18 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_INTERNAL if wrong else 0
 
 
+def _explore(recordings: list[Path], page: str, settings: Settings) -> None:
+    """Say what the slow executions of recordings have in common, and write the page."""
+    os.environ.setdefault(_THREADS, "1")  # as below
+    from critpath.commands import explore  # noqa: PLC0415 - the analysis is for after recording
+
+    asked = argparse.Namespace(
+        trace=recordings, given=[], what=None, depth=1, all=False, json=None, output=page
+    )
+    # What an execution is the recordings say.
+    explore.run(asked, replace(settings, values={**settings.values, "execution": None}))
+
+
 def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     """Count what a finished recording holds; numpy is not there before, nor while it records."""
     # As other verbs have it: set now, no command inherits it any more.
@@ -219,6 +256,8 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
 
     commands = _commands(arguments)
     specification = settings["execution"] or ""
+    if arguments.then and not commands and not specification and not arguments.container:
+        specification = "requests"
     if specification:
         _check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
