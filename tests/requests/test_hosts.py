@@ -55,7 +55,8 @@ def test_paths_cross_hosts_and_say_how_surely(together, capsys):
     details = {
         s["detail"] for path in paths for s in path["segments"] if s["state"] == "NET_TRANSIT"
     }
-    assert "from app:8000" in details
+    assert details & {"from app:8000", "to app:8000"}
+    assert "from redis:6379" in details
     assert all(path["uncertainty_ns"] > 0 for path in paths)
     for path in paths:
         ends = [path["begin"], *(s["end"] for s in path["segments"])]
