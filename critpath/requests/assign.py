@@ -42,6 +42,7 @@ _RANK: Final = 2.0  # log probability that is lost by each place in the queue, a
 _LONGEST: Final = 6  # what requests ask, to try its orders
 _ORDERS: Final = 6  # that are tried
 ALIKE: Final = 0.97  # of a process's requests: nothing more is tried
+ALIKE_ASKS: Final = 0.5  # at the most, where nothing shows a mistake
 LEAST_GAIN: Final = 0.002  # of requests that are usual, to believe one pass rather than another
 
 
@@ -63,6 +64,7 @@ class _Token:
     thread: int = -1  # in whose queue it is, -1 in none
     answered: bool = False
     asked: int = 0
+    sure: float = 1.0  # that what it is known to have asked is its own: a mistake goes on
 
 
 @dataclass
@@ -273,6 +275,9 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
         ],
         np.float64,
     ).reshape(-1)
+    if any(len(set(history)) < len(history) for history in usual):
+        # Requests that ask the same twice are usual also where they are mixed up.
+        probable = np.minimum(probable, ALIKE_ASKS)
     probable[owner < 0] = 0.0
     return rows, owner, probable
 
@@ -519,6 +524,8 @@ class _Pass:
             sure = self._opened_sure
         else:
             owner, sure = self._choose(time, thread, kind)
+            if owner >= 0:
+                sure = self._tokens[owner].sure = min(sure, self._tokens[owner].sure)
         run.owner[row], run.sure[row] = owner, sure
         if owner >= 0:
             token = self._tokens[owner]
@@ -544,7 +551,7 @@ class _Pass:
     def _choose(self, time: int, thread: int, kind: int) -> tuple[int, float]:
         """Return the token that asks this, and how probably it is that one."""
         best, second, chosen, rank = -math.inf, -math.inf, NONE, 0.0
-        many = 0
+        rivals = []
         for row in self._candidates(thread)[:_CANDIDATES]:
             token = self._tokens[row]
             if not self._known.may(token.history, kind):
@@ -554,12 +561,15 @@ class _Pass:
                 weight += self._delays.weigh(token.history[-1], kind, time - token.ready)
             else:
                 rank += _RANK
-            many += 1
+            rivals.append(token)
             if weight > best:
                 best, second, chosen = weight, best, row
             else:
                 second = max(second, weight)
-        if many < 2:
+        if len(rivals) < 2:
             return chosen, 0.99
         probable = 1 / (1 + math.exp(min(second - best, 50.0)))
-        return chosen, max(probable, 0.5 / many)
+        probable = max(probable, 0.5 / len(rivals))
+        for token in rivals:  # if it was not the chosen one, it was one of these
+            token.sure = min(token.sure, probable)
+        return chosen, probable

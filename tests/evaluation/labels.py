@@ -47,9 +47,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("what", nargs="?", choices=("accuracy", "cost", "ask"), default="accuracy")
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument(
-        "--requests", type=int, default=800, help="of each service"
-    )
+    parser.add_argument("--requests", type=int, default=800, help="of each service")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     given = parser.parse_args()
