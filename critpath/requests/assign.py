@@ -279,7 +279,10 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
         # Requests that ask the same twice are usual also where they are mixed up.
         probable = np.minimum(probable, ALIKE_ASKS)
     probable[owner < 0] = 0.0
-    return rows, owner, probable
+    doubted = np.ones(len(rows), np.bool_)
+    if not later:
+        doubted = table.subrequests.attribution[rows] != Certainty.CERTAIN
+    return rows[doubted], owner[doubted], probable[doubted]
 
 
 def _by_rules(table: Tables, events: Sequence[_Event]) -> _Run:
@@ -522,6 +525,8 @@ class _Pass:
         if opened is not None:
             owner, sure = opened, run.sure.get(row, 1.0)
             sure = self._opened_sure
+        elif self._is_certain(row):
+            owner, sure = int(table.subrequests.request[row]), 1.0
         else:
             owner, sure = self._choose(time, thread, kind)
             if owner >= 0:
@@ -536,6 +541,12 @@ class _Pass:
             else:
                 token.history = (*token.history, kind)
                 token.asked += 1
+
+    def _is_certain(self, row: int) -> bool:
+        """Return whether the rules are sure; where answers come first, they are not to be."""
+        subs = self._table.subrequests
+        certain = subs.attribution[row] == Certainty.CERTAIN
+        return not self._later and bool(certain) and int(subs.request[row]) in self._tokens
 
     _opened_sure = 1.0
 
