@@ -291,8 +291,9 @@ cdef class Account:
         """Return for how long until t any processors of a host idled, or exactly one did."""
         cdef int64_t i = last_before(idle.start, idle.time, self.processor.shape[0], host, t,
                                      self.hint_idle)
-        if i < 0:
-            return 0
+        if i < 0:  # before the host's first step, whose sums go on from the hosts before it
+            i = idle.start[host]
+            return sums[i] if i < idle.start[host + 1] else 0
         if idle.count[i] == 1 or (idle.count[i] > 1 and not alone):
             return sums[i] + t - idle.time[i]
         return sums[i]

@@ -350,7 +350,7 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
     path = np.repeat(np.arange(len(paths)), np.diff(paths.start))
     new = np.ones(len(path), bool)
     new[1:] = False
-    for column in (path, state, detail, paths.tid, paths.host, paths.cpu):
+    for column in (path, state, detail, paths.tid, paths.host, paths.cpu, paths.beneath):
         new[1:] |= column[1:] != column[:-1]
     keep = np.flatnonzero(new)
     last = np.append(keep[1:], len(path)) - 1 if len(keep) else keep
@@ -367,6 +367,7 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
         cpu=paths.cpu[keep],
         lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
         elsewhere_idle=np.add.reduceat(paths.elsewhere_idle, keep) if len(keep) else keep,
+        beneath=paths.beneath[keep],
     )
 
 

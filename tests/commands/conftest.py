@@ -103,13 +103,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
         return call
 
-    def path_document(paths, index, *, tid, comm, losses, execution, label):
+    def path_document(paths, index, *, tid, comm, losses, execution, label, uncertainty):
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
-        assert (execution, label) == (f"e{index}", "")
+        assert (execution, label, uncertainty) == (f"e{index}", "", 0)
         return Saved("critpath/path/1", index, {"tid": tid, "comm": comm})
 
-    def render_html(document):
+    def render_html(document, **_):
         if state.render_error is not None:
             raise state.render_error
         return f"<p>{document.a} \N{GREEK SMALL LETTER MU}</p>"
@@ -119,7 +119,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         saved = sources[0].is_file() and is_paths_file(sources[0])
         return load_paths(sources[0]) if saved else state.paths
 
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - the real one, before the fakes
+    # The real ones, before the fakes.
+    from critpath.pipeline.extraction import choose_executions, resolve_ids, traces_of  # noqa: PLC0415
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415
 
     def extracted_file(sources, file, settings, *, require, jobs, progress):
         # As `extract` is called, with what it is called with.
@@ -152,6 +154,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             ),
             "CompareSettings": SimpleNamespace,
             "note_repaired_switches": lambda paths: paths,
+            **{f.__name__: f for f in (choose_executions, resolve_ids, traces_of)},
         },
         "critpath.report.document.comparison": {
             "comparison_document": lambda _: state.document,

@@ -79,6 +79,7 @@ def normal(record) -> Path:
 def compare(critpath, normal, place):
     def run(sample: Path) -> tuple[int, dict]:
         done = critpath("compare", normal, sample, "--json", place / "comparison.json")
+        assert done.returncode < 100, done.stderr
         return done.returncode, json.loads((place / "comparison.json").read_text())
 
     return run

@@ -40,6 +40,7 @@ from critpath.model import (
     Table,
     identifiers,
 )
+from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
 from critpath.pipeline.exploring import facts_of
 from critpath.pipeline.extraction import read_timelines
@@ -65,6 +66,11 @@ def request_tables():
     yield "RequestFacts", RequestFacts(*[("made",)] * 7, *[np.ones(1, np.int64)] * 6)
 
 
+def no_messages():
+    names, one = Messages.__dataclass_fields__, np.ones(1, np.int64)
+    return Messages(**{**dict.fromkeys(names, one), "last": one > 0, "sure": one.astype(np.uint8)})
+
+
 def tables_of(factory):
     comparison = factory.comparison()
     aligned = comparison.aligned[0]
@@ -80,6 +86,7 @@ def tables_of(factory):
         "alignment": aligned.alignment,
         "statistics": aligned.statistics,
         "facts": facts_of(comparison.sample),
+        "messages": no_messages(),
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
         **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},
