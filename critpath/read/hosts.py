@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -53,13 +54,16 @@ def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
     if listed is None:
         return _find_connected(directory)
     found: dict[str, HostRecording] = {}
+    places: set[Path] = set()
     for entry in listed:
         name, below = _entry(file, entry)
         place = directory / below
         if place.is_symlink() or not place.is_dir():
             raise UnreadableError(f"{file}: {safe_text(below)} is no directory beside it", _AGAIN)
-        if name in found:
-            raise UnreadableError(f"{file}: names {safe_text(name)} twice", _AGAIN)
+        if name in found or place in places:
+            twice = name if name in found else below
+            raise UnreadableError(f"{file}: names {safe_text(twice)} twice", _AGAIN)
+        places.add(place)
         found[name] = HostRecording(name, place)
     return tuple(found[name] for name in sorted(found))
 
@@ -70,8 +74,8 @@ def _read_list(file: Path) -> list[Any] | None:
         with file.open("rb") as stream:
             text = stream.read(_LARGEST + 1)
         data = load_json(text) if len(text) <= _LARGEST else None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{file}: cannot be read ({error})", _AGAIN) from None
+    except (OSError, ValueError, RecursionError):
+        return None
     if not isinstance(data, dict) or data.get("format") != HOSTS_FORMAT:
         return None
     listed = data.get("hosts")
@@ -144,18 +148,31 @@ def _read_facts(place: Path) -> _Facts | None:
 
 def _are_connected(hosts: Collection[_Facts]) -> bool:
     """Return whether every host was connected to another of them."""
-    return all(
-        any(
-            other is not one and (one.addresses & other.peers or other.addresses & one.peers)
-            for other in hosts
-        )
-        for one in hosts
-    )
+    return all(any(other is not one and _talked(one, other) for other in hosts) for one in hosts)
+
+
+def _talked(one: _Facts, other: _Facts) -> bool:
+    """Return whether one of two hosts has the other as a peer.
+
+    Bridges of containers and virtual machines have one address everywhere: what both have tells
+    of neither.
+    """
+    there = one.addresses & other.peers | other.addresses & one.peers
+    return not there <= one.addresses & other.addresses
 
 
 def _texts(found: object) -> frozenset[str]:
     texts = {text for text in (found if isinstance(found, list) else []) if isinstance(text, str)}
-    return frozenset(x for x in texts if not x.startswith("127.") and x != "::1")
+    return frozenset(filter(_is_of_one_machine, texts))
+
+
+def _is_of_one_machine(text: str) -> bool:
+    """Return whether an address is no loopback's and no link's: every machine has those."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_link_local or address.is_unspecified)
 
 
 def name_traces(host: HostRecording, traces: Sequence[Trace]) -> list[Trace]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -324,7 +324,7 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     found = dict.fromkeys(_find_session(trace, source) for trace in traces)
     # Do not skip a recording without a trace: reading it reports what is wrong.
     found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
-    sets = dict.fromkeys(_find_set(recording, source) for recording in found)
+    sets = _find_sets(found, source)
     if sets.keys() != found.keys():
         return tuple(sets)
     if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
@@ -332,14 +332,19 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _find_set(recording: Path, source: Path) -> Path:
-    """Return the set of hosts that a recording belongs to; itself where it is of none."""
+def _find_sets(recordings: Iterable[Path], source: Path) -> dict[Path, None]:
+    """Return the sets of hosts that recordings belong to; those of none, themselves."""
     from critpath.read.hosts import find_hosts  # noqa: PLC0415 - it imports this
 
-    above = recording.parent
-    if above != source and source not in above.parents:
-        return recording
-    return above if any(host.directory == recording for host in find_hosts(above)) else recording
+    members: dict[Path, set[Path]] = {}  # every manifest there is read: once, not for each
+    found: dict[Path, None] = {}
+    for recording in recordings:
+        above = recording.parent
+        if above not in members:
+            below = above == source or source in above.parents
+            members[above] = {of.directory for of in find_hosts(above)} if below else set()
+        found[above if recording in members[above] else recording] = None
+    return found
 
 
 def _find_session(trace: Path, source: Path) -> Path:

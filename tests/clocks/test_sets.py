@@ -21,6 +21,7 @@ from critpath.model.clocks import ClockLine, HostClock
 from critpath.pipeline.clocks import align_traces, read_clocks
 from critpath.pipeline.extraction import read_timelines
 from critpath.pipeline.progress import Stage
+from critpath.read import hosts as sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.hosts import HOSTS_FORMAT, find_hosts
 from critpath.read.recording import find_recordings, find_traces, read_events
@@ -128,12 +129,15 @@ def write(place, name, *, machine, peers, addresses, begin=0, end=10):
         ("one machine", {"machine": "1"}),
         ("another time", {"begin": 20, "end": 30}),
         ("not connected", {"addresses": ["10.0.0.9"]}),
+        ("a bridge of one address everywhere", {"peers": ["172.17.0.1"], "addresses": ["fe80::2"]}),
     ],
 )
 def test_recordings_of_machines_that_talked_are_a_set(tmp_path, case, change):
-    write(tmp_path, "web", machine="1", addresses=["127.0.0.1", "10.0.0.1"], peers=["10.0.0.2"])
-    app = {"machine": "2", "addresses": ["127.0.0.1", "10.0.0.2"], "peers": ["10.9.9.9"]}
-    write(tmp_path, "app", **{**app, **change})
+    everywhere = ["127.0.0.1", "172.17.0.1"]
+    peers = ["10.0.0.2", "172.17.0.1", "fe80::2"]
+    write(tmp_path, "web", machine="1", addresses=[*everywhere, "10.0.0.1"], peers=peers)
+    app = {"machine": "2", "addresses": ["10.0.0.2"], "peers": ["10.9.9.9"], **change}
+    write(tmp_path, "app", **{**app, "addresses": [*everywhere, *app["addresses"]]})
     names = [of.name for of in find_hosts(tmp_path)]
     assert names == (["app", "web"] if case == "together" else [])
 
@@ -161,9 +165,52 @@ def test_a_list_that_names_what_is_not_beside_it_is_refused(tmp_path, entry, sai
     assert "\x1b" not in caught.value.what
 
 
-def test_another_programs_list_is_none(tmp_path):
-    (tmp_path / "hosts.json").write_text('{"hosts": 3}')
+@pytest.mark.parametrize(
+    "text", ['{"hosts": 3}', "not JSON", pytest.param("[" * 10**5, id="deep"), '"\\ud800"', ""]
+)
+def test_another_programs_list_is_none(tmp_path, text):
+    (tmp_path / "hosts.json").write_text(text)
     assert find_hosts(tmp_path) == ()
+
+
+def test_a_recording_is_of_one_host(tmp_path):
+    (tmp_path / "web").mkdir()
+    hosts = [{"name": name, "recording": "web"} for name in ("web", "app")]
+    (tmp_path / "hosts.json").write_text(json.dumps({"format": HOSTS_FORMAT, "hosts": hosts}))
+    with pytest.raises(UnreadableError) as caught:
+        find_hosts(tmp_path)
+    assert "names web twice" in caught.value.what
+
+
+def test_a_directory_is_asked_once_whether_it_is_a_set(hosts, tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        shutil.copytree(hosts / "app", tmp_path / name)
+    asked = []
+    monkeypatch.setattr(sets, "find_hosts", lambda above: asked.append(above) or ())
+    assert len(find_recordings(tmp_path)) == 3
+    assert asked == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        {"error_ns": 10**30},
+        {"samples": [[1, (1 << 62) - 1], [(1 << 62) - 1, 5]]},
+        {"samples": [[0, 1 << 60], [1 << 60, 0], [1 << 60, 1 << 61]]},
+    ],
+)
+def test_a_hostile_clock_ends_nothing(hosts, tmp_path, capsys, clock):
+    place = tmp_path / "set"
+    place.mkdir()
+    sane = {"synchronised": "ntp", "error_ns": 10**6, "samples": [[0, 0], [1 << 60, 1 << 60]]}
+    for name, said in (("app", {**sane, **clock}), ("web", sane)):
+        shutil.copytree(hosts / name, place / name)
+        manifest = json.loads((place / name / "critpath.json").read_text())
+        manifest["clock"].update(said)
+        (place / name / "critpath.json").write_text(json.dumps(manifest))
+    listed(place, ["app", "web"])
+    assert main(["clocks", str(place)]) == 0
+    assert "app" in capsys.readouterr().out
 
 
 def test_one_kernel_needs_no_messages(hosts, tmp_path, capsys):

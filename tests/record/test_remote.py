@@ -36,7 +36,7 @@ echo "$@" > "@BIN@/$HOST.said"
 [ "$HOST" = noroot ] && { echo "critpath: not allowed to trace" >&2; exit 125; }
 [ "$HOST" = killed ] && { sleep 0.1; kill -9 $PPID; exit 1; }
 while [ -z "$end" ] && [ $(($(date +%s%N) / 1000000)) -lt $until ]; do sleep 0.02; done
-mkdir -p "$out/trace" && echo '{"host": "'$HOST'"}' > "$out/critpath.json"
+mkdir -p "$out/trace" && echo '{"format": "critpath/recording/1"}' > "$out/critpath.json"
 head -c 100000 /dev/zero > "$out/trace/stream_0"
 """
 
@@ -88,7 +88,7 @@ def test_all_hosts_are_recorded_and_fetched(tmp_path, ssh, capsys):
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"), [("gone", "No route to host"), ("rude", "something else")]
+    ("bad", "said"), [("gone", "No route to host"), ("rude", "unexpected answer: hello")]
 )
 def test_one_that_cannot_begin_keeps_all_from_it(tmp_path, bad, said, capsys):
     assert record(tmp_path, f"web,{bad}") == 125
@@ -102,7 +102,7 @@ def test_one_that_cannot_begin_keeps_all_from_it(tmp_path, bad, said, capsys):
 def test_a_host_without_critpath(tmp_path, capsys):
     assert record(tmp_path, "web,app", "--remote-command", "none/critpath") == 125
     assert left(tmp_path) == ([], [])
-    assert "no none/critpath there" in capsys.readouterr().err
+    assert "none/critpath was not found on the host" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("bad", "said"), [("noroot", "not allowed to trace"), ("killed", "")])
@@ -132,17 +132,43 @@ def test_an_interrupt_ends_the_recording_and_keeps_it(tmp_path):
     assert left(tmp_path) == (["app", "hosts.json", "web"], [])
 
 
-def test_what_is_there_is_not_replaced_unless_asked(tmp_path, capsys):
-    (tmp_path / "o").mkdir()
-    (tmp_path / "o/mine").write_text("")
+def test_only_a_set_or_a_recording_is_replaced_and_only_if_asked(tmp_path, capsys):
+    assert record(tmp_path, "web,app") == 0
     assert record(tmp_path, "web") == 2
-    assert "exists" in capsys.readouterr().err
+    assert "has a recording already" in capsys.readouterr().err
     assert record(tmp_path, "web", "--force") == 0
+    assert left(tmp_path) == (["hosts.json", "web"], [])
+    (tmp_path / "o/thesis.txt").write_text("mine")
+    assert record(tmp_path, "web", "--force") == 2
+    assert "no recording: --force does not replace it" in capsys.readouterr().err
+    assert left(tmp_path) == (["hosts.json", "thesis.txt", "web"], [])
+
+
+def test_what_was_there_stays_where_no_host_recorded(tmp_path):
+    assert record(tmp_path, "web") == 0
+    assert record(tmp_path, "noroot", "--force") == 125
     assert left(tmp_path) == (["hosts.json", "web"], [])
 
 
+@pytest.mark.parametrize("kind", ["home", "file", "link", "here", "nowhere"])
+def test_a_place_that_cannot_be_written_is_refused_before_a_host_is_asked(
+    tmp_path, ssh, monkeypatch, kind
+):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(mine)
+    monkeypatch.chdir(mine)
+    places = {"home": mine, "file": mine / "thesis.txt", "link": tmp_path / "link"}
+    place = str(places.get(kind, "." if kind == "here" else "no/where"))
+    assert main(["record", "--hosts", "web", "--duration", "1", "--force", "-o", place]) == 2
+    assert (mine / "thesis.txt").read_text() == "mine"
+    assert not (ssh / "web.said").exists()
+
+
 @pytest.mark.parametrize(
-    "text", ["-oProxyCommand=x", "web,-l", "", "web,", "a b", "a;b", "web,web"]
+    "text",
+    ["-oProxyCommand=x", "web,-l", "", "web,", "a b", "a;b", "web,web", "hosts.json", "a" * 300],
 )
 def test_hosts_that_ssh_could_take_for_something_else(text):
     with pytest.raises(UsageError):
