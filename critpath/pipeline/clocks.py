@@ -44,10 +44,12 @@ from critpath.timeline.replay import prev_states
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
-    from critpath.model.requests import Collected
     from critpath.read.clocks import Trace
 
 _TCP: Final = (6, 262)
+# What a clock can say: an error of a quarter of an hour says nothing, and sums must not overflow.
+_LARGEST_ERROR: Final = 10**12  # ns
+_LATEST: Final = 1 << 61  # ns since the epoch: in the year 2043
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,21 +429,28 @@ def _tell_facts(host: str, about: Events, manifest: Manifest | None) -> ClockFac
         clock = manifest.clock
         how, wrong = clock.get("synchronised"), clock.get("error_ns")
         synchronised = how if isinstance(how, str) else ""
-        if type(wrong) is int and wrong >= 0 and synchronised not in {"", "no", "unknown"}:
+        if (
+            type(wrong) is int
+            and 0 <= wrong < _LARGEST_ERROR
+            and synchronised not in {"", "no", "unknown"}
+        ):
             error = wrong
         samples = _read_samples(clock.get("samples"))
     return ClockFacts(name, about.begin, about.end, kernel, samples, error, synchronised)
 
 
 def _read_samples(found: object) -> I64:
+    """Return the samples of both clocks; only those at which neither goes back."""
     rows = [
         row
         for row in (found if isinstance(found, list) else [])
         if isinstance(row, list)
         and len(row) == 2
-        and all(type(value) is int and 0 <= value < 1 << 62 for value in row)
+        and all(type(value) is int and 0 <= value < _LATEST for value in row)
     ]
-    return np.array(sorted(rows), np.int64).reshape(-1, 2)
+    samples = np.array(sorted(rows), np.int64).reshape(-1, 2)
+    latest = np.maximum.accumulate(samples[:, 1])
+    return samples[samples[:, 1] == latest]
 
 
 def _name_apart(facts: Sequence[ClockFacts]) -> list[ClockFacts]:

@@ -25,12 +25,11 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""
     by = how or plural(sum(clock.messages), "message")
     said = f"clocks: {host} aligned with {other} by {by}, sure to {format_ns(clock.middle_bound)}"
-    return said + "".join(f"; {step_text(time, by)}" for time, by in clock.steps)
+    return said + "".join(f"; {step_text(by)}" for _, by in clock.steps)
 
 
-def step_text(time: int, by: int) -> str:
+def step_text(by: int) -> str:
     """Return that a clock stepped; the trace's clock goes on, so time was missing."""
-    del time
     return f"it stepped by {format_ns(-by, sign=True)}"
 
 
