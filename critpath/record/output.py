@@ -12,7 +12,7 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
@@ -27,6 +27,8 @@ from critpath.record.dirfd import (
 from critpath.record.user import User, hand_over_fd, may_write
 from critpath.untrusted import load_json
 
+HOSTS: Final = "hosts.json"
+HOSTS_FORMAT: Final = "critpath/hosts/1"
 _FAMILY: Final = MANIFEST_FORMAT.rpartition("/")[0] + "/"  # any version of ours
 _ROOM: Final = 300 * 2**20  # bytes that should be free
 
@@ -321,7 +323,7 @@ def _check_parent(parent: Path) -> None:
 
 
 def is_recording(name: str, parent: int) -> bool:
-    """Return whether the directory `name` in `parent` is a recording, or an interleaved pair."""
+    """Return whether the directory `name` in `parent` is a recording, a pair, or a set of hosts."""
     try:
         directory = open_dir(name, dir_fd=parent)
     except OSError:
@@ -330,6 +332,8 @@ def is_recording(name: str, parent: int) -> bool:
         if _has_manifest(directory):
             return True
         content = sorted(os.listdir(directory))  # noqa: PTH208 - a descriptor
+        if HOSTS in content:
+            return _is_set(directory, {*content})
         if content != [NORMAL, SAMPLE]:
             return False
         return is_recording(NORMAL, directory) and is_recording(SAMPLE, directory)
@@ -339,15 +343,31 @@ def is_recording(name: str, parent: int) -> bool:
         os.close(directory)
 
 
+def _is_set(directory: int, content: set[str]) -> bool:
+    """Return whether a directory holds our list of hosts, and nothing that is not listed."""
+    document = _load(HOSTS, directory)
+    if document.get("format") != HOSTS_FORMAT:
+        return False
+    listed = document.get("hosts")
+    hosts = [x for x in listed if isinstance(x, dict)] if isinstance(listed, list) else []
+    # What else somebody put there is theirs.
+    return content <= {HOSTS, *(str(host.get("recording")) for host in hosts)}
+
+
 def _has_manifest(directory: int) -> bool:
     """Return whether a directory holds a manifest of ours, of any version."""
+    return str(_load(MANIFEST, directory).get("format", "")).startswith(_FAMILY)
+
+
+def _load(name: str, directory: int) -> dict[str, Any]:
+    """Read a document in a directory; empty where there is none."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(MANIFEST, flags, dir_fd=directory), "rb") as stream:
+        with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > MANIFEST_BYTES:
-                return False
+                return {}
             document = load_json(stream.read(MANIFEST_BYTES))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and str(document.get("format", "")).startswith(_FAMILY)
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from critpath.errors import CritpathError, UsageError
+from critpath.record.output import HOSTS, HOSTS_FORMAT, OutputDirectory
 from critpath.units import plural, safe_text
 
 SAY: Final = "critpath-hosts"
@@ -40,7 +42,10 @@ exec 3<&0
 d=$(mktemp -d) || exit 125
 trap 'rm -rf "$d"' EXIT
 trap 'exit 129' HUP INT TERM
-command -v {first} >/dev/null || {{ echo "{say} failed: no {first} there"; exit 127; }}
+command -v {first} >/dev/null || {{
+  echo "{say} failed: {first} was not found on the host"
+  exit 127
+}}
 echo "{say} ready"
 read -r word <&3 || exit 0
 [ "$word" = start ] || exit 0
@@ -111,7 +116,7 @@ class _Host:
         if line == f"{SAY} {word}":
             return
         self.wrong = line.removeprefix(f"{SAY} failed: ") if line.startswith(SAY) else ""
-        self.wrong = self.wrong or self._ended() or "it said something else than expected"
+        self.wrong = self.wrong or self._ended() or f"unexpected answer: {line}"
 
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
@@ -156,12 +161,17 @@ def check_hosts(text: str) -> tuple[str, ...]:
     """Return the hosts of a list; raises UsageError for what ssh could take for something else."""
     hosts = tuple(text.split(","))
     for host in hosts:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]*", host):
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,199}", host):
             raise UsageError(
-                f"--hosts: {safe_text(host) or 'nothing'} is no host",
-                "give names that ssh knows, with commas: --hosts web,app,db",
+                f"--hosts: {safe_text(host) or 'nothing'} is not a host name",
+                "give names that ssh knows, separated by commas: --hosts web,app,db",
             )
     names = [directory_of(host) for host in hosts]
+    if HOSTS in names:
+        raise UsageError(
+            f"--hosts: {HOSTS} is what the list of hosts is called",
+            "give the host another name in ~/.ssh/config",
+        )
     if len({*names}) < len(names):
         raise UsageError("--hosts names a host twice", "name each host once")
     return hosts
@@ -196,41 +206,59 @@ def record_hosts(
     Raises
     ------
     UsageError
-        If something is at `output` already.
+        If `output` cannot be written, or may not be replaced.
     CritpathError
         If a host cannot be recorded, before anything is.
     """
-    out = request.output
-    if out.exists() and not request.force and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists", "give another -o, or --force to replace it")
-    tell(f"connecting to {plural(len(request.hosts), 'host')}")
-    hosts = [_connect(name, request) for name in request.hosts]
-    made = out.with_name(f".{out.name}.{os.getpid()}")
+    # Found now, not when all has been recorded.
+    place = OutputDirectory.check(request.output, secrets.token_hex(8), force=request.force)
     try:
-        _together(hosts, lambda host: host.hear("ready"), _PATIENCE)
-        bad = [host for host in hosts if host.wrong]
-        if bad:
-            raise CritpathError(
-                f"{safe_text(bad[0].name)}: {safe_text(bad[0].wrong)}; no host was recorded",
-                f"try: ssh {shlex.quote(bad[0].name)} {request.command} doctor",
-            )
-        for host in hosts:
-            host.say("start")
+        place.make()
+        return _record(request, place, tell, wait)
+    finally:
+        place.close()
+
+
+def _record(
+    request: RemoteRequest,
+    place: OutputDirectory,
+    tell: Callable[[str], None],
+    wait: Callable[[float], None],
+) -> tuple[list[str], list[str]]:
+    tell(f"connecting to {plural(len(request.hosts), 'host')}")
+    hosts: list[_Host] = []
+    fetched: list[str] = []
+    try:
+        hosts += (_connect(name, request) for name in request.hosts)
+        _begin(hosts, request)
         try:
             _watch(hosts, request.duration, wait)
         except KeyboardInterrupt:
             tell("ending the recording")
         for host in hosts:
             host.say("stop")
-        made.mkdir(parents=True)
         tell("fetching the recordings")
-        _together(hosts, lambda host: _finish(host, made), _LATE)
-        fetched = _keep(hosts, request, made)
+        _together(hosts, lambda host: _finish(host, place.write_path), _LATE)
+        fetched = _keep(hosts, place)
     finally:
         for host in hosts:
             host.close()
-        shutil.rmtree(made, ignore_errors=True)
+        if not fetched:
+            place.discard()
     return fetched, [f"{safe_text(h.name)}: {safe_text(h.wrong)}" for h in hosts if h.wrong]
+
+
+def _begin(hosts: Sequence[_Host], request: RemoteRequest) -> None:
+    """Start on all hosts once all are ready; raises CritpathError if one is not."""
+    _together(hosts, lambda host: host.hear("ready"), _PATIENCE)
+    for host in hosts:
+        if host.wrong:
+            raise CritpathError(
+                f"{safe_text(host.name)}: {safe_text(host.wrong)}; no host was recorded",
+                f"try: ssh {shlex.quote(host.name)} {request.command} doctor",
+            )
+    for host in hosts:
+        host.say("start")
 
 
 def _connect(name: str, request: RemoteRequest) -> _Host:
@@ -293,17 +321,16 @@ def _finish(host: _Host, made: Path) -> None:
         host.fetch(made / directory_of(host.name))
 
 
-def _keep(hosts: Sequence[_Host], request: RemoteRequest, made: Path) -> list[str]:
+def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
     """Give what was fetched its name, with the list of hosts; nothing where nothing was."""
     fetched = [directory_of(host.name) for host in hosts if not host.wrong]
     if not fetched:
         return []
     listed = [{"name": name, "recording": name} for name in fetched]
-    document = {"format": "critpath/hosts/1", "hosts": listed}
-    (made / "hosts.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if request.output.is_dir() and not request.output.is_symlink():
-        shutil.rmtree(request.output)
-    made.rename(request.output)
+    document = {"format": HOSTS_FORMAT, "hosts": listed}
+    text = json.dumps(document, indent=1) + "\n"
+    (place.write_path / HOSTS).write_text(text, encoding="utf-8")
+    place.publish(None)
     return fetched
 
 
