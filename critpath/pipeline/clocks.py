@@ -449,8 +449,8 @@ def _read_samples(found: object) -> I64:
         and all(type(value) is int and 0 <= value < _LATEST for value in row)
     ]
     samples = np.array(sorted(rows), np.int64).reshape(-1, 2)
-    latest = np.maximum.accumulate(samples[:, 1])
-    return samples[samples[:, 1] == latest]
+    kept: I64 = samples[samples[:, 1] == np.maximum.accumulate(samples[:, 1])]
+    return kept
 
 
 def _name_apart(facts: Sequence[ClockFacts]) -> list[ClockFacts]:

@@ -204,7 +204,8 @@ class Tables:
     def _receivers(self, asked: I64) -> I64:
         """Return who received the results of sub-requests."""
         activity, subs = self.activity, self.subrequests
-        rows = np.flatnonzero((activity.act == Act.RECEIVE) & (activity.endpoint >= 0))
+        at = subs.endpoint[asked]
+        rows = np.flatnonzero((activity.act == Act.RECEIVE) & np.isin(activity.endpoint, at))
         columns = (activity.endpoint[rows], activity.time_ns[rows], activity.tid[rows])
         by = {(e, t): tid for e, t, tid in zip(*(c.tolist() for c in columns), strict=True)}
         asks = (subs.endpoint[asked], subs.end_ns[asked], subs.tid[asked])
@@ -449,7 +450,8 @@ class _Pass:
         self._delays, self._later = delays, later
         self._tokens: dict[int, _Token] = {}
         self._queues: dict[int, list[int]] = defaultdict(list)
-        self._opened: dict[int, int] = {}  # whose a connection is until it is used
+        # Whose a connection is until it is used, and how surely.
+        self._opened: dict[int, tuple[int, float]] = {}
         self._run = _Run()
 
     def run(self) -> _Run:
@@ -515,7 +517,7 @@ class _Pass:
         """Return whether a token may ask anything more."""
         if token.answered and not self._later:
             return False
-        return any(self._known.may(token.history, kind) for kind in range(self._table.kinds))
+        return self._known.goes_on(token.history)
 
     def _ask(self, time: int, thread: int, row: int) -> None:
         table, run = self._table, self._run
@@ -523,8 +525,7 @@ class _Pass:
         connects = bool(table.subrequests.connects[row])
         opened = self._opened.pop(endpoint, None)
         if opened is not None:
-            owner, sure = opened, run.sure.get(row, 1.0)
-            sure = self._opened_sure
+            owner, sure = opened
         elif self._is_certain(row):
             owner, sure = int(table.subrequests.request[row]), 1.0
         else:
@@ -536,8 +537,7 @@ class _Pass:
             token = self._tokens[owner]
             self._leave(owner)
             if connects:
-                self._opened[endpoint] = owner
-                self._opened_sure = sure
+                self._opened[endpoint] = owner, sure
             else:
                 token.history = (*token.history, kind)
                 token.asked += 1
@@ -547,8 +547,6 @@ class _Pass:
         subs = self._table.subrequests
         certain = subs.attribution[row] == Certainty.CERTAIN
         return not self._later and bool(certain) and int(subs.request[row]) in self._tokens
-
-    _opened_sure = 1.0
 
     def _candidates(self, thread: int) -> Sequence[int]:
         """Return who may have asked: of this thread, else of those that handed over to it."""

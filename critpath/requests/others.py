@@ -52,28 +52,35 @@ def _follow_threads(tables: Tables, owner: I64) -> None:
         for row, (e, t) in enumerate(zip(subs.endpoint, subs.end_ns, strict=True))
     }
     events = [
-        (int(activity.time_ns[row]), 0, int(activity.tid[row]), of_sub[key])
+        (
+            int(activity.time_ns[row]),
+            0,
+            int(activity.host[row]),
+            int(activity.tid[row]),
+            of_sub[key],
+        )
         for row in receives.tolist()
         if (key := (int(activity.endpoint[row]), int(activity.time_ns[row]))) in of_sub
     ]
-    columns = (requests.received_ns, requests.reader_tid)
-    events += [
-        (time, 1, tid, row)
-        for row, (time, tid) in enumerate(zip(*(c.tolist() for c in columns), strict=True))
-    ]
-    columns = (subs.begin_ns, subs.tid)
-    events += [
-        (time, 2, tid, row)
-        for row, (time, tid) in enumerate(zip(*(c.tolist() for c in columns), strict=True))
-    ]
-    last: dict[int, int] = {}
-    for _, what, tid, row in sorted(events):
+    hosts = tables.endpoints.host
+    for what, times, at, tids in (
+        (1, requests.received_ns, requests.endpoint, requests.reader_tid),
+        (2, subs.begin_ns, subs.endpoint, subs.tid),
+    ):
+        columns = (times, hosts[at], tids)
+        lists = (column.tolist() for column in columns)
+        events += [
+            (time, what, host, tid, row)
+            for row, (time, host, tid) in enumerate(zip(*lists, strict=True))
+        ]
+    last: dict[tuple[int, int], int] = {}  # by host and thread: thread ids are of one host
+    for _, what, host, tid, row in sorted(events):
         if what == 0:
-            last[tid] = int(owner[row])
+            last[host, tid] = int(owner[row])
         elif what == 1:
-            last[tid] = row
+            last[host, tid] = row
         else:
-            owner[row] = last.get(tid, -1)
+            owner[row] = last.get((host, tid), -1)
 
 
 def _match_delays(tables: Tables, requests: I64, subs: I64, owner: I64) -> None:

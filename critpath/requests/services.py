@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64
+from critpath.model import I64, Bool
 from critpath.model.requests import (
+    Endpoints,
     Rule,
     ServiceCalls,
     ServicesFound,
@@ -49,8 +52,7 @@ def sum_services(sketches: Iterable[Sketches]) -> ServicesFound:
                 mine[names[other]] += count
         calls = np.flatnonzero(subs.connects == 0)
         alone += each.alone
-        outside = (endpoints.peer[subs.endpoint] < 0) & (endpoints.path[subs.endpoint] == 0)
-        elsewhere += int(outside[calls].sum())
+        elsewhere += int(_leads_elsewhere(endpoints)[subs.endpoint[calls]].sum())
         many = [text == _SEVERAL for text in names]
         busy = np.array(many, np.bool_)[table.why]
         several += len(np.unique(table.endpoint[busy]))
@@ -81,6 +83,30 @@ def sum_services(sketches: Iterable[Sketches]) -> ServicesFound:
 def _count(codes: np.ndarray[tuple[int], np.dtype[np.int32]] | I64) -> tuple[list[int], list[int]]:
     values, counts = np.unique(codes, return_counts=True)
     return values.tolist(), counts.tolist()
+
+
+def _leads_elsewhere(endpoints: Endpoints) -> Bool:
+    """Return of endpoints whether they are connected to a host that was not recorded.
+
+    Also where the other end was not found, it is known whose address it has: one of the hosts'
+    own, or a loopback's.
+    """
+    own = {*np.unique(endpoints.local_address).tolist(), 0}  # 0: not known
+    for code in set(np.unique(endpoints.remote_address).tolist()) - own:
+        if _is_loopback(endpoints.strings[code]):
+            own.add(code)
+    elsewhere: Bool = (
+        (endpoints.peer < 0)
+        & (endpoints.path == 0)
+        & ~np.isin(endpoints.remote_address, np.array([*own], np.int64))
+    )
+    return elsewhere
+
+
+def _is_loopback(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address).is_loopback
+    return False
 
 
 def _name_elsewhere(sketches: Sketches, row: int) -> str:

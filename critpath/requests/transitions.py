@@ -1,8 +1,8 @@
 """What a request asks after what it has asked: kinds of sub-requests, learned from a recording.
 
 A kind is whom a sub-request asks and how long its message is: sizes decide who of several may be
-next.  What follows a history is counted after all of it, after its last two kinds and after its
-last, and backed off in that order.
+next.  What follows a history is counted after all of it where it is short, after its last two kinds
+and after its last, and backed off in that order.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from critpath.model.requests import Act, Activity, Endpoints, Subrequests
 
 END: Final = -1  # nothing more is asked
 ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
+_NO_KINDS: Final = 2  # END, ANSWER
 SEEN: Final = 5  # a whole history so often is enough to go by
 LEAST: Final = 0.02  # of what follows a history: what is rarer is not expected
 _SMOOTHING: Final = 0.5
 _EXACT: Final = 64  # sizes of a service; with more, classes
 _CLASS: Final = 1.25  # ratio of two classes of sizes
+_DEEP: Final = 32  # of a history is counted whole: the prefixes of long ones would fill the memory
 
 History = tuple[int, ...]
 
@@ -32,7 +34,7 @@ class Transitions:
     """How often what followed what."""
 
     def __init__(self, kinds: int) -> None:
-        self._kinds = kinds + 2  # END, ANSWER
+        self._kinds = kinds + _NO_KINDS
         self._counts: dict[History, Counter[int]] = defaultdict(Counter)
         self._ends: dict[History, Counter[int]] = defaultdict(Counter)
 
@@ -40,10 +42,11 @@ class Transitions:
         """Count requests; each begins with a kind of its own and ends with `END`."""
         for history in histories:
             for at in range(1, len(history)):
-                before, after = tuple(history[:at]), history[at]
-                self._counts[before][after] += 1
-                for end in {before[-2:], before[-1:]}:
-                    self._ends[end][after] += 1
+                after = history[at]
+                if at <= _DEEP:
+                    self._counts[tuple(history[:at])][after] += 1
+                for low in {max(at - 2, 0), at - 1}:
+                    self._ends[tuple(history[low:at])][after] += 1
 
     def probability(self, history: History, kind: int) -> float:
         """Return how probable a kind is after a history."""
@@ -58,9 +61,17 @@ class Transitions:
         counts = self._known(history)
         return counts is None or counts[kind] >= LEAST * counts.total()
 
+    def goes_on(self, history: History) -> bool:
+        """Return whether any kind that asks is expected after a history."""
+        counts = self._known(history)
+        if counts is None:
+            return self._kinds > _NO_KINDS
+        least = LEAST * counts.total()
+        return any(kind >= 0 and many >= least for kind, many in counts.items())
+
     def _known(self, history: History) -> Counter[int] | None:
         """Return what followed a history, or as much of its end as is known."""
-        whole = self._counts.get(history)
+        whole = self._counts.get(history) if len(history) <= _DEEP else None
         if whole is not None and whole.total() >= SEEN:
             return whole
         return self._ends.get(history[-2:]) or self._ends.get(history[-1:])

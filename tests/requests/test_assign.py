@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
@@ -14,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 from truth import judge
 
 from critpath.model.requests import Certainty
+from critpath.requests.assign import _Pass, _What
+from critpath.requests.others import _follow_threads
 from critpath.requests.transitions import ANSWER, END, Transitions
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -72,3 +76,58 @@ def test_what_was_seen_after_a_history_may_follow_it():
     assert known.may((77,), 3)
     total = sum(known.probability((9, 1), kind) for kind in (0, 1, 2, 3, END, ANSWER))
     assert total == pytest.approx(1)
+
+
+def test_of_a_long_history_only_its_end_is_kept():
+    known = Transitions(4)
+    known.learn([[9, *[1] * 4000, 2, END]] * 10)
+    assert sum(map(len, known._counts)) < 1000
+    assert known.may((9, *[1] * 4000), 1)
+    assert not known.may((9, *[1] * 4000), 3)
+    assert known.goes_on((9, *[1] * 4000))
+    assert not known.goes_on((9, *[1] * 4000, 2))
+    assert known.goes_on((77,))
+
+
+def recorded_asks(*asks):
+    """Return tables of asks: thread, endpoint, whether it opens a connection."""
+    _, endpoints, connects = (np.array(column) for column in zip(*asks, strict=True))
+    doubtful = np.full(len(asks), Certainty.DOUBTFUL)
+    nobody = np.full(len(asks), -1)
+    subs = SimpleNamespace(
+        endpoint=endpoints, connects=connects, attribution=doubtful, request=nobody
+    )
+    kinds = np.zeros(len(asks), np.int64)
+    return SimpleNamespace(subrequests=subs, kind=kinds, kinds=1, root=np.array([1, 1, 1]))
+
+
+def test_each_connection_is_as_sure_as_it_was_when_it_was_opened():
+    table = recorded_asks((1, 7, 1), (2, 8, 1), (1, 7, 0), (2, 8, 0))
+    known = Transitions(1)
+    known.learn([[1, 0, END]] * 10)
+    received = [(0, _What.RECEIVE, 1, 0), (1, _What.RECEIVE, 1, 1), (2, _What.RECEIVE, 2, 2)]
+    asks = [(10 + row, _What.ASK, 1 + row % 2, row) for row in range(4)]
+    run = _Pass(table, [*received, *asks], known, None, later=False).run()
+    assert run.sure[0] < 0.95 < run.sure[1]  # one of two; the only one of its thread
+    assert (run.owner[2], run.sure[2]) == (run.owner[0], run.sure[0])
+    assert run.sure[3] == run.sure[1]
+
+
+def test_threads_of_one_number_on_two_hosts_are_two():
+    none = np.zeros(0, np.int64)
+    tables = SimpleNamespace(
+        activity=SimpleNamespace(act=none, tid=none, host=none, endpoint=none, time_ns=none),
+        endpoints=SimpleNamespace(host=np.array([0, 1])),
+        requests=SimpleNamespace(
+            received_ns=np.array([1, 2]), endpoint=np.array([0, 1]), reader_tid=np.array([7, 7])
+        ),
+        subrequests=SimpleNamespace(
+            begin_ns=np.array([3, 4]),
+            end_ns=np.array([5, 6]),
+            endpoint=np.array([0, 1]),
+            tid=np.array([7, 7]),
+        ),
+    )
+    owner = np.full(2, -1)
+    _follow_threads(tables, owner)
+    assert owner.tolist() == [0, 1]
