@@ -773,11 +773,10 @@ class RecordingOpener:
 
     def tell_clocks(self, events: Events) -> Events:
         """Say how surely the clocks of several hosts are known, and what each host lost."""
-        if not self._known or self.whole:
-            return events
-        alignment, account = self._known[0]
-        lost = add_host_losses(events, open_host_manifests(self._recording), alignment)
-        return tell_alignment(lost, alignment, account)
+        clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
+        if self.several and clocks:
+            events = add_host_losses(events, open_host_manifests(self._recording), clocks)
+        return events if self.whole or not self._known else tell_alignment(events, *self._known[0])
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""

@@ -6,7 +6,7 @@ import ipaddress
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -40,7 +40,7 @@ from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
     from critpath.model import Events, Loss
-    from critpath.model.clocks import ClockAlignment, HostClock
+    from critpath.model.clocks import HostClock
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
@@ -250,12 +250,12 @@ def open_host_manifests(directory: Path) -> Mapping[str, Manifest]:
 
 
 def add_host_losses(
-    events: Events, manifests: Mapping[str, Manifest], alignment: ClockAlignment
+    events: Events, manifests: Mapping[str, Manifest], clocks: Sequence[HostClock]
 ) -> Events:
     """Add what the manifests of several hosts say was lost, in the reference's time."""
     for number, name in enumerate(events.hosts):
         manifest = manifests.get(name)
-        clock = next((of for of in alignment.hosts if of.host == name), None)
+        clock = next((of for of in clocks if of.host == name), None)
         if manifest is None or clock is None:
             continue
         mine = replace(events, losses=tuple(x for x in events.losses if x.host == number))

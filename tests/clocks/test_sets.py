@@ -19,7 +19,7 @@ from critpath.commands import main
 from critpath.errors import UnreadableError
 from critpath.model.clocks import ClockLine, HostClock
 from critpath.pipeline.clocks import align_traces, read_clocks
-from critpath.pipeline.extraction import read_timelines
+from critpath.pipeline.extraction import RecordingOpener, read_timelines
 from critpath.pipeline.progress import Stage
 from critpath.read import hosts as sets
 from critpath.read.event_names import KERNEL_EVENTS
@@ -106,6 +106,25 @@ def test_what_is_asked_of_a_set_is_answered(hosts, capsys):
     events, timelines = read_timelines(hosts)
     assert len(events.hosts) == 6
     assert len({*timelines.workers.host.tolist()}) == 6
+
+
+@pytest.mark.parametrize("whole", ["", "a test asks for it"])
+def test_what_a_host_lost_is_said_however_it_is_read(hosts, tmp_path, whole):
+    place = tmp_path / "set"
+    place.mkdir()
+    for name in ("app", "web"):
+        shutil.copytree(hosts / name, place / name)
+    listed(place, ["app", "web"])
+    manifest = json.loads((place / "app/critpath.json").read_text())
+    manifest["gaps"] = [{"begin": manifest["begin"], "end": manifest["end"], "what": "stopped"}]
+    manifest["gaps"][0]["cpu"] = -1
+    (place / "app/critpath.json").write_text(json.dumps(manifest))
+    opener = RecordingOpener(place, find_traces(place), KERNEL_EVENTS, "auto")
+    opener.whole = whole
+    events = opener.tell_clocks(opener.read())
+    [lost] = [loss for loss in events.losses if "stopped" in loss.reason]
+    assert events.hosts[lost.host] == "app"
+    assert len([x for x in events.warnings if "aligned with" in x]) == 1
 
 
 def write(place, name, *, machine, peers, addresses, begin=0, end=10):
