@@ -24,7 +24,7 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import MANIFEST_BYTES, RECORDING, Script
 from critpath.record.output import OutputDirectory
-from critpath.record.profiles import profile_label
+from critpath.record.profiles import profile_label, records_network
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 from critpath.untrusted import load_json
@@ -64,7 +64,7 @@ def initial_manifest(
         recorder={"name": recorder},
         profile=profile_label(request.profile),
         clock=clock_facts(),
-        host=host_facts(),
+        host=host_facts(network=records_network(request.profile)),
         begin=0,
         end=0,
         warmup=request.warmup,
@@ -287,15 +287,18 @@ def _read(place: Path) -> str:
 # Facts about the machine and its clock
 
 
-def host_facts() -> Mapping[str, object]:
-    """Return name, kernel release, machine, CPU count, CPU model, memory (bytes) and networks."""
+def host_facts(*, network: bool) -> Mapping[str, object]:
+    """Return name, kernel release, machine, CPU count, CPU model, memory (bytes).
+
+    And, where the `network` is recorded, its addresses and which machine it is: what tells that
+    recordings of several machines belong together.
+    """
     system = os.uname()
     return {
-        **network_facts(),
+        **({**network_facts(), "machine_id": _machine_id()} if network else {}),
         "name": system.nodename,
         # Two recordings of one boot have one clock.
         "boot_id": _read_line(Path("/proc/sys/kernel/random/boot_id")),
-        "machine_id": _machine_id(),
         "kernel": system.release,
         "machine": system.machine,
         "cpus": os.cpu_count() or 0,
@@ -304,14 +307,14 @@ def host_facts() -> Mapping[str, object]:
     }
 
 
-def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[Any]]:
+def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
     """Return addresses, network devices, and peers of every network namespace that can be seen.
 
     A packet from one of these addresses comes from this host, whatever its way was.  Peers are
     the addresses that connections lead to: of recordings of several hosts they tell that these
     belong together.
     """
-    seen: dict[Path, dict[str, Any]] = {}
+    seen: set[Path] = set()
     addresses: set[str] = set()
     devices: set[str] = set()
     peers: set[str] = set()
@@ -321,32 +324,16 @@ def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[Any]]:
         with contextlib.suppress(OSError, ValueError):  # it ended, or is another user's
             namespace = (proc / process / "ns/net").readlink()
             if namespace in seen:
-                seen[namespace]["processes"] += [int(process)] if process.isdecimal() else []
                 continue
             texts = [(proc / process / "net" / name).read_text("ascii") for name in _NETWORKS]
-            mine = set(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
+            addresses.update(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
             numbers = [line.split()[0] for line in texts[1].splitlines()]
-            mine.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
-            names = re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE)
-            number = re.sub(r"\D", "", str(namespace))
-            seen[namespace] = {
-                "namespace": int(number) if number else 0,
-                "addresses": sorted(mine)[:_MOST_ADDRESSES],
-                "devices": names[:_MOST_ADDRESSES],
-                "processes": [int(process)] if process.isdecimal() else [],
-            }
-            addresses.update(mine)
-            devices.update(names)
+            addresses.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
+            devices.update(re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE))
+            seen.add(namespace)
             peers.update(_read_peers(proc / process / "net"))
-    networks = list(seen.values())[:_MOST_ADDRESSES]
-    for network in networks:
-        network["processes"] = network["processes"][:_MOST_ADDRESSES]
-    return {
-        "addresses": sorted(addresses)[:_MOST_ADDRESSES],
-        "net_devices": sorted(devices)[:_MOST_ADDRESSES],
-        "peers": sorted(peers)[:_MOST_ADDRESSES],
-        "networks": networks,
-    }
+    found = {"addresses": addresses, "net_devices": devices, "peers": peers}
+    return {name: sorted(texts)[:_MOST_ADDRESSES] for name, texts in found.items()}
 
 
 def _read_peers(net: Path) -> Iterator[str]:
@@ -385,12 +372,10 @@ def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
     if now["synchronised"] in {"no", "unknown"}:
         clock["synchronised"] = now["synchronised"]
     host = dict(manifest.host)
-    for name, found in network_facts().items():
+    for name, found in network_facts().items() if "peers" in host else ():
         before = host.get(name)
-        if name == "networks" or not isinstance(before, list):
-            host[name] = found
-        else:
-            host[name] = sorted({*before, *found})[:_MOST_ADDRESSES]
+        known = before if isinstance(before, list) else []
+        host[name] = sorted({*known, *found})[:_MOST_ADDRESSES]
     return replace(manifest, clock=clock, host=host)
 
 

@@ -188,6 +188,15 @@ _CALLS: Final = ("syscall_entry_recvfrom", "syscall_exit_recvfrom", "syscall_exi
 PACKETS: Final = ("net_if_receive_skb", "tcp_probe")
 
 
+# With any of these, whose an address is tells of a packet's or a connection's direction.
+_NETWORK: Final = ("sk_data_ready", "inet_sock_set_state", "net_if_receive_skb", "net_dev_queue")
+
+
+def records_network(name: str) -> bool:
+    """Return whether a profile records sockets or packets."""
+    return any(fnmatchcase(n, r) for n in _NETWORK for r in profile_events(name).tracepoints)
+
+
 def way_of_requests(events: Iterable[str], *packets: str) -> str:
     """Return the way that a recording of these events (LTTng's names and patterns) allows.
 

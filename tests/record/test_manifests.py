@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 
 from critpath.model import Manifest
 from critpath.read.manifest import find_addresses
-from critpath.record.manifests import host_facts, network_facts
+from critpath.record.manifests import end_facts, host_facts, network_facts
+from critpath.record.profiles import records_network
 
 TRIE = """Main:
   +-- 0.0.0.0/0 3 0 5
@@ -50,21 +52,30 @@ def test_addresses_and_devices_are_those_of_every_network_namespace(tmp_path):
         "  sl  local_address rem_address   st\n   0: 0:1 0000000000000000FFFF00000400000A:0050 01\n"
     )
     facts = network_facts(tmp_path)
-    networks = facts.pop("networks")
     assert facts == {
         "addresses": ["10.0.0.2", "10.0.0.4", "127.0.0.1", "fd00::2", "fd00::4"],
         "net_devices": ["eth0", "lo", "veth1"],
         "peers": ["10.0.0.3", "10.0.0.4"],
     }
-    assert [(of["namespace"], of["processes"]) for of in networks] == [(1, [17]), (7, [18])]
-    assert networks[1]["addresses"] == ["10.0.0.4", "127.0.0.1", "fd00::4"]
 
 
 def test_this_host_has_its_loopback():
-    facts = host_facts()
+    facts = host_facts(network=True)
     assert facts["kernel"] == os.uname().release
     assert "127.0.0.1" in facts["addresses"]
     assert {name for _, name in socket.if_nameindex()} <= set(facts["net_devices"])
+
+
+def test_without_sockets_nothing_of_the_network_is_kept():
+    facts = host_facts(network=False)
+    assert not {"addresses", "net_devices", "peers", "machine_id", "networks"} & facts.keys()
+    manifest = Manifest("complete", "", (), "", (), {}, "", {}, facts, 0, 0)
+    assert end_facts(manifest, []).host == facts
+    known = replace(manifest, host={**facts, "peers": ["192.0.2.1"]})
+    assert "192.0.2.1" in end_facts(known, []).host["peers"]
+    said = {name: records_network(name) for name in ("minimal", "syscalls", "io", "locks")}
+    assert not any(said.values())
+    assert all(records_network(name) for name in ("network", "requests", "full"))
 
 
 def test_of_a_hostile_manifest_only_addresses_are_taken():
