@@ -30,6 +30,7 @@ from critpath.commands.output import (
 from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, Settings
 from critpath.errors import UsageError
+from critpath.text.notes import epoch_unknown
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -179,7 +180,9 @@ def _write_spans(arguments: argparse.Namespace, settings: Settings) -> int:
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
         found = pipeline.read_sketches(sources, reading, progress)
-    warn([note for one in found for note in one.notes], quiet=settings["quiet"])
+    said = [note for one in found for note in one.notes]
+    said += [epoch_unknown(one.recording) for one in found if not one.epoch]
+    warn(said, quiet=settings["quiet"])
     write_pieces(arguments.output, otlp_spans(found))
     if arguments.output != STDOUT:
         count = plural(sum(int(one.chosen.sum()) for one in found), "request")

@@ -159,6 +159,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.then:
         check_outputs([page], force=arguments.force)
     from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
+    from critpath.record.user import invoking_user, run_critpath_as  # noqa: PLC0415 - as above
 
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
@@ -172,8 +173,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if not arguments.then or not outcome.recordings:
         return outcome.exit_code
     # What the command ended with counts; that there is nothing to explore is said, and counts else.
+    recordings = [one.directory for one in outcome.recordings]
+    user = invoking_user(os.environb, as_root=arguments.as_root)
     try:
-        _explore([one.directory for one in outcome.recordings], page, settings)
+        if user is not None:
+            # Never as root: the command was the user's, and may have put a link there.
+            options = ["--quiet"] if quiet else []
+            done = run_critpath_as(user, ["explore", *map(str, recordings), "-o", page, *options])
+            return outcome.exit_code or done
+        _explore(recordings, page, settings)
     except CritpathError as error:
         where = ", ".join(str(one.directory) for one in outcome.recordings)
         hint(f"critpath: {where}: recorded and kept, but not explored", quiet=False)

@@ -48,7 +48,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
 
-    chosen = pipeline.ExtractSettings(settings["execution"] or "requests", settings["reader"])
+    chosen = pipeline.ExtractSettings(
+        settings["execution"] or "requests", settings["reader"], max_memory=settings["max-memory"]
+    )
     with Progress(quiet=settings["quiet"]) as progress:
         sketches = pipeline.read_sketches(arguments.traces, chosen, progress)
     found = pipeline.sum_services(sketches)

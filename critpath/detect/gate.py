@@ -179,7 +179,8 @@ def family_of(
 
     Many executions change places in groups that are drawn at random, each of one side: these
     permutations are some of those of single executions, and a group by themselves, so the test
-    is as valid (Hemerik and Goeman 2018) and its cost does not grow with the executions.
+    is as valid (Hemerik and Goeman 2018).  Its cost does not grow with the executions then; where
+    a side has fewer than 400 of a kind, single executions change places.
     """
     strata = range(len(members))
     tested = [

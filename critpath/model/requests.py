@@ -50,7 +50,7 @@ class Certainty(IntEnum):
 
 
 # How probable what is called so is: of 36,391 certain and likely ones all but two were right, of
-# those in doubt 28 to 40 % (docs/evaluation.md).
+# those in doubt 21 to 47 % (docs/evaluation.md).
 PROBABLE: Final = (1.0, 0.99, 0.25)
 
 

@@ -6,8 +6,9 @@ import os
 import pwd
 import stat
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,8 @@ from critpath.record.dirfd import identity_of
 from critpath.units import safe_text
 
 _NOBODY_AT_ALL: Final = 2**32 - 1
+# Python's own modules, whatever is named alike in this directory.
+_NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,28 @@ def may_write(directory: int, user: User) -> bool:
     except (OSError, subprocess.SubprocessError):  # such as a user who is not mapped here
         return False
     return done.returncode == 0
+
+
+def run_critpath_as(user: User, arguments: Sequence[str]) -> int:
+    """Run a verb of critpath as a user, in this directory; return its exit code.
+
+    Raises CritpathError if the user may not run it.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - as the user, who may run anything
+            [sys.executable, *_NOT_FROM_HERE, "-m", "critpath", *arguments],
+            user=user.uid,
+            group=user.gid,
+            extra_groups=user.groups,
+            env={**os.environb, **user.environment},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise CritpathError(
+            f"user {user.uid} may not run this critpath: {arguments[0]} was left out",
+            f"run critpath {arguments[0]} on the recording, or record with --as-root",
+        ) from None
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def mark_users(text: str, user: User | None) -> tuple[int, ...]:

@@ -54,17 +54,17 @@ def messages_left_out(account: JoinedAccount) -> list[str]:
         )
     if account.lost:
         said.append(
-            f"{account.lost:,} of {joined} between hosts lost events while they were open:"
+            f"events were lost while {account.lost:,} of {joined} between hosts were open:"
             " what was sent meanwhile is left out of their clocks"
         )
     if account.doubtful:
         said.append(
-            f"{plural(account.doubtful, 'end')} of connections between hosts left out: their"
+            f"{plural(account.doubtful, 'end')} of connections between hosts left out:"
             " addresses and ports were used again, and which is whose is not sure"
         )
     if account.translated:
         said.append(
-            f"{plural(account.translated, 'connection')} between hosts have other addresses at"
-            " each end, and were joined by the sizes of their messages"
+            f"{plural(account.translated, 'connection')} between hosts, with other addresses at"
+            " each end: joined by the sizes of messages"
         )
     return said

@@ -38,7 +38,7 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
         "came to a thread that was idle for {v} or more",
     ),
     "waited_for_cpu_of": ("waited behind `{v}`", "waited behind `{v}` for a CPU"),
-    "preemptions": ("{v} or more preemptions", "were preempted {v} times or more"),
+    "preemptions": ("preempted {v} times or more", "were preempted {v} times or more"),
     "connection": ("connection {v}", "came over connection {v}"),
     "peer": ("from `{v}`", "came from `{v}`"),
     "bytes_in": ("{v} bytes or more received", "brought {v} bytes or more"),
@@ -149,8 +149,9 @@ WORDS: Final[dict[str, str]] = {
     "clusters.none": "(no label)",
     "clusters.type": "type {k}",
     "clusters.cpu": "waits for a CPU ± sd",
-    "clusters.idle": "waits once ± sd",
+    "clusters.idle": "one wait, mean ± sd",
 }
+_ONCE: Final = re.compile(r"\b1 (?:separate )?times or more")
 _GAP: Final = re.compile(r"\{([a-z0-9]+)\}")
 
 
@@ -162,6 +163,11 @@ def fill(template: str, facts: Mapping[str, object]) -> str:
 def say(name: str, **facts: object) -> str:
     """Return a sentence by its name, its gaps filled."""
     return fill(WORDS[name], facts)
+
+
+def say_condition(template: str, fact: Fact, value: str) -> str:
+    """Fill a phrase; explore.js does it alike."""
+    return _ONCE.sub("at least once", fill(template, {"v": value, "s": fact.subject}))
 
 
 def phrases_of(fact: Fact) -> tuple[str, str]:
@@ -201,11 +207,9 @@ def number_text(value: float) -> str:
 def condition_text(tests: Sequence[Test], facts: Mapping[str, Fact]) -> str:
     """Return a condition as a list has it."""
     shown = [
-        fill(
-            phrases_of(facts[test.field])[0],
-            {"v": value_text(facts[test.field], test), "s": facts[test.field].subject},
-        )
+        say_condition(phrases_of(fact)[0], fact, value_text(fact, test))
         for test in tests
+        for fact in (facts[test.field],)
     ]
     return shown[0] if len(shown) == 1 else say("and", one=shown[0], other=shown[1])
 
@@ -286,7 +290,7 @@ def describe_question(question: Question, table: FactTable) -> tuple[str, str, s
     count = best.having.count
     amount = "every" if count == question.selected else "some" if count else "none"
     fact = table.facts[best.tests[0].field]
-    verb = fill(phrases_of(fact)[1], {"v": value_text(fact, best.tests[0]), "s": fact.subject})
+    verb = say_condition(phrases_of(fact)[1], fact, value_text(fact, best.tests[0]))
     if len(best.tests) > 1:
         verb = f"^{condition_text(best.tests, table.facts)}"
     subject = verb.startswith("^")

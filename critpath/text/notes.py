@@ -126,13 +126,18 @@ def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
 def requests_doubtful(name: str, doubtful: int, shared: Mapping[int, int], total: int) -> str:
     """Of too many requests of a set the begin or the end is in doubt; at which ports by sharing."""
     ports = ", ".join(f":{port}" for port in sorted(shared, key=lambda p: -shared[p])[:4])
-    what = [f"share a connection at once ({ports})"] if shared else []
+    what = f"share a connection at once ({ports})" if shared else "share a connection at once"
     if doubtful > sum(shared.values()):
-        what += ["were read late"]
+        what += ", were read late, or came over UDP"
     return (
-        f"{format_share(doubtful / total)} of the requests of the {name} set "
-        f"{' or '.join(what)}: how long each took is in doubt"
+        f"{format_share(doubtful / total)} of the requests of the {name} set {what}: "
+        "how long each took is in doubt"
     )
+
+
+def epoch_unknown(recording: str) -> str:
+    """The time of day at which spans began is not known."""
+    return f"{recording} does not say the time of day: its spans begin in 1970"
 
 
 def paths_doubtful(doubtful: int, total: int) -> str:

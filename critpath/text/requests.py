@@ -55,7 +55,7 @@ def how_text(of: ServiceCalls) -> str:
 def left_text(found: ServicesFound) -> str:
     """Return what belongs to no request that was found."""
     return (
-        f"{plural(found.alone, 'call')} for no request (work of their own), "
+        f"{plural(found.alone, 'call')} for no request (own work of a service), "
         f"{plural(found.several, 'connection')} with several requests at once, "
         f"{plural(found.elsewhere, 'call')} to hosts that were not recorded"
     )

@@ -108,6 +108,16 @@ def test_no_drawn_name_is_anywhere_in_the_page(tmp_path, host, user, command, pl
     assert find_names(tmp_path, host, user, command, place) == []
 
 
+def test_short_names_of_hosts_are_replaced_where_hosts_stand(tmp_path):
+    document = with_names("db", "alice", "serve", "recs")
+    document.reasons = ["waits for `postgres@db:5432`", "to db:6379 at 2001:db8::5:80, a::b of ab"]
+    page = share(tmp_path, document).decode()
+    assert "postgres@host-1:5432" in page
+    assert "to host-1:6379 at address-" in page
+    assert "db:" not in page
+    assert "2001:" not in page
+
+
 def test_threads_are_replaced_where_asked(tmp_path):
     document = INNOCENT
     kept = share(tmp_path, document).decode()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import subprocess
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +15,7 @@ from critpath.errors import CritpathError, UsageError
 from critpath.record.dirfd import open_dir
 from critpath.record.manifests import link_tree
 from critpath.record.output import OutputDirectory
-from critpath.record.user import hand_over_fd, invoking_user
+from critpath.record.user import User, hand_over_fd, invoking_user, run_critpath_as
 
 SESSION = "critpath-1-2-3-00000000"
 root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
@@ -323,3 +326,31 @@ def test_nothing_is_written_where_the_recording_is_no_more(box, how):
     assert done.code == 125
     assert "moved, removed or exchanged" in done.err
     assert content(box.place / "victim") == []
+
+
+@root
+def test_what_follows_a_recording_is_done_as_its_user(tmp_path):
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours.html"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    ours.write_text("root's")
+    (theirs / "page.html").symlink_to(ours)
+    nobody = User(65534, 65534, (65534,), {b"HOME": b"/"})
+    with suppress(CritpathError):  # of an installation of root's own
+        assert run_critpath_as(nobody, ["explore", "/none", "-o", str(theirs / "page.html")])
+    assert ours.read_text() == "root's"
+
+
+def test_who_runs_it_is_the_user(monkeypatch):
+    seen = {}
+
+    def run(command, **options):
+        seen.update(options, command=command)
+        return SimpleNamespace(returncode=-9)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    user = User(1000, 100, (100, 27), {b"HOME": b"/home/x"})
+    assert run_critpath_as(user, ["explore", "rec"]) == 137
+    assert (seen["user"], seen["group"], seen["extra_groups"]) == (1000, 100, (100, 27))
+    assert seen["env"][b"HOME"] == b"/home/x"
+    assert seen["command"][-2:] == ["explore", "rec"]

@@ -175,7 +175,7 @@ def fold(part: PathSet, threads: Threads) -> Steps:
     beneath = np.where(paths.beneath == State.UNKNOWN, -1, table[paths.beneath])
     path, thread = paths.path, threads.codes(part)
     begin, length = paths.begin, paths.duration
-    keep = _changes(path, thread, doing)
+    keep = _changes(path, thread, doing, beneath)
     path, thread, doing, begin = path[keep], thread[keep], doing[keep], begin[keep]
     beneath = beneath[keep]
     length = np.add.reduceat(length, keep) if len(keep) else length
@@ -186,7 +186,7 @@ def fold(part: PathSet, threads: Threads) -> Steps:
     hair = (doing == _INTERRUPTS) & (length < _HAIR * ran[stretch])
     hairs = path[hair], begin[hair]
     doing = np.where(hair, _RUN, doing)
-    keep = _changes(path, thread, doing)
+    keep = _changes(path, thread, doing, beneath)
     length = np.add.reduceat(length, keep) if len(keep) else length
     columns = (path[keep], begin[keep], length, thread[keep], doing[keep])
     return Steps(*columns, hairs, beneath[keep])

@@ -23,10 +23,17 @@ _PATH: Final = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.@+%~-]+/)*[\w.@+%~
 _HOME: Final = re.compile(r"/(?:home|Users)/([\w.-]+)")
 _HOME_OF_SOURCE: Final = re.compile(r"/(?:home|Users)/([^/]+)/")
 _ADDRESS: Final = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
-_IP: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+_IP: Final = re.compile(
+    r"\b\d{1,3}(?:\.\d{1,3}){3}\b"
+    r"|(?<![\w:.])(?:(?:[0-9a-f]{1,4}:){1,7}:(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4})*)?"
+    r"|::(?:[0-9a-f]{1,4}:)*[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4})(?![\w:])",
+    re.IGNORECASE,
+)
 # As long as this a name is looked for between the letters of other words, too.
 _LONG: Final = 4
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
+# Where a host stands in our own words: nginx@db:80, to db:6379, on `db`.
+_HOST_HERE: Final = r"(?:(?<=@)|(?<=to )|(?<=from )|(?<=on )|(?<=`)){}(?=[:`,)]|$)"
 _LABEL: Final = 400  # characters of a label that are looked through
 _SHOWN: Final = 160  # of a text that an error repeats
 # Of a label as requests have it: SERVICE:PORT MESSAGE, and who is asked.
@@ -94,8 +101,14 @@ class _Names:
     @cached_property
     def _known(self) -> re.Pattern[str]:
         """All names at once: what stands for one is not looked into for another."""
-        names = sorted((n for n in self.stand_ins if len(n) >= _LEAST), key=len, reverse=True)
-        return re.compile("|".join(_anywhere(name) for name in names) or "(?!)")
+        names = sorted(self.stand_ins, key=len, reverse=True)
+        found = [_anywhere(name) for name in names if len(name) >= _LEAST]
+        found += [
+            _HOST_HERE.format(re.escape(name))
+            for name in names
+            if len(name) < _LEAST and self.kinds[self.stand_ins[name]] == "host"
+        ]
+        return re.compile("|".join(found) or "(?!)")
 
     @cached_property
     def _kept(self) -> re.Pattern[str]:

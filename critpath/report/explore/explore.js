@@ -97,7 +97,8 @@ const valueText = (fact, value) =>
   typeof value === "string" ? value || "(none)"
     : fact.kind === "time" ? formatTime(value) : numberText(value);
 const phrase = (fact, value, template = fact.list) =>
-  fill(template, {v: valueText(fact, value), s: fact.subject});
+  fill(template, {v: valueText(fact, value), s: fact.subject})
+    .replace(/\b1 (?:separate )?times or more/, "at least once");
 const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
 const exact = (fact, value) => {
   if (fact.kind !== "time") return String(value);

@@ -100,6 +100,7 @@ class _Spans:
                 "critpath.id": self._of.id[row],
                 "critpath.own_ns": int(table.true_ns[row]),
                 "critpath.queued_ns": int(table.queued_ns[row]),
+                "critpath.trace_id": table.strings[int(table.trace_id[row])],
                 "critpath.boundary": Certainty(int(table.boundary[row])).name.lower(),
                 "thread.id": int(table.tid[row]),
                 **self._uncertainty(row, above),
@@ -110,7 +111,8 @@ class _Spans:
         subs, table, endpoints = self._of.subrequests, self._of.requests, self._of.endpoints
         request, child, at = int(subs.request[row]), int(subs.child[row]), int(subs.endpoint[row])
         port = int(endpoints.remote_port[at])
-        asked = table.strings[int(table.service[child])] if child >= 0 else f":{port}"
+        path = endpoints.strings[int(endpoints.path[at])]
+        asked = table.strings[int(table.service[child])] if child >= 0 else path or f":{port}"
         span = _span_id(self._of.recording, "call", row)
         return {
             **self._ids(request, span, _span_id(self._of.recording, "request", request)),
@@ -120,8 +122,8 @@ class _Spans:
             "attributes": _attributes({
                 "critpath.confidence": float(subs.probability[row]),
                 "critpath.how": Rule(int(subs.how[row])).name.lower(),
-                "server.address": endpoints.strings[int(endpoints.remote_address[at])],
-                "server.port": port,
+                "server.address": path or endpoints.strings[int(endpoints.remote_address[at])],
+                **({"server.port": port} if port else {}),
                 "thread.id": int(subs.tid[row]),
             }),
         }  # fmt: skip

@@ -110,7 +110,8 @@ def draw_lanes(
         about = (" hot" if wide >= _OUTLINED else " warm") if (thread, doing) in hot else ""
         kind = f"l{lane}{about}{' slim' if _LABEL <= wide < _WIDE else ''}"
         words = f"{who(one)} {WORDS[name]} {time_of(length)}" if wide >= _TITLED else ""
-        if words and (under := beneath.get(begin, -1)) >= 0:
+        under = beneath.get(begin, -1) if name in {"queued", "shared"} else -1
+        if words and under >= 0:
             words += f", meanwhile {WORDS[pictures.doings[under]]}"
         label = time_of(length) if wide >= _LABEL else ""
         drawn.append(box(one, name, (left, wide), label=label, title=words, kind=kind))
