@@ -112,7 +112,8 @@ def queued():
     return PathSet(executions, paths, one, ("x",), "requests", (), one != 0)
 
 
-def test_it_is_said_on_the_terminal_and_in_json(queued, critpath, tmp_path, load):
+def test_it_is_said_on_the_terminal_and_in_json(queued, critpath, tmp_path, load, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     facts = load("requests/test_facts.py")
     known = facts.found(facts.two_tiers(1)).requests
     asked = replace(known, **{n: getattr(known, n)[:1] for n in known.__dataclass_fields__})

@@ -32,7 +32,8 @@ def together(unpack, tmp_path_factory):
     return target
 
 
-def test_who_asks_whom(together, tmp_path, capsys):
+def test_who_asks_whom(together, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     file = tmp_path / "requests.json"
     assert main(["requests", str(together), "--json", str(file)]) == 0
     assert "1 x nginx@outer:8090" in capsys.readouterr().out
