@@ -2,9 +2,9 @@
 
 Every request is a token.  A thread's tokens wait in the order in which they became ready: received,
 a result there, answered though something is still asked, or moved to a thread that was made for
-them.  Who departs is the first that may ask this (`transitions`); then all departures of a stretch
-are one assignment, weighted by what follows what, by rank in the queue and, where that makes
-requests more alike, by delay.  Rules: docs/tokens.md.
+them.  Who asks is decided event by event, and never again within a pass: of those that may ask this
+(`transitions`), the one for which it is most probable, less what each place in the queue takes;
+where it makes requests more alike, by delays rather than places.  Rules: docs/tokens.md.
 """
 
 from __future__ import annotations
@@ -501,7 +501,7 @@ class _Pass:
                 self._enter(ready, made, row)
                 return
 
-    def _answered(self, time: int, thread: int, row: int) -> None:
+    def _answered(self, time: int, _: int, row: int) -> None:
         token = self._tokens.get(row)
         if token is None:
             return
@@ -511,7 +511,7 @@ class _Pass:
         if queue >= 0:
             self._leave(row)
             if self._goes_on(token):
-                self._enter(time, queue if queue != thread else thread, row)
+                self._enter(time, queue, row)
 
     def _goes_on(self, token: _Token) -> bool:
         """Return whether a token may ask anything more."""
