@@ -108,23 +108,35 @@ def test_what_is_asked_of_a_set_is_answered(hosts, capsys):
     assert len({*timelines.workers.host.tolist()}) == 6
 
 
-@pytest.mark.parametrize("whole", ["", "a test asks for it"])
-def test_what_a_host_lost_is_said_however_it_is_read(hosts, tmp_path, whole):
+@pytest.fixture
+def lossy(hosts, tmp_path):
+    """A set of two hosts, of which one was not recorded at all for a while."""
     place = tmp_path / "set"
     place.mkdir()
     for name in ("app", "web"):
         shutil.copytree(hosts / name, place / name)
-    listed(place, ["app", "web"])
     manifest = json.loads((place / "app/critpath.json").read_text())
-    manifest["gaps"] = [{"begin": manifest["begin"], "end": manifest["end"], "what": "stopped"}]
-    manifest["gaps"][0]["cpu"] = -1
-    (place / "app/critpath.json").write_text(json.dumps(manifest))
-    opener = RecordingOpener(place, find_traces(place), KERNEL_EVENTS, "auto")
+    gap = {"begin": manifest["begin"], "end": manifest["end"], "cpu": -1, "what": "stopped"}
+    (place / "app/critpath.json").write_text(json.dumps({**manifest, "gaps": [gap]}))
+    return listed(place, ["app", "web"])
+
+
+@pytest.mark.parametrize("whole", ["", "a test asks for it"])
+def test_what_a_host_lost_is_said_however_it_is_read(lossy, whole):
+    opener = RecordingOpener(lossy, find_traces(lossy), KERNEL_EVENTS, "auto")
     opener.whole = whole
     events = opener.tell_clocks(opener.read())
     [lost] = [loss for loss in events.losses if "stopped" in loss.reason]
     assert events.hosts[lost.host] == "app"
     assert len([x for x in events.warnings if "aligned with" in x]) == 1
+
+
+def test_every_host_is_verified(lossy, capsys):
+    assert main(["verify", str(lossy)]) == 3
+    app, _, web = capsys.readouterr().out.partition(f"{lossy / 'web'}: ")
+    assert "stopped" in app
+    assert web
+    assert "stopped" not in web
 
 
 def write(place, name, *, machine, peers, addresses, begin=0, end=10):
