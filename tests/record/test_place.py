@@ -349,8 +349,8 @@ def test_who_runs_it_is_the_user(monkeypatch):
         return SimpleNamespace(returncode=-9)
 
     monkeypatch.setattr(subprocess, "run", run)
-    user = User(1000, 100, (100, 27), {b"HOME": b"/home/x"})
+    user = User(1000, 100, (100, 27), {b"HOME": b"/none"})
     assert run_critpath_as(user, ["explore", "rec"]) == 137
     assert (seen["user"], seen["group"], seen["extra_groups"]) == (1000, 100, (100, 27))
-    assert seen["env"][b"HOME"] == b"/home/x"
+    assert seen["env"][b"HOME"] == b"/none"
     assert seen["command"][-2:] == ["explore", "rec"]
