@@ -1,18 +1,22 @@
 """Records several hosts at once, over ssh: starts on all, stops on all, fetches what they have.
 
-One ssh per host runs a small script there: it says ``ready``, waits for ``start``, records, and
-sends the recording as an archive.  When its input ends it stops, and removes what it made.
+One ssh per host runs a small script there: it says ``ready``, waits for ``start``, records, says
+``done``, and sends the recording as an archive.  It stops at ``stop`` or when its input ends, and
+removes what it made, but for a whole recording of which nobody said ``fetched``.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import re
 import secrets
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -27,11 +31,21 @@ from critpath.record.output import HOSTS, HOSTS_FORMAT, OutputDirectory
 from critpath.units import plural, safe_text
 
 SAY: Final = "critpath-hosts"
-_SSH: Final = ("ssh", "-oBatchMode=yes", "-oConnectTimeout=20", "-a", "-x", "--")
+_SSH: Final = (
+    *("ssh", "-oBatchMode=yes", "-oConnectTimeout=20", "-oServerAliveInterval=20"),
+    *("-a", "-x", "--"),
+)
 _PATIENCE: Final = 60.0  # s to connect and to say ready
-_LATE: Final = 120.0  # s to finish after the end
+_LONGEST: Final = 86_400.0  # s that a host records if nothing ends it
+_MARGIN: Final = 600.0  # s after its duration until a host is told to stop: it converts meanwhile
+_SOON: Final = 5.0  # s after the duration in which another host that fails still ends the others
+_CONVERTING: Final = 3600.0  # s from the end to a whole recording
+_STILL: Final = 120.0  # s of a transfer without a byte
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 1 << 40
+_MOST_DEEP: Final = 16
+_HEADERS: Final = 1 << 20  # bytes between two files
+_SPARE: Final = 64 * 2**20  # bytes that stay free here
 _LINE: Final = 4096
 _PIECE: Final = 1 << 20
 _TOLD: Final = 2000  # letters of what a host says went wrong
@@ -39,19 +53,24 @@ _TOLD: Final = 2000  # letters of what a host says went wrong
 _SCRIPT: Final = """
 set -u
 exec 3<&0
+keep=
 d=$(mktemp -d) || exit 125
-trap 'rm -rf "$d"' EXIT
-trap 'exit 129' HUP INT TERM
+trap '[ "$keep" ] || rm -rf "$d"' EXIT
+trap 'exit 129' HUP INT TERM PIPE
 command -v {first} >/dev/null || {{
   echo "{say} failed: {first} was not found on the host"
   exit 127
 }}
-echo "{say} ready"
+echo "{say} ready $d"
 read -r word <&3 || exit 0
 [ "$word" = start ] || exit 0
 {command} -o "$d/recording" </dev/null >"$d/log" 2>&1 &
 p=$!
-( read -r word <&3; kill -TERM $p 2>/dev/null || sudo -n kill -TERM $p 2>/dev/null ) &
+(
+  read -r word <&3 || : >"$d/lost"
+  # sudo hands no signal on whose sender is in its own process group.
+  {{ setsid kill -TERM $p || setsid sudo -n kill -TERM $p || kill -TERM $p; }}
+) >/dev/null 2>&1 &
 r=$!
 wait $p
 c=$?
@@ -60,8 +79,12 @@ if [ $c -ne 0 ] || [ ! -e "$d/recording/critpath.json" ]; then
   echo "{say} failed: $(tail -n 3 "$d/log" | tr '\\n' ' ' | cut -c 1-1000)"
   exit 125
 fi
+[ -e "$d/lost" ] || keep=1
 echo "{say} done"
 tar -C "$d/recording" -cf - .
+while [ "$keep" ] && read -r word <&3; do
+  [ "$word" = fetched ] && keep=
+done
 """
 
 
@@ -75,7 +98,7 @@ class RemoteRequest:
         As ssh knows them.
     output : Path
     duration : float
-        Seconds; 0 until a signal.
+        Seconds; 0 until a signal, but never for more than a day.
     options : tuple of str
         Of ``critpath record`` there.
     command : str
@@ -94,11 +117,26 @@ class RemoteRequest:
 
 @dataclass
 class _Host:
-    """One host's ssh, and what became of it."""
+    """One host's ssh, and what became of it.
+
+    Attributes
+    ----------
+    place : str
+        Where it writes, there.
+    whole : bool
+        Its recording stays there unless it is fetched.
+    fetched : bool
+    moved : float
+        When something last came from it.
+    """
 
     name: str
     ssh: subprocess.Popen[bytes]
     wrong: str = ""
+    place: str = ""
+    whole: bool = False
+    fetched: bool = False
+    moved: float = 0.0
     said: bytearray = field(default_factory=bytearray)
     listener: threading.Thread | None = None
 
@@ -113,10 +151,23 @@ class _Host:
         if self.wrong:
             return
         line = self._output.readline(_LINE).decode("utf-8", "replace").strip()
-        if line == f"{SAY} {word}":
+        if line == f"{SAY} {word}" or line.startswith(f"{SAY} {word} "):
+            self.place = self.place or line.removeprefix(f"{SAY} {word}").strip()
+            self.whole = word == "done"
             return
-        self.wrong = line.removeprefix(f"{SAY} failed: ") if line.startswith(SAY) else ""
-        self.wrong = self.wrong or self._ended() or f"unexpected answer: {line}"
+        why = line.removeprefix(f"{SAY} failed: ") if line.startswith(SAY) else ""
+        why = why or self._ended() or (f"unexpected answer: {line}" if line else "the line is dead")
+        self.wrong = self.wrong or why
+
+    def give_up(self, why: str) -> None:
+        """End the connection at once."""
+        self.wrong = self.wrong or why
+        self.ssh.kill()
+
+    def explain(self) -> str:
+        """Say what is wrong, and where its recording is."""
+        left = f"; its recording is left there, in {self.place}/recording" if self.whole else ""
+        return f"{safe_text(self.name)}: {safe_text(self.wrong + left)}"
 
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
@@ -135,16 +186,25 @@ class _Host:
         assert self.ssh.stdout is not None  # noqa: S101 - as above
         return self.ssh.stdout
 
-    def fetch(self, place: Path) -> None:
+    def fetch(self, output: Path) -> None:
         """Unpack the archive that comes next; what is wrong is noted, and nothing is left."""
+        if self.wrong:
+            return
+        place = output / directory_of(self.name)
         try:
-            unpack(self._output, place)
-        except (OSError, tarfile.TarError, ValueError) as error:
-            self.wrong = f"its recording did not come whole ({error})"
-            shutil.rmtree(place, ignore_errors=True)
+            unpack(self._output, place, self._note)
+            self.fetched = not self.wrong
+        except (OSError, tarfile.TarError, ValueError, RecursionError, MemoryError) as error:
+            self.wrong = self.wrong or f"its recording did not come whole ({error})"
+        finally:
+            if not self.fetched:
+                shutil.rmtree(place, ignore_errors=True)
+
+    def _note(self) -> None:
+        self.moved = time.monotonic()
 
     def close(self) -> None:
-        """End the connection: the host removes what it has made."""
+        """End the connection: the host stops, if it still records."""
         with suppress(OSError):
             self._input.close()
         try:
@@ -231,21 +291,22 @@ def _record(
     try:
         hosts += (_connect(name, request) for name in request.hosts)
         _begin(hosts, request)
+        ending = _start(hosts, lambda host: host.hear("done"))
         try:
             _watch(hosts, request.duration, wait)
         except KeyboardInterrupt:
             tell("ending the recording")
         for host in hosts:
             host.say("stop")
-        tell("fetching the recordings")
-        _together(hosts, lambda host: _finish(host, place.write_path), _LATE)
+        with suppress(KeyboardInterrupt):  # once more: what has come is kept
+            _fetch(hosts, ending, place.write_path, tell)
         fetched = _keep(hosts, place)
     finally:
         for host in hosts:
             host.close()
-        if not fetched:
+        if not any(host.fetched for host in hosts):
             place.discard()
-    return fetched, [f"{safe_text(h.name)}: {safe_text(h.wrong)}" for h in hosts if h.wrong]
+    return fetched, [host.explain() for host in hosts if host.wrong]
 
 
 def _begin(hosts: Sequence[_Host], request: RemoteRequest) -> None:
@@ -263,8 +324,8 @@ def _begin(hosts: Sequence[_Host], request: RemoteRequest) -> None:
 
 def _connect(name: str, request: RemoteRequest) -> _Host:
     command = [*shlex.split(request.command), "record", "-a", *request.options]
-    if request.duration:
-        command += ["--duration", f"{request.duration:g}"]
+    # Always: a host that cannot be told to stop must not record for ever.
+    command += ["--duration", f"{request.duration or _LONGEST:g}"]
     script = _SCRIPT.format(
         say=SAY, first=shlex.quote(shlex.split(request.command)[0]), command=shlex.join(command)
     )
@@ -294,50 +355,104 @@ def _listen(host: _Host) -> None:
 
 
 def _together(hosts: Sequence[_Host], act: Callable[[_Host], None], most: float) -> None:
-    """Do something with every host at the same time; who takes too long is ended."""
-    threads = [threading.Thread(target=act, args=(host,), daemon=True) for host in hosts]
+    """Do something with every host at the same time."""
+    _join(hosts, _start(hosts, act), most)
+
+
+def _start(hosts: Sequence[_Host], act: Callable[[_Host], None]) -> list[threading.Thread]:
+    def try_to_act(host: _Host) -> None:
+        try:
+            act(host)
+        except Exception as error:  # noqa: BLE001 - in a thread it would be lost
+            host.wrong = host.wrong or f"{type(error).__name__}: {error}"
+
+    threads = [threading.Thread(target=try_to_act, args=(host,), daemon=True) for host in hosts]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + most
-    for host, thread in zip(hosts, threads, strict=True):
-        thread.join(max(until - time.monotonic(), 0.0))
-        if thread.is_alive():
-            host.wrong = "no answer in time"
-            host.ssh.kill()
-            thread.join()
-            host.wrong = "no answer in time"
+    return threads
+
+
+def _join(hosts: Sequence[_Host], threads: Sequence[threading.Thread], most: float) -> None:
+    """Wait for threads; a host from which nothing comes for too long is given up."""
+    begin = time.monotonic()
+    try:
+        for host, thread in zip(hosts, threads, strict=True):
+            while thread.is_alive():
+                thread.join(0.2)
+                if time.monotonic() - max(begin, host.moved) > most:
+                    host.give_up("no answer in time")
+                    thread.join()
+    except KeyboardInterrupt:
+        for host, thread in zip(hosts, threads, strict=True):
+            if thread.is_alive():
+                host.give_up("interrupted")
+                thread.join()
+        raise
 
 
 def _watch(hosts: Sequence[_Host], duration: float, wait: Callable[[float], None]) -> None:
-    """Wait for the end, or until one host is gone: then all others are stopped."""
-    until = time.monotonic() + duration if duration else float("inf")
-    while time.monotonic() < until and all(host.ssh.poll() is None for host in hosts):
-        wait(min(until - time.monotonic(), 0.2))
+    """Wait until all have ended by themselves, or until one is gone, or far too late."""
+    begin = time.monotonic()
+    over, until = (begin + duration + late if duration else math.inf for late in (_SOON, _MARGIN))
+    while (now := time.monotonic()) < until and not all(h.whole or h.wrong for h in hosts):
+        if now < over and any(host.wrong or host.ssh.poll() is not None for host in hosts):
+            return
+        wait(min(until - now, 0.2))
 
 
-def _finish(host: _Host, made: Path) -> None:
-    host.hear("done")
-    if not host.wrong:
-        host.fetch(made / directory_of(host.name))
+def _fetch(
+    hosts: Sequence[_Host],
+    ending: Sequence[threading.Thread],
+    place: Path,
+    tell: Callable[[str], None],
+) -> None:
+    """Wait for whole recordings and fetch them; those that are not fetched stay where they are."""
+    try:
+        _join(hosts, ending, _CONVERTING)
+        tell("fetching the recordings")
+        _together(hosts, lambda host: host.fetch(place), _STILL)
+    finally:
+        for host in hosts:
+            if not host.fetched:
+                host.wrong = host.wrong or "interrupted"
 
 
 def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
     """Give what was fetched its name, with the list of hosts; nothing where nothing was."""
-    fetched = [directory_of(host.name) for host in hosts if not host.wrong]
-    if not fetched:
+    kept = [host for host in hosts if host.fetched]
+    if not kept:
         return []
+    fetched = [directory_of(host.name) for host in kept]
     listed = [{"name": name, "recording": name} for name in fetched]
     document = {"format": HOSTS_FORMAT, "hosts": listed}
     text = json.dumps(document, indent=1) + "\n"
     (place.write_path / HOSTS).write_text(text, encoding="utf-8")
     place.publish(None)
+    for host in kept:
+        host.say("fetched")
     return fetched
 
 
 # What a host sends is hostile.
 
 
-def unpack(stream: IO[bytes], place: Path) -> None:
+class _Source(io.BufferedIOBase):
+    """An archive's bytes as they come; `left` is how many may come before a file begins."""
+
+    def __init__(self, stream: IO[bytes], note: Callable[[], None]) -> None:
+        self._stream, self._note, self.left = stream, note, _HEADERS
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read, and note that something came."""
+        data = self._stream.read(-1 if size is None else size)
+        self._note()
+        self.left -= len(data)
+        if self.left < 0:
+            raise ValueError("a header that is too large")
+        return data
+
+
+def unpack(stream: IO[bytes], place: Path, note: Callable[[], None] = lambda: None) -> None:
     """Unpack an archive: regular files and directories below `place`, nothing else.
 
     Raises
@@ -345,32 +460,44 @@ def unpack(stream: IO[bytes], place: Path) -> None:
     ValueError
         If it holds anything else, or too much.
     """
-    place.mkdir()
+    place.mkdir(0o700)
     count = size = 0
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
+    source = _Source(stream, note)
+    with tarfile.open(fileobj=source, mode="r|") as archive:
+        while member := archive.next():
+            source.left = sys.maxsize
             count, size = count + 1, size + member.size
-            parts = PurePosixPath(member.name).parts
-            if member.name.startswith("/") or ".." in parts or "\0" in member.name:
-                raise ValueError("a file outside the recording")
             if count > _MOST_FILES or size > _MOST_BYTES:
                 raise ValueError("too many files, or too large ones")
-            target = place.joinpath(*parts)
-            if member.isdir():
-                target.mkdir(parents=True, exist_ok=True)
-            elif member.isreg():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _write(archive.extractfile(member), target, member.size)
-            else:
-                raise ValueError("something that is no file")
+            _unpack_member(archive, member, place)
+            source.left = _HEADERS
     if not (place / "critpath.json").is_file():
         raise ValueError("it ended early")
 
 
+def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    parts = PurePosixPath(member.name).parts
+    if member.name.startswith("/") or ".." in parts or "\0" in member.name:
+        raise ValueError("a file outside the recording")
+    if len(parts) > _MOST_DEEP:
+        raise ValueError("directories that are too deep")
+    # A sparse file's size is no longer that of what came.
+    if member.issparse() or not (member.isdir() or member.isreg()):
+        raise ValueError("something that is no file")
+    for name in parts if member.isdir() else parts[:-1]:
+        place /= name
+        place.mkdir(0o700, exist_ok=True)
+    if member.isreg() and parts:
+        _write(archive.extractfile(member), place / parts[-1], member.size)
+
+
 def _write(source: IO[bytes] | None, target: Path, size: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(target, flags, 0o644), "wb") as stream:
+    with os.fdopen(os.open(target, flags, 0o600), "wb") as stream:
         for piece in _pieces(source):
+            free = os.fstatvfs(stream.fileno())
+            if free.f_blocks and free.f_bavail * free.f_frsize < _SPARE + len(piece):
+                raise ValueError("too little space is free here")
             stream.write(piece)
             size -= len(piece)
     if size:

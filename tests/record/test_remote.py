@@ -202,6 +202,9 @@ def archive(*members):
         ("link", tarfile.LNKTYPE, 0),
         ("pipe", tarfile.FIFOTYPE, 0),
         ("disk", tarfile.BLKTYPE, 0),
+        ("d/" * 1500, tarfile.DIRTYPE, 0),
+        ("much", tarfile.XHDTYPE, 2_000_000),
+        ("holes", tarfile.GNUTYPE_SPARSE, 0),
         ("critpath.json", tarfile.REGTYPE, 1),
     ],
 )
@@ -209,6 +212,35 @@ def test_hostile_archives_are_refused(tmp_path, member):
     with pytest.raises((ValueError, OSError)):
         unpack(archive(member), tmp_path / "web")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_fetched_is_for_its_owner_alone(tmp_path):
+    unpack(archive(("trace/cpu/stream", tarfile.REGTYPE, 5)), tmp_path / "web")
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "web").rglob("*")}
+    assert modes == {"critpath.json": 0o600, "trace": 0o700, "cpu": 0o700, "stream": 0o600}
+    assert stat.S_IMODE((tmp_path / "web").stat().st_mode) == 0o700
+
+
+def test_hosts_end_by_themselves_and_are_told_to_only_when_far_too_late(tmp_path, ssh, monkeypatch):
+    program(ssh / "critpath", (ssh / "critpath").read_text().replace("+ 300", "+ 1000"))
+    with (ssh / "critpath").open("a") as stream:
+        stream.write(f'echo "told:$end" > {ssh}/$HOST.end\n')
+    assert record(tmp_path, "web") == 0
+    assert (ssh / "web.end").read_text() == "told:\n"
+    monkeypatch.setattr(remote, "_MARGIN", 0.1)
+    assert record(tmp_path, "web", "--force") == 0
+    assert (ssh / "web.end").read_text() == "told:1\n"
+
+
+def test_a_recording_that_cannot_be_fetched_stays_where_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(remote, "_SPARE", 1 << 60)
+    assert record(tmp_path, "web") == 125
+    shown = capsys.readouterr().err
+    assert "too little space is free here" in shown
+    [there] = (tmp_path / "tmp").iterdir()
+    assert f"its recording is left there, in {there}/recording" in shown
+    assert (there / "recording/critpath.json").is_file()
+    assert not (tmp_path / "o").exists()
 
 
 def test_archives_that_are_too_large_or_end_early(tmp_path, monkeypatch):
