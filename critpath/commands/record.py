@@ -21,7 +21,7 @@ from critpath.commands.parser import checked
 from critpath.commands.settings import RECORDING, Settings, number, whole
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
-from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural
+from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run, StreamFacts
@@ -204,15 +204,11 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError(
             "--hosts together with a command", "record the whole machines, or this one's command"
         )
+    _refuse_command_options(arguments)
+    if arguments.as_root:
+        raise UsageError("--as-root with --hosts, which runs no command", "leave it out")
     hosts = check_hosts(arguments.hosts)
-    chosen = settings.origins["profile"] != "default"
-    options = ["--profile", str(settings["profile"]) if chosen else "network"]
-    options += ["--recorder", str(settings["recorder"])]
-    if settings["execution"]:
-        options += ["--execution", str(settings["execution"])]
-    if settings["buffer-size"]:
-        options += ["--buffer-size", str(settings["buffer-size"])]
-    options += ["--no-probe"] if arguments.no_probe else []
+    options = _host_options(arguments, settings)
     try:
         shlex.split(arguments.remote_command)[0]
     except (ValueError, IndexError):
@@ -229,12 +225,46 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     for line in wrong:
         hint(f"warning: {line}", quiet=False)
+    for name in fetched:
+        for line in _describe_host(output / name):
+            hint(line, quiet=False)
     if fetched:
         hint(f"{output}: {', '.join(fetched)}", quiet=quiet)
         hint(f"next: critpath clocks {shlex.quote(str(output))}", quiet=quiet)
     else:
         hint("critpath: no host sent its recording: nothing was kept", quiet=False)
     return EXIT_INTERNAL if wrong else 0
+
+
+def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str]:
+    """Return what of the options each host is given."""
+    chosen = settings.origins["profile"] != "default"
+    options = ["--profile", str(settings["profile"]) if chosen else "network"]
+    options += ["--recorder", str(settings["recorder"])]
+    given = {
+        "--execution": settings["execution"],
+        "--buffer-size": settings["buffer-size"],
+        "--labels-from": arguments.labels_from,
+        "--marks-from": arguments.marks_from,
+    }
+    if settings.origins["trace-format"] != "default":
+        given["--trace-format"] = settings["trace-format"]
+    for option, value in given.items():
+        options += [option, str(value)] if value else []
+    options += ["--no-probe"] if arguments.no_probe else []
+    return options + (["--keep-raw"] if arguments.keep_raw else [])
+
+
+def _describe_host(directory: Path) -> Iterator[str]:
+    """Yield the warnings of a host's recorder, which nobody has read there."""
+    from critpath.record.manifests import read_manifest  # noqa: PLC0415 - start-up time
+
+    name = safe_text(directory.name)
+    try:
+        for line in _flaws(read_manifest(directory), directory):
+            yield f"warning: {name}: {safe_text(line.removeprefix('warning: '))}"
+    except CritpathError as error:
+        yield f"warning: {name}: {safe_text(error.what)}"
 
 
 def _explore(recordings: list[Path], page: str, settings: Settings) -> None:
@@ -338,15 +368,7 @@ def _commands(arguments: argparse.Namespace) -> tuple[tuple[str, ...], ...]:
                 f"-a or --container together with the command {command[0]}",
                 "leave -a out: a recording of a command has the whole machine in it anyway",
             )
-        given = {
-            "-n": arguments.runs,
-            "--warmup": arguments.warmup,
-            "--prepare": arguments.prepare,
-            "--timeout": arguments.timeout,
-        }
-        for option, value in given.items():
-            if value:
-                raise UsageError(f"{option} without a command", "leave it out; see --duration")
+        _refuse_command_options(arguments)
         return ()
     if arguments.duration:
         raise UsageError("--duration with a command", "--timeout ends a run; -a records without")
@@ -356,6 +378,18 @@ def _commands(arguments: argparse.Namespace) -> tuple[tuple[str, ...], ...]:
             "critpath record -n 30 -o DIR -- CMD ARG...; or -a for the whole machine",
         )
     return (command,)
+
+
+def _refuse_command_options(arguments: argparse.Namespace) -> None:
+    given = {
+        "-n": arguments.runs,
+        "--warmup": arguments.warmup,
+        "--prepare": arguments.prepare,
+        "--timeout": arguments.timeout,
+    }
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} without a command", "leave it out; see --duration")
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -483,6 +517,13 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     if manifest.state != "complete":
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _cost(manifest)
+    yield from _flaws(manifest, outcome.recordings[0].directory)
+    yield from _worth(manifest)
+    yield _next(outcome, request)
+
+
+def _flaws(manifest: Manifest, place: Path) -> Iterator[str]:
+    """Say what was lost, and what else the recorder noted."""
     yield from _loss(manifest)
     for gap in manifest.gaps[:_SHOWN]:
         yield f"warning: {_gap(gap, manifest)}"
@@ -492,10 +533,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
         yield text if text.startswith(_USUAL) else f"warning: {text}"
     if len(manifest.warnings) > _SHOWN:
         more = len(manifest.warnings) - _SHOWN
-        place = outcome.recordings[0].directory
         yield f"warning: {plural(more, 'more warning')} in {place}/critpath.json"
-    yield from _worth(manifest)
-    yield _next(outcome, request)
 
 
 def _contents(manifest: Manifest) -> str:

@@ -122,13 +122,21 @@ def test_nothing_is_left_where_no_host_recorded(tmp_path, capsys):
     assert "nothing was kept" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_the_recording_and_keeps_it(tmp_path):
+def test_a_host_whose_connection_is_lost_stops_and_keeps_nothing(tmp_path, ssh):
+    lost = '{ echo start; sleep 0.1; } | sh -c "$3" | head -n 1'
+    program(ssh / "ssh", SSH.replace('exec sh -c "$3"', f"; {lost}").replace("@BIN@", str(ssh)))
+    assert record(tmp_path, "web") == 125
+    assert left(tmp_path) == ([], [])
+
+
+def test_an_interrupt_ends_the_recording_and_keeps_it(tmp_path, ssh):
     def wait(seconds):
         time.sleep(seconds)
         raise KeyboardInterrupt
 
     request = remote.RemoteRequest(("web", "app"), tmp_path / "o", 0.0, ("--no-probe",))
     assert remote.record_hosts(request, lambda _: None, wait) == (["web", "app"], [])
+    assert "--duration 86400" in (ssh / "web.said").read_text()
     assert left(tmp_path) == (["app", "hosts.json", "web"], [])
 
 
@@ -241,6 +249,27 @@ def test_a_recording_that_cannot_be_fetched_stays_where_it_is(tmp_path, monkeypa
     assert f"its recording is left there, in {there}/recording" in shown
     assert (there / "recording/critpath.json").is_file()
     assert not (tmp_path / "o").exists()
+
+
+def test_options_are_handed_on_or_refused(tmp_path, ssh, capsys):
+    assert record(tmp_path, "web", "--labels-from", "bytes", "--marks-from", "all") == 0
+    said = (ssh / "web.said").read_text()
+    assert "--labels-from bytes --marks-from all" in said
+    for more in (["-n", "3"], ["--warmup", "1"], ["--prepare", "x"], ["--timeout", "1"]):
+        assert record(tmp_path, "app", *more) == 2
+        assert f"{more[0]} without a command" in capsys.readouterr().err
+    assert record(tmp_path, "app", "--as-root") == 2
+    assert "--as-root with --hosts" in capsys.readouterr().err
+
+
+def test_what_a_recorder_warned_of_is_printed_by_host(tmp_path, ssh, capsys):
+    text = (ssh / "critpath").read_text()
+    more = {"format": "critpath/recording/1", "warnings": ["much was odd"], "begin": 0, "end": 1}
+    more |= dict.fromkeys(("state", "session", "execution", "profile"), "")
+    more |= {key: {} for key in ("recorder", "clock", "host")}
+    program(ssh / "critpath", text.replace('{"format": "critpath/recording/1"}', json.dumps(more)))
+    assert record(tmp_path, "web", "--quiet") == 0
+    assert "warning: web: much was odd" in capsys.readouterr().err
 
 
 def test_archives_that_are_too_large_or_end_early(tmp_path, monkeypatch):
