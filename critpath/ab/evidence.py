@@ -66,7 +66,8 @@ class BoundProcess:
         self.blocks += 1
         # The scale uses no label: given all |d - c| the signs stay fair.
         scale = np.median(self._sizes[:, : self.blocks], axis=1)
-        x = np.divide(deviation, scale, out=np.sign(deviation), where=scale > 0)
+        with np.errstate(over="ignore"):  # beyond all floats is beyond CLIP
+            x = np.divide(deviation, scale, out=np.sign(deviation), where=scale > 0)
         self.wealth.grow(_log_tanh_bet(np.clip(x, -CLIP, CLIP)[:, None] * BETS))
 
 

@@ -71,15 +71,16 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
     values, offset, event_class = [], [], []
     for _, cpu, kind, fields in rows:
         name = class_name(kind, fields)
-        if name not in places:
+        # A call and what is said of its futex have one name.
+        if (name, kind) not in places:
             wanted = next(w for w in KERNEL_EVENTS if w.kind == kind)
             names = tuple(spellings[0] for spellings in wanted.fields)
             types = tuple("str" if n in TEXT else "int" for n in names)
             if kind in WAKES and not success:
                 types = (*types[:3], "absent")
-            places[name] = len(classes)
+            places[name, kind] = len(classes)
             classes.append(EventClass(name, kind, names, types))
-        event_class.append(places[name])
+        event_class.append(places[name, kind])
         offset.append(len(values))
         for value in canonical(kind, fields, cpu):
             if isinstance(value, str):
