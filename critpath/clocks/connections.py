@@ -107,8 +107,8 @@ class HostOperations:
             late = self._latest()
             known = (self._act == Act.RECEIVE) & (late != NEVER)
             self._bound[known] = late[known]
-        told = np.isin(self._act, (Act.OPEN, Act.SEND, Act.RECEIVE, Act.CLOSE))
-        rows = np.flatnonzero(told & (self._endpoint >= 0))
+        uses = np.isin(self._act, (Act.OPEN, Act.SEND, Act.RECEIVE, Act.CLOSE))
+        rows = np.flatnonzero(uses & (self._endpoint >= 0))
         self._rows = rows[np.argsort(self._endpoint[rows], kind="stable")]
         self._of = self._endpoint[self._rows]
         moves = np.isin(self._act[self._rows], (Act.SEND, Act.RECEIVE))

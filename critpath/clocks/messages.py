@@ -59,13 +59,13 @@ def pair_packets(hosts: Sequence[HostPackets]) -> Mapping[tuple[int, int], Cross
     Only those with TCP's sequence numbers: all others of one flow look alike.
     """
     sent: dict[tuple[int, ...], tuple[int, int]] = {}
-    told = [of.headers[:, _SEQUENCE].any(axis=1) for of in hosts]
-    for place, (of, known) in enumerate(zip(hosts, told, strict=True)):
+    numbered = [of.headers[:, _SEQUENCE].any(axis=1) for of in hosts]
+    for place, (of, known) in enumerate(zip(hosts, numbered, strict=True)):
         rows = np.flatnonzero(~of.received & known)
         for key, time in zip(of.headers[rows].tolist(), of.times[rows].tolist(), strict=True):
             sent.setdefault(tuple(key), (place, time))
     found: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for place, (of, known) in enumerate(zip(hosts, told, strict=True)):
+    for place, (of, known) in enumerate(zip(hosts, numbered, strict=True)):
         rows = np.flatnonzero(of.received & known)
         for key, time in zip(of.headers[rows].tolist(), of.times[rows].tolist(), strict=True):
             sender, left = sent.get(tuple(key), (place, 0))
@@ -88,12 +88,12 @@ def find_messages(
     hosts : sequence of HostSockets
     together : bool
         Whether all times are of one clock (one kernel, or aligned): then messages that are all of
-        one size are told apart by when they can have left.
+        one size are distinguished by when they can have left.
 
     Returns
     -------
     messages : Messages
-        Bounds are 0 until `bound_messages` has been told the clocks.
+        Bounds are 0 until `bound_messages` has set them.
     account : JoinedAccount
     """
     operations = [HostOperations(of) for of in hosts]

@@ -217,7 +217,7 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
 
 
 def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> InconclusiveError:
-    """Return what is said where there is no execution."""
+    """Return the error of a recording without any execution."""
     why = "; ".join(reasons)
     return InconclusiveError(
         f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),

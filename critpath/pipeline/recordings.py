@@ -108,15 +108,7 @@ def read_sketches(
     UsageError
         If a source holds paths alone, or executions that are no requests.
     """
-    tell = progress or (lambda _: None)
-    items = list(_resolve_sources(sources, settings.interrupts, tell))
-    for item in items:
-        if not isinstance(item, Path):
-            raise UsageError(
-                f"{', '.join(item.sources)}: paths alone, without what was asked for each request",
-                "name the recordings that they were extracted from",
-            )
-    recordings = [item for item in items if isinstance(item, Path)]
+    recordings = _find_recordings(sources, settings, progress, "requests")
     return [
         sketch_recording(recording, settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
@@ -133,18 +125,26 @@ def read_slices(
     UsageError
         If a source holds paths alone, or executions that are no slices.
     """
-    items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
-    for item in items:
-        if not isinstance(item, Path):
-            raise UsageError(
-                f"{', '.join(item.sources)}: paths alone, without what led to which slice",
-                "name the recordings that they were extracted from",
-            )
-    recordings = [item for item in items if isinstance(item, Path)]
+    recordings = _find_recordings(sources, settings, progress, "slices")
     return [
         _slice_recording(recording, settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
     ]
+
+
+def _find_recordings(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None, of: str
+) -> list[Path]:
+    """Return the recordings of some sources; UsageError for paths, which have not all tables."""
+    recordings = []
+    for item in _resolve_sources(sources, settings.interrupts, progress or (lambda _: None)):
+        if not isinstance(item, Path):
+            raise UsageError(
+                f"{', '.join(item.sources)}: paths alone, without the tables of {of}",
+                "name the recordings that they were extracted from",
+            )
+        recordings.append(item)
+    return recordings
 
 
 def _slice_recording(

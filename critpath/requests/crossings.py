@@ -59,7 +59,7 @@ def find_previous(activity: Activity, endpoint: I32, time: I64) -> I64:
 def find_departures(activity: Activity) -> I64:
     """Return of every row when its bytes left: with its thread's first packet, else its own time.
 
-    A send is told when its call ends, up to tens of microseconds after the packet.
+    A send is recorded when its call ends, up to tens of microseconds after the packet.
     """
     result = activity.time_ns.copy()
     wanted = np.isin(activity.act, (*_OPERATIONS, Act.LEAVE)) & (activity.tid > 0)

@@ -101,7 +101,7 @@ def join_tiers(
     joined = np.flatnonzero((peer >= 0) & (subrequests.connects == 0))
     joined = joined[np.argsort(peer[joined], kind="stable")]
     far = endpoints.host[subrequests.endpoint] != endpoints.host[peer]
-    # A send is told when its call ends: by then another machine may have received it.
+    # A send is recorded when its call ends: by then another machine may have received it.
     if far[joined].any():
         since = find_previous(activity, subrequests.endpoint, subrequests.begin_ns)
     for group in np.split(joined, np.flatnonzero(np.diff(peer[joined])) + 1):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from critpath.units import format_ns, format_share, plural, safe_text
+from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model.clocks import HostClock
     from critpath.model.requests import ServiceCalls, ServicesFound
 
 _SHOWN: Final = 3
@@ -61,19 +60,6 @@ def left_text(found: ServicesFound) -> str:
     )
 
 
-def clocks_line(clocks: tuple[HostClock, ...]) -> str:
-    """Return one line about the clocks of hosts that were recorded together."""
-    names = ", ".join(safe_text(clock.host) for clock in clocks)
-    known = [
-        f"{format_ns(clock.middle_bound)} ({safe_text(clock.host)})"
-        for clock in clocks
-        if clock.aligned and clock.middle_bound
-    ]
-    sure = f", sure to {', '.join(known)}" if known else ""
-    lost = [safe_text(clock.host) for clock in clocks if not clock.aligned]
-    return f"clocks: {names}{sure}" + (f"; not known: {', '.join(lost)}" if lost else "")
-
-
 def crossing_sure(bound: int) -> str:
     """Return how surely it is known when what went from host to host left and was there."""
-    return f"times between hosts are sure to ±{format_ns(bound)}"
+    return f"times between hosts are accurate to ±{format_ns(bound)}"
