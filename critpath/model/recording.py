@@ -10,6 +10,8 @@ from typing import Final
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
+HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
+HOSTS_FORMAT: Final = "critpath/hosts/1"
 MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger
 MANIFEST_RUNS: Final = 200_000  # for as many there is room
 

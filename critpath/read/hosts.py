@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from critpath.errors import UnreadableError
 from critpath.model import MANIFEST
+from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.read.clocks import Trace
 from critpath.read.manifest import read_manifest
 from critpath.read.records import Record, replace
 from critpath.units import safe_text
 from critpath.untrusted import load_json
 
-HOSTS: Final = "hosts.json"
-HOSTS_FORMAT: Final = "critpath/hosts/1"
 _LARGEST: Final = 1 << 20
 _MOST: Final = 1000
 _AGAIN: Final = "name the hosts' recordings one by one, or record again"

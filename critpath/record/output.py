@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
-from critpath.model.recording import MANIFEST_BYTES, NORMAL, SAMPLE
+from critpath.model.recording import HOSTS, HOSTS_FORMAT, MANIFEST_BYTES, NORMAL, SAMPLE
 from critpath.record.dirfd import (
     identity_of,
     open_dir,
@@ -27,8 +27,6 @@ from critpath.record.dirfd import (
 from critpath.record.user import User, hand_over_fd, may_write
 from critpath.untrusted import load_json
 
-HOSTS: Final = "hosts.json"
-HOSTS_FORMAT: Final = "critpath/hosts/1"
 _FAMILY: Final = MANIFEST_FORMAT.rpartition("/")[0] + "/"  # any version of ours
 _ROOM: Final = 300 * 2**20  # bytes that should be free
 

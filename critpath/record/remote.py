@@ -27,7 +27,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from critpath.errors import CritpathError, UsageError
-from critpath.record.output import HOSTS, HOSTS_FORMAT, OutputDirectory
+from critpath.model.recording import HOSTS, HOSTS_FORMAT
+from critpath.record.output import OutputDirectory
 from critpath.units import plural, safe_text
 
 SAY: Final = "critpath-hosts"
