@@ -32,7 +32,6 @@ from critpath.model.requests import (
 )
 from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
 
-METHODS: Final = ("queues", "gap", "delays", "thread")
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
 SURE: Final = 0.9  # likely, not doubtful, from here on
 _PASSES: Final = 4
@@ -89,8 +88,9 @@ def assign(
     Parameters
     ----------
     method : str
-        One of `METHODS`: ``queues`` follows tokens where the certain rules left more than a few in
-        doubt; the others take every sub-request, by one thing alone, for comparison.
+        One of `critpath.executions.specification.ASSIGN`: ``queues`` follows tokens where the
+        certain rules left more than a few in doubt; the others take every sub-request, by one
+        thing alone, for comparison.
     activity, workers, endpoints, requests
         Of the recording.
     subrequests : Subrequests

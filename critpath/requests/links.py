@@ -70,7 +70,7 @@ def attribute(
     requests : RequestTable
         Turns of endpoints that serve.
     method : str
-        What decides where several requests are open: `critpath.requests.assign.METHODS`.
+        What decides where several requests are open: `critpath.executions.specification.ASSIGN`.
     """
     subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)

@@ -29,7 +29,7 @@ _MOST: Final = 64  # steps of one request
 
 
 def assign_otherwise(method: str, tables: Tables, found: I64) -> tuple[I64, F64]:
-    """Return whose every sub-request is, by a method of `assign.METHODS`, and how probably."""
+    """Return whose every sub-request is, by one thing alone, and how probably."""
     owner = np.full(len(found), -1, np.int64)
     if method == "thread":
         _follow_threads(tables, owner)

@@ -27,8 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 from services import PATTERNS, WORKS
 from truth import Score, judge
 
+from critpath.executions.specification import ASSIGN
+
 TESTS: Final = Path(__file__).resolve().parents[1]
-METHODS: Final = ("queues", "gap", "delays", "thread")
 TITLES: Final = {
     1: "synchronous",
     2: "asynchronous",
@@ -73,7 +74,7 @@ def main() -> None:
             continue
         scores[name] = {
             method: judge(recorded, find_requests(recorded / "recording", _asked(method)))
-            for method in METHODS
+            for method in ASSIGN
         }
         said = ", ".join(f"{m} {tell(s)}" for m, s in scores[name].items())
         print(f"{name}: {said}", flush=True)
@@ -110,15 +111,15 @@ def tell(score: Score) -> str:
 
 def print_tables(scores: dict[str, dict[str, Score]]) -> None:
     """Print workloads by methods, patterns by methods, and how right what is called sure is."""
-    print(f"\n| workload | published | {' | '.join(METHODS)} |")
-    print(f"|---|---|{'---|' * len(METHODS)}")
+    print(f"\n| workload | published | {' | '.join(ASSIGN)} |")
+    print(f"|---|---|{'---|' * len(ASSIGN)}")
     for work in WORKS:
         mine = [each for name, each in scores.items() if name.split(":")[0] == work]
         if mine:
             said = "/".join(f"{share:.3f}" for share in PUBLISHED[work])
             print(f"| {work.upper()} | {said} | {_row(mine)} |")
     print(f"| all | 0.645/0.851 | {_row([*scores.values()])} |")
-    print(f"\n| pattern | {' | '.join(METHODS)} |\n|---|{'---|' * len(METHODS)}")
+    print(f"\n| pattern | {' | '.join(ASSIGN)} |\n|---|{'---|' * len(ASSIGN)}")
     for pattern in PATTERNS:
         mine = [each for name, each in scores.items() if name.split(":")[1] == str(pattern)]
         if mine:
@@ -152,7 +153,7 @@ def print_tables(scores: dict[str, dict[str, Score]]) -> None:
 def _row(mine: list[dict[str, Score]]) -> str:
     """Return the cells of a row: of each method the mean over sets."""
     cells = []
-    for method in METHODS:
+    for method in ASSIGN:
         shares = np.mean([each[method].mean for each in mine], axis=0)
         cells.append("/".join(f"{int(share * 1000 + 1e-6) / 1000:.3f}" for share in shares))
     return " | ".join(cells)
