@@ -56,6 +56,9 @@ _RATIO: Final = 32  # and in one that is larger, for each byte
 _TIME: Final = 2**62  # times are within this, so that no difference of two overflows
 _HOSTS: Final = 2**31
 _MAGIC: Final = b"PAR1"
+# A thread of pyarrow's that still holds the Python file as the interpreter ends aborts the
+# process; columns of one row group are decoded no faster by several.
+_THREADS: Final = False
 _DO: Final = "make it again with critpath extract"
 Wrong = Callable[[object], UnreadableError]
 
@@ -209,7 +212,7 @@ class _PathsFile:
         return [name for name in (*NAMES, *FACT_TEXTS) if name in self.columns]
 
     def _read_executions(self, parquet: pq.ParquetFile) -> pa.Table:
-        return parquet.read(columns=self.columns).combine_chunks()
+        return parquet.read(columns=self.columns, use_threads=_THREADS).combine_chunks()
 
     def _join(self, tables: list[pa.Table]) -> pa.Table:
         import pyarrow as pa  # noqa: PLC0415 - as above
@@ -299,7 +302,8 @@ class _PathsFile:
     ) -> tuple[pa.Table, CriticalPaths]:
         """Return some columns of a row group's executions, and their paths."""
         wanted = [*dict.fromkeys((*columns, "begin", "end", SEGMENTS))]
-        table = parquet.read_row_group(number, columns=wanted).combine_chunks()
+        table = parquet.read_row_group(number, columns=wanted, use_threads=_THREADS)
+        table = table.combine_chunks()
         begin, end = _numbers(table, "begin"), _numbers(table, "end")
         _check_times(begin, end, self.wrong)
         paths = _paths(table, self.strings, self.wrong)

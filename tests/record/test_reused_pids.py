@@ -30,6 +30,8 @@ def process(session="", pid=0):
         Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
     made = subprocess.Popen(["sleep", "60"], env={**os.environ, SESSION_VARIABLE: session})
     assert pid in {0, made.pid}
+    while session not in Path(f"/proc/{made.pid}/environ").read_text():
+        time.sleep(0.001)  # a program that has just started has no environment yet
     return made
 
 def end(it):

@@ -28,7 +28,7 @@ left auto
 
 # ---- the same twice in alternation, and with faults
 try same "${lttng[@]}" --warmup 3 -n 50 --interleave "sh -c '$healthy'" "sh -c '$healthy'" -o same
-try sleep "${lttng[@]}" --warmup 3 -n 30 -o sleep -- sh -c "$healthy; sleep 0.05"
+try sleep "${lttng[@]}" --warmup 3 -n 30 -o sleep -- sh -c "$healthy; sleep 0.4"
 try fsync "${lttng[@]}" --warmup 3 -n 30 -o fsync -- sh -c "$healthy; $more"
 left fsync
 
