@@ -587,17 +587,17 @@ def group_findings(
 
 
 def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tuple[str, str]:
-    """Return what a step is about that normal executions never do."""
-    if step.role:
+    """Return what a step is about that normal executions never do.
+
+    An execution may have no finding of the step itself: a hundred short waits for a disk, each
+    with a long one for a cpu behind it, are too little beside these to be one.
+    """
+    if step.role or step.state is None:
         return "", step.role
-    there = [
-        f
-        for f in findings
-        if f.execution == finding.execution
-        and f.contribution > 0
-        and f.symbol == Symbol(step.state or State.UNKNOWN)
-    ]
-    return _about(max(there, key=lambda f: f.contribution, default=finding))
+    there = [f for f in findings if f.contribution > 0 and f.symbol == Symbol(step.state)]
+    mine = [f for f in there if f.execution == finding.execution]
+    main = max(mine or there, key=lambda f: f.contribution, default=None)
+    return _about(main) if main else (step.state.name, "")
 
 
 def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
+_ANOTHER_HOUR: Final = 0.25  # of the mean: the machine alone may make it so much less
 _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
@@ -350,7 +351,17 @@ def _total(document: ComparisonDocument) -> StateEntry | None:
 def _faster_in_all(document: ComparisonDocument) -> bool:
     total = _total(document)
     high = total.effect_high if total else None
-    return high is not None and high < -(document.detection.floor or 0.0)
+    sure = high is not None and high < -(document.detection.floor or 0.0)
+    return sure and not _faster_by_machine(document)
+
+
+def _faster_by_machine(document: ComparisonDocument) -> float:
+    """Return the share by which the mean fell, where another hour alone may do so; 0 for none."""
+    total = _total(document)
+    if total is None or not total.effect or not total.normal_mean or not document.detection.apart:
+        return 0.0
+    share = -total.effect / total.normal_mean
+    return share if 0 < share < _ANOTHER_HOUR else 0.0
 
 
 def _slight(document: ComparisonDocument) -> float | None:
@@ -380,7 +391,10 @@ def _seen(document: ComparisonDocument) -> str:
     kinds = [kind for kind in _kinds(document) if kind.label]
     of_all = ", on average over all kinds," if len(kinds) > 1 else ""
     least = f"{format_ns(detection.detectable)}{share} or more{of_all}"
-    return f"A slowdown of {least} would have been detected."
+    said = f"A slowdown of {least} would have been detected."
+    if changed_kinds(document, "faster") and (fell := _faster_by_machine(document)):
+        said += f" The mean is {format_share(fell)} lower, as the machine alone may make it."
+    return said
 
 
 # Inconclusive: what is missing, and what to type.
@@ -468,6 +482,9 @@ def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:
         return f"the machine was busier: other programs used {shares}", f"{why}{do}"
     if total is None or not total.effect or total.effect < 0 or not total.normal_mean:
         return None
-    slower = format_share(total.effect / total.normal_mean)
-    said = f"{noun_of(document)} are {slower} slower, and the machine alone may have made them so"
+    ratio = 1 + total.effect / total.normal_mean
+    slower = f"are {format_share(ratio - 1)} slower"
+    if ratio >= _TIMES:
+        slower = f"take {_count(ratio)} times as long"
+    said = f"{noun_of(document)} {slower}, and the machine alone may have made them so"
     return said, f"{why}{do}"

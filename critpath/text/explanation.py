@@ -253,8 +253,11 @@ def _more_often(facts: CauseFacts, noun: str, *, or_at_all: bool = False) -> str
     once = "never" if before < _NEVER else _times(before, short=True)
     said = f"{_times(after)} instead of {once}"
     # Nobody does something 0.58 times.
-    whole = all(abs(count - round(count)) < _NEVER for count in (before, after))
-    return said if whole else f"{said} a {noun}, on average"
+    if all(abs(count - round(count)) < _NEVER for count in (before, after)):
+        return said
+    if once == "never":
+        return f"{_times(after)} a {noun}, on average, instead of never"
+    return f"{said} a {noun}, on average"
 
 
 def _times(count: float, *, short: bool = False) -> str:
@@ -325,6 +328,17 @@ def _brought_along(document: ComparisonDocument, cause: CauseEntry, facts: Cause
     return f" and, for most of the time, {_PEER[state]}"
 
 
+def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:
+    """Say how long they waited for a CPU after what they wait for more often, if it is longer."""
+    if not _more_often(facts, "", or_at_all=True):
+        return ""
+    mine = [document.findings[index] for index in cause.findings]
+    waited = sum(f.contribution or 0.0 for f in mine if f.state == "WAIT_CPU" and not f.role)
+    waited /= max(len(cause.positions), 1)
+    itself = (facts.time_after or 0.0) - (facts.time_before or 0.0)
+    return f", and then {format_ns(waited)} more for a CPU" if waited > itself else ""
+
+
 def _runs(facts: CauseFacts, words: _Words) -> str:
     run, where = words.verb("run"), f"on the CPU in {words.their} own code"
     if facts.state == "RUN_SYSCALL":
@@ -360,7 +374,9 @@ def _waits(
         "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
         "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",
     }
-    return plain.get(state) or _waits_for_what(facts, words, detail)
+    return plain.get(state) or (
+        _waits_for_what(facts, words, detail) + _cpu_after_it(document, cause, facts)
+    )
 
 
 def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:

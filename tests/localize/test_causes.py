@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
-from critpath.model import Context, Finding, State, Symbol
+from critpath.model import Charge, Context, Finding, State, Step, Symbol
 
 MS = 1_000_000
 TIMER = Finding(
@@ -627,3 +627,28 @@ def test_what_normal_executions_do_as_well_comes_later():
     # Not where too few normal executions could tell.
     first, _ = group_causes([usual, odd], explained(1, normals=4), 3)
     assert "waiting for a timer" in first.sentence
+
+
+def test_many_short_waits_and_a_cpu_that_others_have_behind_each():
+    # In the first two executions the waits for the disk are too short to be a finding.
+    disk, cpu = Symbol(State.WAIT_DISK), Symbol(State.WAIT_CPU)
+    findings = [
+        replace(TIMER, execution=e, symbol=cpu, detail=f"make ({e})", kind="extra",
+                contribution=200 * MS, observed=200 * MS)
+        for e in range(4)
+    ]  # fmt: skip
+    findings += [
+        replace(TIMER, execution=e, symbol=disk, detail="vda", kind="new-state", rank=2,
+                contribution=13 * MS, observed=13 * MS, expected=0, probability=0.0)
+        for e in (2, 3)
+    ]  # fmt: skip
+    charge = Charge(Step(State.WAIT_DISK, ""), 0.0, 180.0, disk, {disk: 13 * MS, cpu: 190 * MS})
+    (cause,) = group_causes(
+        findings, explained(4, 220 * MS), 4, charges=dict.fromkeys(range(4), (charge,))
+    )
+    assert cause.executions == (0, 1, 2, 3)
+    # Where none has it, they are one cause all the same.
+    (cause,) = group_causes(
+        findings[:4], explained(4, 220 * MS), 4, charges=dict.fromkeys(range(4), (charge,))
+    )
+    assert cause.executions == (0, 1, 2, 3)

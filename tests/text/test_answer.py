@@ -139,6 +139,23 @@ def test_faster(document):
     )
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("after", [8.1, 6.0])
+def test_faster_by_no_more_than_another_hour_makes_it(document, after, apart):
+    found = document(kind("a", 10, after, change="faster"), verdict="ok", anomalous=0)
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.effect = 10 * MS, (after - 10) * MS
+    total.effect_high, found.detection.floor, found.detection.apart = -1.2 * MS, MS, apart
+    found.detection.detectable = 0.53 * MS
+    by_machine = apart and after == 8.1
+    assert describe_headline(found).word == ("OK" if by_machine else "FASTER")
+    assert by_machine == (
+        "The mean is 19 % lower, as the machine alone may make it." in describe_why(found)
+    )
+    # What is tested is a slowdown.
+    assert by_machine == ("p = " in answer_lines(found, width=400)[-1])
+
+
 def test_ok_says_what_would_have_been_detected(document):
     found = document(kind("a", 10, 10, change="same"), kind("b", 1, 1, change="same"),
                      verdict="ok", anomalous=0)  # fmt: skip

@@ -95,6 +95,16 @@ CASES = {
             "instead of 1.9 ms"
         ),
     ),
+    "a wait that was never there": (
+        {
+            "state": "WAIT_DISK",
+            "counted": "waits",
+            "count_before": 0.0,
+            "count_after": 187.5,
+            "time_before": 0.0,
+        },
+        "wait for the disk 188 times a request, on average, instead of never: 11.3 ms",
+    ),
     "more often than once": (
         {**HOLDER, "count_before": 1.0, "count_after": 2.0},
         "wait for `holder` twice instead of once: 11.3 ms instead of 1.9 ms",
@@ -417,3 +427,16 @@ def test_a_profile_that_would_tell_more_is_offered(told, state, detail, profile,
     assert len(hints) == bool(expected)
     assert expected in "".join(hints)
     assert expected in "\n".join(answer_lines(one))
+
+
+def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
+    document, cause = told(state="WAIT_DISK", counted="waits", count_before=0.0, count_after=187.5,
+                           time_before=0.0)  # fmt: skip
+    first = document.findings[0]
+    behind = structs.replace(first, state="WAIT_CPU", role="", contribution=400 * MS)
+    document.findings.append(behind)
+    cause.findings = [cause.findings[0], len(document.findings) - 1]
+    assert describe_cause(document, cause, they=True) == (
+        "They wait for the disk 188 times a request, on average, instead of never: 11.3 ms, and "
+        "then 200 ms more for a CPU"
+    )

@@ -171,7 +171,9 @@ def _last_line(document: ComparisonDocument, *, verbose: bool, places: Sequence[
     total = next((s for s in document.states if s.state == "total"), None)
     flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
     p = total.p_value if total and (total.flagged or not flagged) else min(flagged, default=None)
-    said = f"{p_equals(p)}; " if p is not None else ""
+    # The test is of a slowdown.
+    faster = describe_headline(document).word == "FASTER"
+    said = f"{p_equals(p)}; " if p is not None and not faster else ""
     alike = recordings_line(document)
     said += alike if not said else f"{alike[0].lower()}{alike[1:]}"
     said = f"{said[0].upper()}{said[1:]}" if said.startswith("no ") else said
