@@ -63,8 +63,10 @@ def align_clocks(
     expressed in the reference's time over the pairs that are known best: a maximum spanning tree by
     how surely.  Where no clock of three and more hosts stepped or bent, one linear programme
     then moves all lines to where the smallest margin of all pairs, by the pair's delay, is
-    largest.
+    largest.  Who recorded all hosts and asked them the time is one more, which nobody is told of.
     """
+    count = len(facts)
+    facts, exchanged = _add_asker(facts, exchanged)
     known: dict[tuple[int, int], _Known] = {}
     for a, b in combinations(range(len(facts)), 2):
         found = _compare(facts, exchanged, a, b)
@@ -82,9 +84,27 @@ def align_clocks(
     clocks = _settle_together(exchanged, reference, clocks, known)
     hosts = tuple(
         _tell(facts, reference, place, clocks.get(place), sources.get(place, UNALIGNED), exchanged)
-        for place in range(len(facts))
+        for place in range(count)
     )
     return ClockAlignment(facts[reference].host, hosts)
+
+
+def _add_asker(
+    facts: Sequence[ClockFacts], exchanged: Exchanged
+) -> tuple[Sequence[ClockFacts], Exchanged]:
+    """Add who asked the hosts the time, as the last host; what it asked are messages."""
+    asked = [of.probes for of in facts if len(of.probes)]
+    if not asked:
+        return facts, exchanged
+    here, more = len(facts), dict(exchanged)
+    for place, of in enumerate(facts):
+        if len(of.probes):
+            left, there, back = of.probes.T
+            more[here, place] = Crossings(left.copy(), there.copy())
+            more[place, here] = Crossings(there.copy(), back.copy())
+    times = np.concatenate(asked)[:, [0, 2]]
+    kernel = next((of.asker for of in facts if len(of.probes)), "")
+    return [*facts, ClockFacts("", int(times.min()), int(times.max()), kernel)], more
 
 
 # How surely a clock is known over several hosts: as the least sure of the pairs.

@@ -137,6 +137,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--keep-raw", "keep what the trace was converted from"),
         ("--as-root", "under sudo: run the command as root too"),
         ("--no-probe", "do not measure meanwhile how fast the machine is"),
+        ("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
         ("--force", "replace a recording (and a page of --then) that is there"),
     ):
         parser.add_argument(option, action="store_true", help=what)
@@ -194,7 +195,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
-    from critpath.record.remote import (  # noqa: PLC0415 - start-up time
+    from critpath import __version__  # noqa: PLC0415 - start-up time
+    from critpath.record.remote import (  # noqa: PLC0415 - as above
         RemoteRequest,
         check_hosts,
         record_hosts,
@@ -218,11 +220,16 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         *(hosts, output, arguments.duration, tuple(options)),
         command=arguments.remote_command,
         force=arguments.force,
+        version=f"critpath {__version__}",
+        probes=not arguments.no_probes,
     )
     quiet = settings["quiet"]
-    fetched, wrong = record_hosts(
-        request, lambda what: hint(f"critpath: {what}", quiet=quiet), time.sleep
-    )
+
+    def tell(what: str) -> None:
+        warning = what.startswith("warning: ")
+        hint(what if warning else f"critpath: {what}", quiet=quiet and not warning)
+
+    fetched, wrong = record_hosts(request, tell, time.sleep)
     for line in wrong:
         hint(f"warning: {line}", quiet=False)
     for name in fetched:

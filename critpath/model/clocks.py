@@ -307,6 +307,11 @@ class ClockFacts:
         By how much that is wrong at most, as the operating system says (ns); -1 unknown.
     synchronised : str
         ``chrony``, ``ntp``, ``ptp``, ``yes``, ``no``, "" unknown.
+    probes : int64 [n, 3]
+        When it was asked the time, what it said, and when that was heard: the first and last by
+        one clock, of who recorded all hosts (ns).
+    asker : str
+        That clock's kernel; "" unknown.
     """
 
     host: str
@@ -316,3 +321,5 @@ class ClockFacts:
     samples: I64 = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     error: int = -1
     synchronised: str = ""
+    probes: I64 = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    asker: str = ""

@@ -31,6 +31,7 @@ from critpath.model.clocks import (
 from critpath.model.requests import Collected
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.read.hosts import HostRecording, find_hosts
 from critpath.read.manifest import open_host_manifests, open_manifest
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import find_recordings, find_traces
@@ -333,7 +334,8 @@ def read_clocks(
             if len(hosts) == 1 and not manifests:
                 manifests = {next(iter(hosts)): manifest}
             stage = Stage(progress, f"reading {recording}")
-            for told, found, about in _read_hosts(traces, manifests, stage):
+            asked = find_hosts(recording)
+            for told, found, about in _read_hosts(traces, manifests, stage, asked):
                 facts.append(told)
                 messages.append(found)
                 warnings += about.warnings
@@ -364,10 +366,16 @@ def read_clocks(
 
 
 def align_traces(
-    traces: Sequence[Trace], manifests: Mapping[str, Manifest], stage: Stage
+    traces: Sequence[Trace],
+    manifests: Mapping[str, Manifest],
+    stage: Stage,
+    asked: Sequence[HostRecording] = (),
 ) -> tuple[ClockAlignment, JoinedAccount]:
-    """Align the clocks of the hosts of one recording, with the first: each is read once."""
-    read = list(_read_hosts(traces, manifests, stage, named=True))
+    """Align the clocks of the hosts of one recording, with the first: each is read once.
+
+    `asked` are the hosts of a set that say how they were asked the time.
+    """
+    read = list(_read_hosts(traces, manifests, stage, asked, named=True))
     return align_messages([of for of, _, _ in read], [of for _, of, _ in read])
 
 
@@ -375,6 +383,7 @@ def _read_hosts(
     traces: Sequence[Trace],
     manifests: Mapping[str, Manifest],
     stage: Stage,
+    asked: Sequence[HostRecording] = (),
     *,
     named: bool = False,
 ) -> Iterator[tuple[ClockFacts, HostMessages, Events]]:
@@ -388,6 +397,10 @@ def _read_hosts(
     for host, mine in groups.items():
         found, about = _read_messages(mine, stage)
         facts = _tell_facts(host, about, manifests.get(host))
+        for of in asked:
+            if of.name == host:
+                probes = np.array(of.probes, np.int64).reshape(-1, 3)
+                facts = replace(facts, probes=probes, asker=of.asker)
         yield replace(facts, host=host) if named or len(groups) > 1 else facts, found, about
 
 

@@ -21,6 +21,7 @@ from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks,
 from critpath.pipeline.clocks import align_events, align_traces, link_hosts, tell_alignment
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS, SOURCE_PORT
+from critpath.read.hosts import find_hosts
 from critpath.read.manifest import add_host_losses, open_host_manifests
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.recording import read_events
@@ -751,7 +752,8 @@ class RecordingOpener:
     def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
         if self.several and not self._known:
             manifests = open_host_manifests(self._recording)
-            self._known.append(align_traces(self._traces, manifests, stage))
+            asked = find_hosts(self._recording)
+            self._known.append(align_traces(self._traces, manifests, stage, asked))
         return EventStream(
             self._traces,
             self._wanted,

@@ -18,6 +18,7 @@ from critpath.untrusted import load_json
 
 _LARGEST: Final = 1 << 20
 _MOST: Final = 1000
+_LATEST: Final = 1 << 61  # ns: sums of times must not overflow
 _AGAIN: Final = "name the hosts' recordings one by one, or record again"
 
 
@@ -29,10 +30,17 @@ class HostRecording(Record):
     name : str
         Unlike that of any other.
     directory : Path
+    probes : tuple of (int, int, int)
+        When it was asked the time, what it said, and when that was heard: the first and last by
+        the clock of who recorded all hosts (ns).
+    asker : str
+        The boot of that clock; "" unknown.
     """
 
     name: str
     directory: Path
+    probes: tuple[tuple[int, int, int], ...] = ()
+    asker: str = ""
 
 
 def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
@@ -52,6 +60,7 @@ def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
     listed = _read_list(file) if file.is_file() and not file.is_symlink() else None
     if listed is None:
         return _find_connected(directory)
+    listed, asker = listed
     found: dict[str, HostRecording] = {}
     places: set[Path] = set()
     for entry in listed:
@@ -63,12 +72,12 @@ def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
             twice = name if name in found else below
             raise UnreadableError(f"{file}: names {safe_text(twice)} twice", _AGAIN)
         places.add(place)
-        found[name] = HostRecording(name, place)
+        found[name] = HostRecording(name, place, _read_probes(entry.get("probes")), asker)
     return tuple(found[name] for name in sorted(found))
 
 
-def _read_list(file: Path) -> list[Any] | None:
-    """Return the hosts that a file lists; None if it is another program's."""
+def _read_list(file: Path) -> tuple[list[Any], str] | None:
+    """Return the hosts that a file lists, and whose clock it has; None of another program's."""
     try:
         with file.open("rb") as stream:
             text = stream.read(_LARGEST + 1)
@@ -80,7 +89,21 @@ def _read_list(file: Path) -> list[Any] | None:
     listed = data.get("hosts")
     if not isinstance(listed, list) or not 0 < len(listed) <= _MOST:
         raise UnreadableError(f"{file}: 'hosts' is no list of hosts", _AGAIN)
-    return listed
+    asker = data.get("boot_id")
+    return listed, asker if isinstance(asker, str) else ""
+
+
+def _read_probes(found: Any) -> tuple[tuple[int, int, int], ...]:
+    """Return what a host said of the time; nothing where any of it is malformed."""
+    rows = found[:_MOST] if isinstance(found, list) else []
+    sound = all(
+        isinstance(row, list)
+        and len(row) == 3
+        and all(type(time) is int and 0 <= time < _LATEST for time in row)
+        and row[0] <= row[2]
+        for row in rows
+    )
+    return tuple((row[0], row[1], row[2]) for row in rows) if sound else ()
 
 
 def _entry(file: Path, entry: Any) -> tuple[str, str]:

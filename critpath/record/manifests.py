@@ -298,7 +298,7 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
         **({**network_facts(), "machine_id": _machine_id()} if network else {}),
         "name": system.nodename,
         # Two recordings of one boot have one clock.
-        "boot_id": _read_line(Path("/proc/sys/kernel/random/boot_id")),
+        "boot_id": boot_id(),
         "kernel": system.release,
         "machine": system.machine,
         "cpus": os.cpu_count() or 0,
@@ -425,6 +425,11 @@ def clock_quality() -> Mapping[str, object]:
 
 def _running_programs() -> set[str]:
     return {_read_line(place) for place in Path("/proc").glob("[0-9]*/comm")}
+
+
+def boot_id() -> str:
+    """Return what all that this kernel records shares."""
+    return _read_line(Path("/proc/sys/kernel/random/boot_id"))
 
 
 def _machine_id() -> str:

@@ -2,7 +2,8 @@
 
 One ssh per host runs a small script there: it says ``ready``, waits for ``start``, records, says
 ``done``, and sends the recording as an archive.  It stops at ``stop`` or when its input ends, and
-removes what it made, but for a whole recording of which nobody said ``fetched``.
+removes what it made, but for a whole recording of which nobody said ``fetched``.  Before and after
+it is asked the time some hundred times, so that clocks can be aligned whatever was recorded.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import IO, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model.recording import HOSTS, HOSTS_FORMAT
+from critpath.record.manifests import boot_id
 from critpath.record.output import OutputDirectory
 from critpath.units import plural, safe_text
 
@@ -50,19 +52,38 @@ _SPARE: Final = 64 * 2**20  # bytes that stay free here
 _LINE: Final = 4096
 _PIECE: Final = 1 << 20
 _TOLD: Final = 2000  # letters of what a host says went wrong
+_PROBES: Final = 200  # times that a host is asked the time, before and after
+_NARROWEST: Final = 20  # of them are kept: those that took least
+_DIGITS: Final = 20  # of a time
 
 _SCRIPT: Final = """
 set -u
 exec 3<&0
 keep=
 d=$(mktemp -d) || exit 125
-trap '[ "$keep" ] || rm -rf "$d"' EXIT
+# What was recorded by sudo is root's until it is whole.
+trap '[ "$keep" ] || rm -rf "$d" 2>/dev/null || sudo -n rm -rf "$d"' EXIT
 trap 'exit 129' HUP INT TERM PIPE
 command -v {first} >/dev/null || {{
   echo "{say} failed: {first} was not found on the host"
   exit 127
 }}
-echo "{say} ready $d"
+version=$({base} --version </dev/null 2>"$d/log" | head -n 1)
+[ "$version" ] || {{
+  echo "{say} failed: $(tail -n 1 "$d/log" | cut -c 1-1000)"
+  exit 125
+}}
+tell_time() {{
+  python3 -c '
+import os, time
+os.write(1, b"{say} clock\\n")
+while (asked := os.read(3, 1)) not in (b"", b"."):
+  if asked == b"?":
+    os.write(1, b"%d\\n" % time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+' 2>/dev/null || echo "{say} no clock"
+}}
+printf '%s\\t%s\\n' "{say} ready $d" "$version"
+{probe}
 read -r word <&3 || exit 0
 [ "$word" = start ] || exit 0
 {command} -o "$d/recording" </dev/null >"$d/log" 2>&1 &
@@ -82,6 +103,7 @@ if [ $c -ne 0 ] || [ ! -e "$d/recording/critpath.json" ]; then
 fi
 [ -e "$d/lost" ] || keep=1
 echo "{say} done"
+{probe}
 tar -C "$d/recording" -cf - .
 while [ "$keep" ] && read -r word <&3; do
   [ "$word" = fetched ] && keep=
@@ -106,6 +128,10 @@ class RemoteRequest:
         How critpath is called there.
     force : bool
         Replace what is at `output`.
+    version : str
+        What ``critpath --version`` says here; "" for any there.
+    probes : bool
+        Ask every host the time before and after, so that clocks can be aligned.
     """
 
     hosts: tuple[str, ...]
@@ -114,6 +140,8 @@ class RemoteRequest:
     options: tuple[str, ...]
     command: str = "critpath"
     force: bool = False
+    version: str = ""
+    probes: bool = True
 
 
 @dataclass
@@ -129,6 +157,10 @@ class _Host:
     fetched : bool
     moved : float
         When something last came from it.
+    version : str
+        Of critpath there.
+    probes : list of (int, int, int)
+        When it was asked the time, what it said, and when that was here (ns).
     """
 
     name: str
@@ -138,6 +170,8 @@ class _Host:
     whole: bool = False
     fetched: bool = False
     moved: float = 0.0
+    version: str = ""
+    probes: list[tuple[int, int, int]] = field(default_factory=list)
     said: bytearray = field(default_factory=bytearray)
     listener: threading.Thread | None = None
 
@@ -153,12 +187,40 @@ class _Host:
             return
         line = self._output.readline(_LINE).decode("utf-8", "replace").strip()
         if line == f"{SAY} {word}" or line.startswith(f"{SAY} {word} "):
-            self.place = self.place or line.removeprefix(f"{SAY} {word}").strip()
+            if word == "ready":
+                self.place, _, self.version = line.removeprefix(f"{SAY} ready ").partition("\t")
             self.whole = word == "done"
             return
         why = line.removeprefix(f"{SAY} failed: ") if line.startswith(SAY) else ""
         why = why or self._ended() or (f"unexpected answer: {line}" if line else "the line is dead")
         self.wrong = self.wrong or why
+
+    def ask_time(self) -> None:
+        """Ask what time it is there, often; one that cannot say has no probes."""
+        if self.wrong or self._output.readline(_LINE).decode("utf-8", "replace").split() != [
+            *(SAY, "clock")
+        ]:
+            return
+        found = []
+        for _ in range(_PROBES):
+            left = time.monotonic_ns()
+            self._input.write(b"?")
+            self._input.flush()
+            line = self._output.readline(_DIGITS).strip()
+            back = self.moved_ns()
+            if not line.isdigit():
+                self.wrong = self.wrong or self._ended() or "the line is dead"
+                return
+            found.append((left, int(line), back))
+        self._input.write(b".")
+        self._input.flush()
+        found.sort(key=lambda probe: probe[2] - probe[0])
+        self.probes += sorted(found[:_NARROWEST])
+
+    def moved_ns(self) -> int:
+        """Note that something came now."""
+        self._note()
+        return time.monotonic_ns()
 
     def give_up(self, why: str) -> None:
         """End the connection at once."""
@@ -196,7 +258,9 @@ class _Host:
             unpack(self._output, place, self._note)
             self.fetched = not self.wrong
         except (OSError, tarfile.TarError, ValueError, RecursionError, MemoryError) as error:
-            self.wrong = self.wrong or f"its recording did not come whole ({error})"
+            # Without the file's name: that of a descriptor tells nothing.
+            why = error.strerror if isinstance(error, OSError) else error
+            self.wrong = self.wrong or f"its recording did not come whole ({why})"
         finally:
             if not self.fetched:
                 shutil.rmtree(place, ignore_errors=True)
@@ -291,8 +355,8 @@ def _record(
     fetched: list[str] = []
     try:
         hosts += (_connect(name, request) for name in request.hosts)
-        _begin(hosts, request)
-        ending = _start(hosts, lambda host: host.hear("done"))
+        _begin(hosts, request, tell)
+        ending = _start(hosts, lambda host: _hear_and_ask(host, "done", request))
         try:
             _watch(hosts, request.duration, wait)
         except KeyboardInterrupt:
@@ -310,9 +374,16 @@ def _record(
     return fetched, [host.explain() for host in hosts if host.wrong]
 
 
-def _begin(hosts: Sequence[_Host], request: RemoteRequest) -> None:
+def _hear_and_ask(host: _Host, word: str, request: RemoteRequest) -> None:
+    """Wait for a host to say something, and then ask it the time."""
+    host.hear(word)
+    if request.probes:
+        host.ask_time()
+
+
+def _begin(hosts: Sequence[_Host], request: RemoteRequest, tell: Callable[[str], None]) -> None:
     """Start on all hosts once all are ready; raises CritpathError if one is not."""
-    _together(hosts, lambda host: host.hear("ready"), _PATIENCE)
+    _together(hosts, lambda host: _hear_and_ask(host, "ready", request), _PATIENCE)
     for host in hosts:
         if host.wrong:
             raise CritpathError(
@@ -320,15 +391,24 @@ def _begin(hosts: Sequence[_Host], request: RemoteRequest) -> None:
                 f"try: ssh {shlex.quote(host.name)} {request.command} doctor",
             )
     for host in hosts:
+        if request.version not in {"", host.version}:
+            other, mine = safe_text(host.version), safe_text(request.version)
+            tell(f"warning: {safe_text(host.name)}: it has {other}, this is {mine}")
+    for host in hosts:
         host.say("start")
 
 
 def _connect(name: str, request: RemoteRequest) -> _Host:
-    command = [*shlex.split(request.command), "record", "-a", *request.options]
+    base = shlex.split(request.command)
+    command = [*base, "record", "-a", *request.options]
     # Always: a host that cannot be told to stop must not record for ever.
     command += ["--duration", f"{request.duration or _LONGEST:g}"]
     script = _SCRIPT.format(
-        say=SAY, first=shlex.quote(shlex.split(request.command)[0]), command=shlex.join(command)
+        say=SAY,
+        first=shlex.quote(base[0]),
+        base=shlex.join(base),
+        command=shlex.join(command),
+        probe="tell_time" if request.probes else "",
     )
     try:
         ssh = subprocess.Popen(  # noqa: S603 - the user's own client; the name is no option
@@ -424,8 +504,11 @@ def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
     if not kept:
         return []
     fetched = [directory_of(host.name) for host in kept]
-    listed = [{"name": name, "recording": name} for name in fetched]
-    document = {"format": HOSTS_FORMAT, "hosts": listed}
+    listed = [
+        {"name": name, "recording": name, "probes": host.probes}
+        for name, host in zip(fetched, kept, strict=True)
+    ]
+    document = {"format": HOSTS_FORMAT, "boot_id": boot_id(), "hosts": listed}
     text = json.dumps(document, indent=1) + "\n"
     (place.write_path / HOSTS).write_text(text, encoding="utf-8")
     place.publish(None)

@@ -143,6 +143,11 @@ def record(
             *(request, reporter, output, programs, container, settings, choice, user, signals),
             *(runner, survey, observe),
         )
+        if free is not None:
+            # Who recorded from elsewhere has read nothing of this.
+            running.notes.append(
+                f"only {free / 2**20:.0f} MiB were free when the recording began"
+            )
         return running.record()
 
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from critpath import __version__
 from critpath.commands import main
 from critpath.errors import UsageError
 from critpath.record import remote
@@ -29,6 +30,7 @@ PATH=@BIN@/$host:@BIN@:$PATH exec sh -c "$3"
 
 # Records: waits for its time or SIGTERM, and writes what a recorder would.
 CRITPATH = """#!/bin/sh
+[ "$1" = --version ] && { echo "critpath $(cat @BIN@/$HOST.version 2>/dev/null || echo @IS@)"; exit; }
 trap 'end=1' TERM
 until=$(($(date +%s%N) / 1000000 + 300))
 for word; do [ "$before" = -o ] && out=$word; before=$word; done
@@ -53,7 +55,7 @@ def ssh(tmp_path, monkeypatch):
     (tmp_path / "tmp").mkdir()
     place.mkdir()
     program(place / "ssh", SSH.replace("@BIN@", str(place)))
-    program(place / "critpath", CRITPATH.replace("@BIN@", str(place)))
+    program(place / "critpath", CRITPATH.replace("@BIN@", str(place)).replace("@IS@", __version__))
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     return place
