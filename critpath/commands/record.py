@@ -46,6 +46,15 @@ GROUPS: Final = {
 }
 
 
+_FLAGS: Final = (
+    ("--keep-raw", "keep what the trace was converted from"),
+    ("--as-root", "under sudo: run the command as root too"),
+    ("--no-probe", "do not measure meanwhile how fast the machine is"),
+    ("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
+    ("--force", "replace a recording (and a page of --then) that is there"),
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the verb takes beside settings."""
     parser.add_argument(
@@ -133,13 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="explore: then say what the slow executions have in common, and write the page to "
         "ask on as DIR.html; with -a they are the requests of servers unless --execution is given",
     )
-    for option, what in (
-        ("--keep-raw", "keep what the trace was converted from"),
-        ("--as-root", "under sudo: run the command as root too"),
-        ("--no-probe", "do not measure meanwhile how fast the machine is"),
-        ("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
-        ("--force", "replace a recording (and a page of --then) that is there"),
-    ):
+    for option, what in _FLAGS:
         parser.add_argument(option, action="store_true", help=what)
     parser.add_argument(
         "command",

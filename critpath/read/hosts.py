@@ -57,10 +57,10 @@ def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
     file = directory / HOSTS
     if (directory / MANIFEST).is_file():
         return ()
-    listed = _read_list(file) if file.is_file() and not file.is_symlink() else None
-    if listed is None:
+    read = _read_list(file) if file.is_file() and not file.is_symlink() else None
+    if read is None:
         return _find_connected(directory)
-    listed, asker = listed
+    listed, asker = read
     found: dict[str, HostRecording] = {}
     places: set[Path] = set()
     for entry in listed:

@@ -92,6 +92,7 @@ p=$!
   read -r word <&3 || : >"$d/lost"
   # sudo hands no signal on whose sender is in its own process group.
   {{ setsid kill -TERM $p || setsid sudo -n kill -TERM $p || kill -TERM $p; }}
+  [ -e "$d/lost" ] || read -r word <&3 || : >"$d/lost"
 ) >/dev/null 2>&1 &
 r=$!
 wait $p
@@ -235,6 +236,8 @@ class _Host:
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self.ssh.wait(2)
+        if self.listener is not None:
+            self.listener.join(1)  # what it has to say may still be on its way
         told = bytes(self.said[-_TOLD:]).decode("utf-8", "replace").strip().splitlines()
         code = self.ssh.poll()
         return told[-1] if told else f"ssh ended with exit code {code}" if code else ""

@@ -145,9 +145,7 @@ def record(
         )
         if free is not None:
             # Who recorded from elsewhere has read nothing of this.
-            running.notes.append(
-                f"only {free / 2**20:.0f} MiB were free when the recording began"
-            )
+            running.notes.append(f"only {free / 2**20:.0f} MiB were free when the recording began")
         return running.record()
 
 

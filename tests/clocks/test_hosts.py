@@ -140,3 +140,37 @@ def test_a_claim_is_judged_against_the_messages_also_where_the_clock_stepped(ste
     of = align_clocks(facts, talk).hosts[1]
     assert len(of.steps) == (step > 0)
     assert (of.claim, of.claim_held) == (2000, ahead == 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_asked_all_hosts_the_time_aligns_hosts_that_say_nothing(seed):
+    rng = np.random.default_rng(seed)
+    offset, drift = rng.integers(-(10**13), 10**13, 3), rng.uniform(-1e-4, 1e-4, 3)
+
+    def clock(host, time):
+        return np.rint(time + offset[host] + drift[host] * time).astype(np.int64)
+
+    facts = []
+    for host in range(3):
+        left = np.sort(
+            np.concatenate([rng.uniform(-1e9, 0, 20), rng.uniform(SPAN, SPAN + 1e9, 20)])
+        )
+        there = left + 2e5 + rng.exponential(1e5, 40)
+        back = there + 3e5 + rng.exponential(1e5, 40)
+        rows = np.column_stack([np.floor(left), clock(host, there), np.ceil(back)])
+        facts.append(
+            ClockFacts(
+                *(f"h{host}", int(clock(host, 0)), int(clock(host, SPAN))),
+                probes=rows.astype(np.int64),
+            )
+        )
+    found = align_clocks(facts, {})
+    assert [of.host for of in found.hosts] == ["h0", "h1", "h2"]
+    time = np.linspace(0, SPAN, 101)
+    for host, of in enumerate(found.hosts):
+        own = clock(host, time)
+        wrong = clock(0, time) - own - of.offsets(own)
+        low, high = of.bounds(own)
+        assert of.aligned
+        assert ((low - 1 <= wrong) & (wrong <= high + 1)).all()
+        assert of.middle_bound < 3_000_000

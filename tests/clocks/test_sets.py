@@ -205,6 +205,27 @@ def test_another_programs_list_is_none(tmp_path, text):
     assert find_hosts(tmp_path) == ()
 
 
+@pytest.mark.parametrize(
+    "probes",
+    [
+        3,
+        [[1, 2]],
+        [[1, 2, "3"]],
+        [[True, 2, 3]],
+        [[5, 2, 3]],
+        [[1, 2, 1 << 62]],
+        [[1, -2, 3]],
+        None,
+    ],
+)
+def test_hostile_probes_are_none(tmp_path, probes):
+    (tmp_path / "web").mkdir()
+    hosts = [{"name": "web", "recording": "web", "probes": probes}]
+    (tmp_path / "hosts.json").write_text(json.dumps({"format": HOSTS_FORMAT, "hosts": hosts}))
+    [host] = find_hosts(tmp_path)
+    assert host.probes == ()
+
+
 def test_a_recording_is_of_one_host(tmp_path):
     (tmp_path / "web").mkdir()
     hosts = [{"name": name, "recording": "web"} for name in ("web", "app")]
