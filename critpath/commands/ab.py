@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of the commands with tracing, and the cost of tracing is reported for each (all)",
     )
     parser.add_argument(
+        "--execution",
+        metavar="SPEC",
+        default="",
+        help="of what the cause is told, such as slices:wake, marker or requests (whole runs)",
+    )
+    parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"
     )
     parser.add_argument("--json", metavar="FILE", help="write the document (- for stdout)")
@@ -208,6 +214,7 @@ def request_of(
     commands: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> AbRequest:
     """Return what was asked for, with a seed from the system if none was given."""
+    from critpath.commands.record import check_execution, needed  # noqa: PLC0415 - as below
     from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
 
     floor, tails = arguments.until
@@ -226,6 +233,9 @@ def request_of(
             "--skip-first leaves nothing of slots of one execution",
             "leave out --trace all" if traced else "give --slot 3, or leave it out",
         )
+    specification = getattr(arguments, "execution", "")
+    if specification:
+        check_execution(specification)
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     return AbRequest(
@@ -247,6 +257,8 @@ def request_of(
         as_root=arguments.as_root,
         show_output=arguments.show_output,
         label=arguments.label,
+        specification=specification,
+        profile=needed(specification) or "minimal",
         every_block=getattr(arguments, "verbose", False),
         traced=traced,
         skip_first=skip_first,

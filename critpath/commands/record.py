@@ -307,7 +307,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
     if arguments.then and not commands and not specification and not arguments.container:
         specification = "requests"
     if specification:
-        _check_execution(specification)
+        check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
     return RecordRequest(
         output=arguments.output or _default_output(name),
@@ -335,17 +335,21 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
 
 def _profile(settings: Settings, specification: str) -> str:
     """Return the profile: by default the one that the executions need."""
+    given = str(settings["profile"])
+    return given if settings.origins["profile"] != "default" else needed(specification) or given
+
+
+def needed(specification: str) -> str:
+    """Return the profile without which there are no such executions; "" where any will do."""
     kind, marker, *_ = (*re.split("[:,]", specification), "")
-    if settings.origins["profile"] != "default" or kind not in {"requests", "slices"}:
-        return str(settings["profile"])
-    if kind == "requests":
-        return kind
+    if kind != "slices":
+        return kind if kind == "requests" else ""
     from critpath.model.requests import MARKERS  # noqa: PLC0415 - numpy
 
     return MARKERS[marker].profile
 
 
-def _check_execution(specification: str) -> None:
+def check_execution(specification: str) -> None:
     """Refuse a wrong specification; the environment stays what the command inherits."""
     # A thread of the linear algebra library would take signals that are meant for us.
     given = os.environ.get(_THREADS)

@@ -108,7 +108,7 @@ class ExplorationDocument(Part, kw_only=True):
     version: Annotated[str, doc("version of critpath that wrote it")]
     sources: Annotated[list[str], doc("recordings, as they were named")]
     specification: Annotated[str, doc("what an execution is, as --execution says it")]
-    noun: Annotated[Literal["execution", "request"], doc("what the executions are")]
+    noun: Annotated[Literal["execution", "request", "slice"], doc("what the executions are")]
     executions: Annotated[int, doc("executions")]
     labels: Annotated[dict[str, int], doc("executions of each label or service")]
     fields: Annotated[list[str], doc("what conditions can speak of")]

@@ -307,9 +307,16 @@ def _parse_options(
 ) -> dict[str, str]:
     """Return the values of ``NAME=VALUE``, and "" of words that stand by themselves."""
     values: dict[str, str] = {}
-    for option in options:
+    for at, option in enumerate(options):
         name, equals, value = (part.strip() for part in option.partition("="))
         if name not in known or (not value if name not in _WORDS else bool(equals)):
+            # As of label=~x{1,3}, which ends at its comma here.
+            if at and re.match(r"\s*label\s*=\s*~", options[at - 1]):
+                whole = f"{options[at - 1]}\\,{option}".strip()
+                raise UsageError(
+                    f"a comma ends the regular expression in: {shorten(options[at - 1].strip())}",
+                    f"write a comma of its own with a backslash: {shorten(whole)}",
+                )
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"not an option of {kind}: {shorten(option) or '(nothing)'}",

@@ -64,7 +64,8 @@ def find_facts(
     recording = paths.session.astype(np.int32)
     labels, label = _codes(executions.label)
     parent = np.full(len(paths), -1, np.int64)
-    noun = "request" if paths.specification.partition(":")[0] == "requests" else "execution"
+    kind = paths.specification.partition(":")[0]
+    noun = {"requests": "request", "slices": "slice"}.get(kind, "execution")
     known = executions.requests
     if known is not None:
         noun = "request"

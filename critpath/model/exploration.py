@@ -81,7 +81,7 @@ class FactTable(Table):
     Attributes
     ----------
     noun : str
-        ``request`` or ``execution``.
+        ``request``, ``slice`` or ``execution``.
     id : tuple of str
     begin, end : int64 [n]
     recording : int32 [n]

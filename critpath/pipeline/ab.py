@@ -64,6 +64,8 @@ class AbRequest:
         Seconds an execution may last, 0 for any time.
     label : str
         A regular expression that finds an execution's kind in what it prints; "" for none.
+    specification, profile : str
+        Of what the cause is told, and what is recorded for that; "" for whole runs.
     every_block : bool
         Look after every block.
     traced : bool
@@ -89,6 +91,8 @@ class AbRequest:
     as_root: bool = False
     show_output: bool = False
     label: str = ""
+    specification: str = ""
+    profile: str = "minimal"
     every_block: bool = False
     traced: bool = False
     skip_first: bool = False
@@ -386,6 +390,7 @@ def _record_blocks(
             as_root=request.as_root,
             order="".join(orders),
             show_output=request.show_output,
+            profile=request.profile,
         ),
         reporter,
         observe=observe,
@@ -402,7 +407,9 @@ def compare_recordings(
 
     def extract(name: str) -> PathSet:
         parts = [place / name for place in places]
-        return pipeline.extract(parts, specification=None, progress=progress)
+        return pipeline.extract(
+            parts, specification=request.specification or None, progress=progress
+        )
 
     settings = CompareSettings(floor=request.floor / 2)
     analysis = pipeline.compare(extract("normal"), extract("sample"), settings)

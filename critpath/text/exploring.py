@@ -46,6 +46,7 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "threads": ("{v} threads or more", "were worked on by {v} threads or more"),
     "cluster": ("cluster {v}", "are in cluster {v}"),
     "service": ("service `{v}`", "are of `{v}`"),
+    "message": ("called `{v}`", "are `{v}`"),
     "label": ("label `{v}`", "are `{v}`"),
     "recording": ("recording `{v}`", "are of recording `{v}`"),
     "set": ("{v} set", "are of the {v} set"),

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
     from critpath.documents import ComparisonDocument, KindEntry, SetEntry
 
-_NOUNS: Final = {"process": "process", "thread": "thread", "windows": "window"}
+_NOUNS: Final = {
+    "process": "process",
+    "thread": "thread",
+    "windows": "window",
+    "slices": "slice",
+}
 NOISE: Final = "within noise"  # what became of a kind that did not clearly change
 _NAMED: Final = 2  # kinds that are told one by one
 _SEEN: Final = 0.01  # share of the cpus that is worth a word

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -21,6 +23,7 @@ from critpath.executions.specification import parse_specification
 from critpath.pipeline import compare, explore
 from critpath.report.document.comparison import comparison_document
 from critpath.report.explore.page import render_page
+from critpath.report.exports.as_otlp import otlp_spans
 from critpath.report.html.as_html import render_html
 from critpath.store import save_paths
 from critpath.units import trace_address
@@ -216,3 +219,58 @@ def test_ids_of_executions_come_before_those_of_traces():
         *("a", "b", "c"),
     ]
     assert pipeline.resolve_ids(["f" * 20], ["f" * 20], []) == ["f" * 20]
+
+
+def spans_of(told):
+    """Return the spans of two requests of two tiers, each told this trace's id."""
+    sketches = sketch(two_tiers(2), "requests:port=80")
+    table = sketches.requests
+    codes = np.arange(len(table.strings), len(table.strings) + len(told))
+    assert len(told) == len(table)
+    renamed = replace(
+        table, strings=(*table.strings, *told), trace_id=codes.astype(table.trace_id.dtype)
+    )
+    text = b"".join(otlp_spans([replace(sketches, requests=renamed)]))
+    resources = json.loads(text)["resourceSpans"]
+    spans = [s for r in resources for scope in r["scopeSpans"] for s in scope["spans"]]
+    return {span["spanId"]: span for span in spans}
+
+
+@pytest.mark.parametrize(
+    ("front", "back", "traces"),
+    [
+        (trace(1), "", {trace(1)}),
+        ("", trace(2), {trace(2)}),  # nginx was told nothing, and what it asks was
+        (trace(1), trace(1), {trace(1)}),
+        (trace(1), trace(2), {trace(1), trace(2)}),
+        ("<script>", "F" * 32, None),
+    ],
+)
+def test_spans_of_one_trace_share_its_id(front, back, traces):
+    def told(table):
+        return [front if parent < 0 else back for parent in table.parent.tolist()]
+
+    spans = spans_of(told(sketch(two_tiers(2), "requests:port=80").requests))
+    assert len(spans) == 6  # two requests, what each asks, and as what that is served
+    found = {span["traceId"] for span in spans.values()}
+    assert all(re.fullmatch("[0-9a-f]{32}", one) for one in found)
+    assert found == traces if traces else len(found) == 2
+    for span in spans.values():
+        if above := spans.get(span["parentSpanId"]):
+            assert above["traceId"] == span["traceId"]
+    links = [(s, link) for s in spans.values() for link in s.get("links", [])]
+    # Told another id, a request begins a trace, linked to the span that led to it.
+    assert len(links) == (2 if traces and len(traces) == 2 else 0)
+    for span, link in links:
+        assert span["parentSpanId"] == ""
+        assert spans[link["spanId"]]["traceId"] == link["traceId"] != span["traceId"]
+
+
+@pytest.mark.parametrize("text", ["requests:label=~x{1,3}", "requests:port=80,label=~a,b"])
+def test_a_comma_in_a_regular_expression_says_how_it_is_written(text):
+    with pytest.raises(UsageError) as caught:
+        parse_specification(text)
+    assert "a comma ends the regular expression" in caught.value.what
+    what, _, whole = caught.value.do.partition(": ")
+    assert what == "write a comma of its own with a backslash"
+    assert parse_specification(f"requests:{whole}").requests.pattern in {"x{1,3}", "a,b"}

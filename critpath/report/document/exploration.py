@@ -51,7 +51,7 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
         version=version("critpath"),
         sources=list(table.sources),
         specification=specification,
-        noun=cast("Literal['execution', 'request']", table.noun),
+        noun=cast("Literal['execution', 'request', 'slice']", table.noun),
         executions=len(table),
         labels=dict(labels),
         fields=list(table.facts),

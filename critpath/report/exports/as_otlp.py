@@ -2,25 +2,28 @@
 
 The rules are those of the OpenTelemetry Protocol's JSON encoding: a resource per service, ids in
 hexadecimal, times in nanoseconds as text.  A request is a SERVER span, what it asks of others a
-CLIENT span below it, and the request that this is over there a SERVER span below that.
+CLIENT span below it, and the request that this is over there a SERVER span below that.  All of
+them are of one trace, by the id that any of them was told; a request that was told another one
+begins a trace of its own, which is linked to the span that led to it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
 
-from critpath.model import I64
 from critpath.model.requests import Certainty, Rule, Sketches
 from critpath.units import safe_text
 
 _SERVER, _CLIENT = 2, 3
 _DEEPEST: Final = 50
+_TRACE: Final = re.compile("[0-9a-f]{32}")
 
 
 def otlp_spans(sketches: Sequence[Sketches]) -> Iterator[bytes]:
@@ -51,7 +54,7 @@ class _Spans:
     def __init__(self, sketches: Sketches) -> None:
         self._of = sketches
         table, subs = sketches.requests, sketches.subrequests
-        self._root = _find_roots(table.parent.astype(np.int64))
+        self._trace = self._find_traces()
         kept = np.zeros(len(table), np.bool_)
         kept[sketches.chosen] = True
         parent = table.parent.astype(np.int64)
@@ -91,8 +94,14 @@ class _Spans:
         table = self._of.requests
         above = self._call_of.get(row)
         parent = "" if above is None else _span_id(self._of.recording, "call", above)
+        links = []
+        if above is not None:
+            caller = self._trace[int(self._of.subrequests.request[above])]
+            if caller != self._trace[row]:
+                links, parent = [{"traceId": caller, "spanId": parent}], ""
         return {
             **self._ids(row, _span_id(self._of.recording, "request", row), parent),
+            **({"links": links} if links else {}),
             "name": safe_text(table.strings[int(table.label[row])]),
             "kind": _SERVER,
             **self._times(int(table.begin_ns[row]), int(table.end_ns[row])),
@@ -129,11 +138,33 @@ class _Spans:
         }  # fmt: skip
 
     def _ids(self, row: int, span: str, parent: str) -> dict[str, str]:
-        root = int(self._root[row])
+        return {"traceId": self._trace[row], "spanId": span, "parentSpanId": parent}
+
+    def _find_traces(self) -> list[str]:
+        """Return every request's trace: as it was told, as who asked was, or any of the tree."""
         table = self._of.requests
-        told = table.strings[int(table.trace_id[root])]
-        trace = told or _digest(self._of.recording, "trace", root)[:32]
-        return {"traceId": trace, "spanId": span, "parentSpanId": parent}
+        parent = table.parent.astype(np.int64)
+        # Which of the recording's texts are ids of traces: others wrote it.
+        named = [word if _TRACE.fullmatch(word) else "" for word in table.strings]
+        told = np.array([bool(word) for word in named], np.bool_)[table.trace_id]
+        source, root = np.arange(len(table)), np.arange(len(table))
+        for _ in range(_DEEPEST):
+            up = ~told[source] & (parent[source] >= 0)
+            above = parent[root] >= 0
+            if not (up.any() or above.any()):
+                break
+            source = np.where(up, parent[source], source)
+            root = np.where(above, parent[root], root)
+        # Where nobody above was told one: who was told one first, of all that belongs to it.
+        some = np.flatnonzero(told)
+        some = some[np.lexsort((table.begin_ns[some], root[some]))]
+        roots, first = np.unique(root[some], return_index=True)
+        told_in = dict(zip(roots.tolist(), some[first].tolist(), strict=True))
+        names = [named[code] for code in table.trace_id.tolist()]
+        return [
+            names[told_in.get(at, at)] or _digest(self._of.recording, "trace", at)[:32]
+            for at in np.where(told[source], source, root).tolist()
+        ]
 
     def _times(self, begin: int, end: int) -> dict[str, str]:
         epoch = self._of.epoch
@@ -152,16 +183,6 @@ class _Spans:
         if here == there:
             return {}
         return {"critpath.clock_uncertainty_ns": self._bounds[here] + self._bounds[there]}
-
-
-def _find_roots(parent: I64) -> I64:
-    root = np.arange(len(parent))
-    for _ in range(_DEEPEST):
-        above = parent[root] if len(root) else root
-        if not (above >= 0).any():
-            break
-        root = np.where(above >= 0, above, root)
-    return root
 
 
 def _digest(*parts: object) -> str:
