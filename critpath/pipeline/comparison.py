@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -216,7 +217,13 @@ def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
 
 
 def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
-    """Drop what interpreters ran from labels where only one of the sets tells of it."""
+    """Drop from labels what only one of the sets tells of, or what is to be found out.
+
+    That is what interpreters ran; and whom requests of a service ask, where many of them ask
+    others than before: a cache that was turned off is no other kind of request.
+    """
+    if sample.specification.startswith("requests"):
+        return _with_like_services(normal, sample)
     labels = [{*path_set.executions.label} for path_set in (normal, sample)]
     bare = {label for of in labels for label in of if is_interpreter(label)}
     if sample.specification.partition(",")[0].strip() != "process" or not bare:
@@ -226,6 +233,36 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
         firsts = [label.partition(" ")[0] for label in of.executions.label]
         pairs = zip(of.executions.label, firsts, strict=True)
         chosen = tuple(first if first in bare else label for label, first in pairs)
+        return replace(of, executions=replace(of.executions, label=chosen))
+
+    return relabel(normal), relabel(sample)
+
+
+_ASK_OTHERS: Final = 0.25  # of a service's requests: so many more are of one kind than before
+
+
+def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
+    """Drop whom requests ask from the labels of services whose requests now ask others."""
+    from critpath.requests.links import ASKS
+
+    sides = [Counter(path_set.executions.label) for path_set in (normal, sample)]
+    of = [Counter[str]() for _ in sides]
+    for whole, counts in zip(of, sides, strict=True):
+        for label, count in counts.items():
+            whole[label.partition(ASKS)[0]] += count
+    moved = set()
+    for label in {*sides[0], *sides[1]}:
+        base = label.partition(ASKS)[0]
+        if all(whole[base] for whole in of):
+            before, after = (c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
+            if abs(after - before) >= _ASK_OTHERS:
+                moved.add(base)
+    if not moved:
+        return normal, sample
+
+    def relabel(of: PathSet) -> PathSet:
+        pairs = ((label, label.partition(ASKS)[0]) for label in of.executions.label)
+        chosen = tuple(base if base in moved else label for label, base in pairs)
         return replace(of, executions=replace(of.executions, label=chosen))
 
     return relabel(normal), relabel(sample)

@@ -98,3 +98,18 @@ def test_types_are_called_by_their_labels():
         "RUN@n0 is +1 ms an execution of type `checkout` (p = 0.1); "
         "types `render` (n1) (3), `render` (n2) (4), n3 (5)"
     )
+
+
+def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
+    cached, asking = "web:80", "web:80 → app:81"
+    few, many = {cached: 30, asking: 3, "db:5": 20}, {cached: 3, asking: 30, "db:5": 20}
+    result = compare(machine("requests:port=80", **few), machine("requests:port=80", **many), QUICK)
+    for side in (result.normal, result.sample):
+        assert {*side.executions.label} == {cached, "db:5"}
+    # As many as before: who asks is a kind of its own.
+    result = compare(machine("requests", **few), machine("requests", **few), QUICK)
+    assert {*result.sample.executions.label} == {cached, asking, "db:5"}
+    # A service that one of the sets has not is left as it is.
+    result = compare(machine("requests", **{"db:5": 20, cached: 20}),
+                     machine("requests", **{"db:5": 20, "other:1 → app:81": 20}), QUICK)  # fmt: skip
+    assert {*result.sample.executions.label} == {"db:5", "other:1 → app:81"}
