@@ -97,6 +97,12 @@ class CauseFacts(Part):
     cpu: Annotated[
         int | None, doc("the processor that all these waits were for; null if there are several")
     ] = None
+    meanwhile: Annotated[
+        str,
+        doc("of a wait behind others' requests, what the thread did meanwhile; '' for several"),
+    ] = ""
+    meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
+    meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
 
 
 class CauseEntry(Part):

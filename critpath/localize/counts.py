@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from critpath.model import (
     I64,
     INTERFERENCE,
     RUNNING,
+    Cause,
     Charge,
     PathSet,
     State,
@@ -346,3 +347,43 @@ def _taken_from(
         if state not in {State.IRQ, State.SOFTIRQ}:
             before = (tid, host), state in RUNNING
     return result
+
+
+# What a thread did while requests waited for their turn on it.
+
+_MOSTLY: Final = 0.5  # of what they waited longer, one state of the thread
+# What a thread sleeps for between the requests of others tells nothing.
+_TELLING: Final = RUNNING | {
+    *(State.WAIT_CPU, State.WAIT_QUOTA, State.WAIT_DISK, State.WAIT_TIMER, State.RECLAIM)
+}
+
+
+def add_meanwhile(
+    causes: Sequence[Cause], counts: StepCounts, sums: Callable[[State], tuple[I64, I64]]
+) -> tuple[Cause, ...]:
+    """Say of causes behind others' requests what the thread did, where that is mostly one state.
+
+    ``sums`` gives nanoseconds of both sets, [executions, states] as of `PathSet.sum_beneath`.
+    """
+    known: dict[State, tuple[I64, I64]] = {}
+    result = []
+    for cause in causes:
+        facts = cause.facts
+        if facts is None or facts.state not in _TURNS or cause.contribution <= 0:
+            result.append(cause)
+            continue
+        if facts.state not in known:
+            known[facts.state] = sums(facts.state)
+        normal, sample = known[facts.state]
+        mine = list(cause.executions)
+        before = np.mean([normal[counts.groups[e]].mean(axis=0) for e in mine], axis=0)
+        after = sample[mine].mean(axis=0)
+        grown = after - before
+        most = State(int(grown.argmax()))
+        if most in _TELLING and grown[most] > _MOSTLY * np.maximum(grown, 0).sum():
+            facts = replace(facts, meanwhile=(most, float(before[most]), float(after[most])))
+        result.append(replace(cause, facts=facts))
+    return tuple(result)
+
+
+_TURNS: Final = frozenset({State.QUEUED, State.SHARED})

@@ -481,6 +481,9 @@ class Facts:
         Of a wait for a cpu, in what share of that time another one was idle.
     cpu : int or None
         The one that all of these waits were for; None where they were for several.
+    meanwhile : (State, float, float) or None
+        Of a wait behind others' requests, what the thread did for most of what is longer, and
+        how long normally and now (ns); None where that is several things.
     """
 
     state: State
@@ -504,6 +507,7 @@ class Facts:
     peer_share: float | None = None
     elsewhere_idle: float | None = None
     cpu: int | None = None
+    meanwhile: tuple[State, float, float] | None = None
 
 
 @dataclass(frozen=True)

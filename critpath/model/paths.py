@@ -422,6 +422,23 @@ class PathSet(Table):
                 lossy=self.lossy[rows],
             )
 
+    def sum_beneath(self, state: State | None = None) -> I64:
+        """Return for each execution how long its thread was in each state beneath others' requests.
+
+        Parameters
+        ----------
+        state : State, optional
+            QUEUED or SHARED; None for both.
+        """
+        found = np.zeros((len(self), len(State)), np.int64)
+        first = 0
+        for chunk in self.paths.chunks():
+            some = np.flatnonzero((chunk.beneath > 0) & ((state is None) | (chunk.state == state)))
+            place = (chunk.path[some] + first, chunk.beneath[some].astype(np.int64))
+            np.add.at(found, place, chunk.duration[some])
+            first += len(chunk)
+        return found
+
     def take(self, rows: I64) -> PathSet:
         """Return some executions, with their paths in memory, as a set.
 

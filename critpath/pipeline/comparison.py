@@ -485,7 +485,7 @@ def explain(
     """Align the executions that stand out with their normal group, and name the causes."""
     from critpath.detect.verdict import ERROR
     from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.counts import charge_steps
+    from critpath.localize.counts import add_meanwhile, charge_steps
     from critpath.localize.segments import (
         find_context,
         inferred_holders,
@@ -538,6 +538,13 @@ def explain(
         charges=charges,
         counts=counts,
         faster=not alone and is_faster(comparison),
+    )
+    causes = add_meanwhile(
+        *(causes, counts),
+        lambda state: (
+            comparison.normal.sum_beneath(state),
+            comparison.sample.sum_beneath(state),
+        ),
     )
     if settings.level:
         # Causes of what the verdict rests on come first.

@@ -294,12 +294,23 @@ def _waits_for_thread(
     after_it = _brought_along(document, cause, facts)
     if facts.state == "QUEUED":
         who = f"of {quoted(peer_name(facts))}{_mostly_from(facts)}"
-        return f"{wait} {words.time} behind other requests {who}{after_it}{words.tail}"
+        doing = _meanwhile(facts) or after_it
+        return f"{wait} {words.time} behind other requests {who}{doing}{words.tail}"
     if facts.state == "SHARED":
         loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
-        return f"{words.verb('spend')} {words.time} on {loop}{after_it}{words.tail}"
+        doing = _meanwhile(facts) or after_it
+        return f"{words.verb('spend')} {words.time} on {loop}{doing}{words.tail}"
     waited = f"{wait} {words.time} for {_threads(facts)}, which {were} {did}"
     return f"{waited}{after_it}{elsewhere}{words.tail}"
+
+
+def _meanwhile(facts: CauseFacts) -> str:
+    """Say what the thread did for most of what is longer behind others' requests."""
+    if facts.meanwhile not in _PEER or facts.meanwhile_after is None:
+        return ""
+    before, after = format_brief_pair(facts.meanwhile_before or 0.0, facts.meanwhile_after)
+    instead = f" instead of {before}" if facts.meanwhile_before else ""
+    return f", the thread {_PEER[facts.meanwhile]} for {after}{instead}"
 
 
 def _elsewhere(facts: CauseFacts) -> str:
@@ -367,9 +378,10 @@ def _waits(
         f"{group}{words.tail}",
         "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
         f"{words.tail}",
-        "QUEUED": f"{wait} {words.time} behind other requests{_mostly_from(facts)}{words.tail}",
+        "QUEUED": f"{wait} {words.time} behind other requests{_mostly_from(facts)}"
+        f"{_meanwhile(facts)}{words.tail}",
         "SHARED": f"{words.verb('spend')} {words.time} on a loop shared with other requests"
-        f"{words.tail}",
+        f"{_meanwhile(facts)}{words.tail}",
         "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
         "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
         "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",

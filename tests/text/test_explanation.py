@@ -95,6 +95,32 @@ CASES = {
             "instead of 1.9 ms"
         ),
     ),
+    "behind others, whose thread waited": (
+        {
+            **HOLDER,
+            "state": "QUEUED",
+            "meanwhile": "WAIT_DISK",
+            "meanwhile_before": 0.0,
+            "meanwhile_after": 8.2 * MS,
+        },
+        (
+            "wait 11.3 ms instead of 1.9 ms behind other requests of `holder`, the thread waiting "
+            "for the disk for 8.2 ms"
+        ),
+    ),
+    "on a loop that waited for a cpu": (
+        {
+            "state": "SHARED",
+            "counted": "waits",
+            "meanwhile": "WAIT_CPU",
+            "meanwhile_before": 1.1 * MS,
+            "meanwhile_after": 10.3 * MS,
+        },
+        (
+            "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests, the thread waiting "
+            "for a CPU for 10.3 ms instead of 1.1 ms"
+        ),
+    ),
     "a wait that was never there": (
         {
             "state": "WAIT_DISK",

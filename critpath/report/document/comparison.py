@@ -410,6 +410,9 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         peer_share=facts.peer_share,
         elsewhere_idle=None if facts.elsewhere_idle is None else number(facts.elsewhere_idle),
         cpu=facts.cpu,
+        meanwhile=facts.meanwhile[0].name if facts.meanwhile else "",
+        meanwhile_before=number(facts.meanwhile[1]) if facts.meanwhile else None,
+        meanwhile_after=number(facts.meanwhile[2]) if facts.meanwhile else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model import I64, CriticalPaths, Loss, State
+from critpath.model import CriticalPaths, Loss, State
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
@@ -257,7 +257,7 @@ def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
     """
     labels = np.array(paths.executions.label, object)
     total = vectors.total
-    beneath = _sum_beneath(paths)
+    beneath = paths.sum_beneath()
     found = []
     for label in sorted(set(labels.tolist())):
         mine = labels == label
@@ -285,15 +285,3 @@ def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:
         )
         found.append((whole, LabelSummary(label, size, lossy, median, longest, places, states)))
     return [one for _, one in sorted(found, key=lambda x: (-x[0], x[1].label))]
-
-
-def _sum_beneath(paths: PathSet) -> I64:
-    """Return for each execution how long its thread was in each state beneath others' requests."""
-    found = np.zeros((len(paths), len(State)), np.int64)
-    first = 0
-    for chunk in paths.paths.chunks():
-        some = np.flatnonzero(chunk.beneath)
-        place = (chunk.path[some] + first, chunk.beneath[some].astype(np.int64))
-        np.add.at(found, place, chunk.duration[some])
-        first += len(chunk)
-    return found
