@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -757,13 +758,13 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
     every = [part.executions for part in parts]
     return PathSet(
         executions=Executions(
-            id=tuple(text for e in every for text in e.id),
+            id=tuple(chain.from_iterable(e.id for e in every)),
             begin=np.concatenate([e.begin for e in every]),
             end=np.concatenate([e.end for e in every]),
             tid=np.concatenate([e.tid for e in every]),
             host=np.concatenate([e.host for e in every]),
-            comm=tuple(text for e in every for text in e.comm),
-            label=tuple(text for e in every for text in e.label),
+            comm=tuple(chain.from_iterable(e.comm for e in every)),
+            label=tuple(chain.from_iterable(e.label for e in every)),
             incomplete=sum(e.incomplete for e in every),
             notes=tuple(note for e in every for note in e.notes),
             requests=join_facts([e.requests for e in every if len(e)]),

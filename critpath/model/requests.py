@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -534,10 +535,12 @@ class RequestFacts(Table):
 
     def take(self, rows: I64 | slice) -> RequestFacts:
         """Return some rows, in the order of their positions."""
-        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
-        texts: dict[str, Any] = {
-            name: tuple(getattr(self, name)[row] for row in chosen) for name in FACT_TEXTS
-        }
+        texts: dict[str, Any] = {name: getattr(self, name) for name in FACT_TEXTS}
+        if isinstance(rows, slice):
+            texts = {name: column[rows] for name, column in texts.items()}
+        else:
+            chosen = rows.tolist()
+            texts = {name: tuple(map(c.__getitem__, chosen)) for name, c in texts.items()}
         return RequestFacts(**texts, **{name: getattr(self, name)[rows] for name in FACT_NUMBERS})
 
     def table_columns(self) -> Mapping[str, Column]:
@@ -554,7 +557,8 @@ def join_facts(parts: Sequence[RequestFacts | None]) -> RequestFacts | None:
     if len(known) < len(parts) or not parts:
         return None
     texts: dict[str, Any] = {
-        name: tuple(text for part in known for text in getattr(part, name)) for name in FACT_TEXTS
+        name: tuple(chain.from_iterable(getattr(part, name) for part in known))
+        for name in FACT_TEXTS
     }
     numbers: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in known]) for name in FACT_NUMBERS

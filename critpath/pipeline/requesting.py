@@ -300,7 +300,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
         *(_share_sure(requests.boundary[rows]), _share_sure(found.attribution[rows])),
     )
     executions = Executions(
-        id=tuple(f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)),
+        id=tuple([f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)]),
         begin=requests.begin_ns[rows],
         end=requests.end_ns[rows],
         tid=tid,
@@ -331,37 +331,36 @@ def _share_sure(codes: U8) -> dict[str, float]:
 def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> RequestFacts:
     """Return what of requests goes with them as executions."""
     table, below = found.requests, found.subrequests
-    asks: dict[int, dict[str, int]] = {}
     counted = (below.request >= 0) & (below.child >= 0) & (below.connects == 0)
     services, many = table.service[below.child[counted]], len(table.strings)
     pairs, counts = np.unique(
         below.request[counted].astype(np.int64) * many + services, return_counts=True
     )
+    asks: dict[int, tuple[tuple[str, int], ...]] = {}
     columns = ((pairs // many).tolist(), (pairs % many).tolist(), counts.tolist())
     for request, code, count in zip(*columns, strict=True):
-        asks.setdefault(request, {})[table.strings[code]] = count
-    dumped: dict[tuple[tuple[str, int], ...], str] = {(): "{}"}
-
-    def dump(row: int) -> str:
-        """Return what a request asks as JSON; that is made once for all that ask the same."""
-        asked = tuple(asks.get(row, {}).items())
-        if asked not in dumped:
-            dumped[asked] = json.dumps(dict(asked), sort_keys=True)
-        return dumped[asked]
-
-    above = table.parent[rows]
-    parents = zip(
-        *(above.tolist(), table.endpoint[above].tolist(), table.turn[above].tolist()), strict=True
-    )
+        asks[request] = (*asks.get(request, ()), (table.strings[code], count))
+    # Made once for all that ask the same.
+    dumped = {asked: json.dumps(dict(asked), sort_keys=True) for asked in {*asks.values(), ()}}
+    parent = [""] * len(rows)
+    inner = np.flatnonzero(table.parent[rows] >= 0)
+    above = table.parent[rows[inner]]
+    of_parents = (inner.tolist(), table.endpoint[above].tolist(), table.turn[above].tolist())
+    for at, of, turn in zip(*of_parents, strict=True):
+        parent[at] = f"{names[of]}#{turn}"
     words = [certainty.name.lower() for certainty in Certainty]
+
+    def spell(codes: np.ndarray, texts: Sequence[str] = table.strings) -> tuple[str, ...]:
+        return tuple(map(texts.__getitem__, codes.tolist()))
+
     return RequestFacts(
-        service=tuple(table.strings[code] for code in table.service[rows].tolist()),
-        parent=tuple(f"{names[of]}#{turn}" if at >= 0 else "" for at, of, turn in parents),
-        asks=tuple(map(dump, rows.tolist())),
-        boundary=tuple(words[code] for code in table.boundary[rows].tolist()),
-        attribution=tuple(words[code] for code in found.attribution[rows].tolist()),
-        message=tuple(table.strings[code] for code in table.message[rows].tolist()),
-        trace_id=tuple(table.strings[code] for code in table.trace_id[rows].tolist()),
+        service=spell(table.service[rows]),
+        parent=tuple(parent),
+        asks=tuple([dumped[asks.get(row, ())] for row in rows.tolist()]),
+        boundary=spell(table.boundary[rows], words),
+        attribution=spell(found.attribution[rows], words),
+        message=spell(table.message[rows]),
+        trace_id=spell(table.trace_id[rows]),
         true_ns=table.true_ns[rows],
         asked_ns=table.asked_ns[rows],
         queued_ns=table.queued_ns[rows],

@@ -14,6 +14,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import permutations
 from typing import Final
 
@@ -30,6 +31,7 @@ from critpath.model.requests import (
     Rule,
     Subrequests,
 )
+from critpath.requests.owners import process_keys, thread_keys
 from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
@@ -141,26 +143,27 @@ class Tables:
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
         self.endpoints = endpoints
-        self.kind = find_kinds(activity, endpoints, subrequests)
-        self.kinds = int(self.kind.max(initial=-1)) + 1
-        hosts = workers.host.tolist()
-        self._process = {
-            (host, tid): pid if pid > 0 else tid
-            for host, tid, pid in zip(
-                hosts, workers.tid.tolist(), workers.pid.tolist(), strict=True
-            )
-        }
-        self.of_request = self._processes(endpoints.host[requests.endpoint], requests.reader_tid)
-        self.of_sub = self._processes(endpoints.host[subrequests.endpoint], subrequests.tid)
-        # Begins of requests of each process differ by service.
-        _, service = np.unique(requests.service, return_inverse=True)
-        self.root = self.kinds + service.reshape(-1).astype(np.int64)
+        self._workers = workers
+        readers = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
+        askers = thread_keys(endpoints.host[subrequests.endpoint], subrequests.tid)
+        self.of_request = process_keys(workers, readers)
+        self.of_sub = process_keys(workers, askers)
 
-    def _processes(self, host: np.ndarray, tid: np.ndarray) -> I64:
-        pairs = zip(host.tolist(), tid.tolist(), strict=True)
-        return np.array(
-            [(h << 32) + self._process.get((h, t), t) for h, t in pairs], np.int64
-        ).reshape(-1)
+    @cached_property
+    def kind(self) -> I64:
+        """Return the kind of every sub-request."""
+        return find_kinds(self.activity, self.endpoints, self.subrequests)
+
+    @cached_property
+    def kinds(self) -> int:
+        """Return how many kinds of sub-requests there are."""
+        return int(self.kind.max(initial=-1)) + 1
+
+    @cached_property
+    def root(self) -> I64:
+        """Return the kind that every request begins with: those of a process differ by service."""
+        _, service = np.unique(self.requests.service, return_inverse=True)
+        return self.kinds + service.reshape(-1).astype(np.int64)
 
     def unsure(self) -> list[int]:
         """Return the processes that serve, and of whose sub-requests too many are in doubt."""
@@ -183,8 +186,8 @@ class Tables:
         made = np.flatnonzero(
             (activity.act == Act.CREATE) & (activity.host == host) & (activity.tid >= 0)
         )
-        mine = [self._process.get((host, t)) == process & 0xFFFFFFFF for t in activity.tid[made]]
-        made = made[np.array(mine, np.bool_)]
+        makers = thread_keys(activity.host[made], activity.tid[made])
+        made = made[process_keys(self._workers, makers) == process]
         results = subs.connects[asked] == 0
         parts = (
             (requests.received_ns[rows], _What.RECEIVE, requests.reader_tid[rows], rows),

@@ -24,7 +24,7 @@ from critpath.model.requests import (
 )
 from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
-from critpath.requests.owners import cut_subrequests, find_owners, thread_keys
+from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
 
 DOUBTED: Final = 0.01  # of a service's sub-requests
 ASKS: Final = " → "  # between a service and those that it asks
@@ -78,16 +78,12 @@ def attribute(
     subrequests = join_tiers(activity, endpoints, requests, assigned)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.
-    of_host = workers.host.astype(np.int32)
-    of_thread = thread_keys(of_host, workers.tid).tolist()
-    of_process = thread_keys(of_host, workers.pid).tolist()
-    process = dict(zip(of_thread, of_process, strict=True))
+    nobodys = np.flatnonzero((subrequests.request < 0) & (subrequests.connects == 0))
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
-    serving = {process.get(key, key) for key in np.unique(answerers).tolist()}
-    askers = thread_keys(endpoints.host[subrequests.endpoint], subrequests.tid).tolist()
-    asks = np.array([process.get(key, key) in serving for key in askers], np.bool_)
-    nobodys = int((asks & (subrequests.request < 0) & (subrequests.connects == 0)).sum())
-    return Attributed(requests, subrequests, owned.slices, nobodys, owned.exchanged)
+    serving = process_keys(workers, np.unique(answerers))
+    askers = thread_keys(endpoints.host[subrequests.endpoint[nobodys]], subrequests.tid[nobodys])
+    unattributed = int(np.isin(process_keys(workers, askers), serving).sum())
+    return Attributed(requests, subrequests, owned.slices, unattributed, owned.exchanged)
 
 
 def join_tiers(

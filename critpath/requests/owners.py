@@ -128,6 +128,19 @@ def thread_keys(host: I32, tid: I32 | I64) -> I64:
     return keys
 
 
+def process_keys(workers: Workers, keys: I64) -> I64:
+    """Return of threads (`thread_keys`) those of their processes; their own where none is known."""
+    host, pid = workers.host.astype(np.int32), workers.pid
+    threads = thread_keys(host, workers.tid)
+    processes = np.where(pid > 0, thread_keys(host, pid), threads)
+    order = np.argsort(threads, kind="stable")
+    if not len(order):
+        return keys
+    last = np.searchsorted(threads[order], keys, side="right") - 1  # the latest of its lives
+    of = order[np.maximum(last, 0)]
+    return np.where((last >= 0) & (threads[of] == keys), processes[of], keys)
+
+
 class _Attribution:
     """The tables as numbers, and the passes over them."""
 
