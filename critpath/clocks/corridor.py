@@ -21,11 +21,15 @@ LARGEST_DRIFT: Final = 5e-4  # quartz is within some 1e-4; more is no clock
 LARGEST_BEND: Final = 1e-6 / 1e9
 _HALVINGS: Final = 60
 _PASSES: Final = 12
+_MANY: Final = 4096  # points of which most are below the others' hull by far
+_BLOCK: Final = 32
 _NEAR: Final = 200_000_000_000  # ns: what is farther away bounds nothing that bends
 
 
 def find_hull(x: F64, y: F64) -> tuple[F64, F64]:
     """Return the corners of the upper convex hull of points in order of `x`."""
+    if len(x) > _MANY:
+        x, y = _drop_low(x, y)
     if len(x) > 1 and (x[1:] == x[:-1]).any():
         starts = np.flatnonzero(np.concatenate([[True], x[1:] != x[:-1]]))
         x, y = x[starts], np.maximum.reduceat(y, starts)
@@ -47,6 +51,20 @@ def find_hull(x: F64, y: F64) -> tuple[F64, F64]:
         chain.append((a, b))
     corners = np.array(chain, np.float64).reshape(-1, 2)
     return corners[:, 0], corners[:, 1]
+
+
+def _drop_low(x: F64, y: F64) -> tuple[F64, F64]:
+    """Leave out blocks of points that are below the hull of the highest of each block."""
+    blocks = len(x) // _BLOCK
+    whole = blocks * _BLOCK
+    tops = y[:whole].reshape(blocks, _BLOCK).argmax(axis=1) + np.arange(0, whole, _BLOCK)
+    some = np.unique(np.concatenate([[0], tops, [len(x) - 1]]))
+    corner_x, corner = find_hull(x[some], y[some])
+    # A hull is concave: over a block it is lowest at one of its ends.
+    ends = np.minimum(*(np.interp(x[at:whole:_BLOCK], corner_x, corner) for at in (0, _BLOCK - 1)))
+    high = y[tops] >= ends - 1.0
+    keep = np.concatenate([np.repeat(high, _BLOCK), np.ones(len(x) - whole, np.bool_)])
+    return x[keep], y[keep]
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,12 @@ class Corridor:
     def bounded(self) -> bool:
         """Whether there are messages in both directions."""
         return len(self.low) > 0 and len(self.high) > 0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The first and last time at which a message bounds the line, if there are any."""
+        sides = [x for x in (self.low_x, self.high_x) if len(x)]
+        return float(min(x[0] for x in sides)), float(max(x[-1] for x in sides))
 
     @property
     def times(self) -> F64:

@@ -122,8 +122,9 @@ def align_pair(corridor: Corridor, begin: int, end: int) -> PairClock | None:
     """
     if not corridor.bounded:
         return None
-    first = min(float(begin - corridor.origin), float(corridor.times[0]))
-    last = max(float(end - corridor.origin), float(corridor.times[-1]), first + 1.0)
+    earliest, latest = corridor.span
+    first = min(float(begin - corridor.origin), earliest)
+    last = max(float(end - corridor.origin), latest, first + 1.0)
     stretches = _find_stretches(corridor, first, last)
     if not stretches:
         return None
@@ -304,7 +305,7 @@ def _bent(part: Corridor) -> _Stretch | None:
     fit = part.fit()
     if fit is None:
         return None
-    begin, end = float(part.times[0]), float(part.times[-1])
+    begin, end = part.span
     if fit.margin >= 0:
         return _straight(part, fit, begin, max(end, begin + 1))
     count, enough = 3, False

@@ -126,11 +126,10 @@ def complete_requests(
     asked = add_asked(requests, subrequests)
     label, strings = name_labels(endpoints, requests, subrequests)
     of = slices.request >= 0
-    pairs = np.unique(
-        np.column_stack([slices.request[of], thread_keys(slices.host[of], slices.tid[of])]),
-        axis=0,
-    )
-    threads = np.maximum(np.bincount(pairs[:, 0], minlength=len(requests)), 1)
+    _, worker = np.unique(thread_keys(slices.host[of], slices.tid[of]), return_inverse=True)
+    many = int(worker.max(initial=0)) + 1
+    pairs = np.unique(slices.request[of].astype(np.int64) * many + worker.reshape(-1))
+    threads = np.maximum(np.bincount(pairs // many, minlength=len(requests)), 1)
     return dataclasses.replace(
         requests,
         parent=parent,
@@ -190,16 +189,19 @@ def name_labels(
             service[(child < 0) & here & (port == at_port)] = next(iter(services))
     # What is on another machine is known by its port, or by the path of its socket.
     far = np.where(endpoints.path[at] > 0, -endpoints.path[at], endpoints.remote_port[at])
-    targets, number = np.unique(np.column_stack([service, far]), axis=0, return_inverse=True)
-    pairs = np.unique(np.column_stack([subrequests.request[rows], number.reshape(-1)]), axis=0)
+    keys = (service.astype(np.int64) << 32) + (far.astype(np.int64) + (1 << 31))
+    keys, number = np.unique(keys, return_inverse=True)
+    targets = zip((keys >> 32).tolist(), ((keys & 0xFFFFFFFF) - (1 << 31)).tolist(), strict=True)
+    pairs = np.unique(
+        subrequests.request[rows].astype(np.int64) * max(len(keys), 1) + number.reshape(-1)
+    )
     names = [
-        requests.strings[int(s)]
-        if s > 0
-        else (endpoints.strings[-int(f)] if f < 0 else f":{int(f)}")
+        requests.strings[s] if s > 0 else (endpoints.strings[-f] if f < 0 else f":{f}")
         for s, f in targets
     ]
     asks: dict[int, tuple[int, ...]] = {}
-    for request, target in pairs.tolist():
+    columns = (pairs // max(len(keys), 1)).tolist(), (pairs % max(len(keys), 1)).tolist()
+    for request, target in zip(*columns, strict=True):
         asks[request] = (*asks.get(request, ()), target)
     # Where it is in doubt who asked, all that a service asks is in each of its labels.
     service_of = requests.service[subrequests.request[rows]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -40,6 +41,8 @@ SIZES: Final = 1.25  # ratio of two classes of sizes
 DIRECT: Final = 0.9  # of a loop's receives, to be followed at once by a send for the same request
 # Of a loop's requests, to be exchanged by an answer, before its order is believed nowhere.
 EXCHANGED: Final = 0.02
+_LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
+_MOST_NUMBERED: Final = 1 << 24  # ids of all hosts that a table is made for
 ODD: Final = 0.02  # so may be those that ask another number of times than is usual
 
 
@@ -92,13 +95,14 @@ def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
     moves = (activity.act == Act.SEND) | (activity.act == Act.RECEIVE)
     rows = np.flatnonzero(moves & (activity.endpoint >= 0))
     rows = rows[endpoints.serves[activity.endpoint[rows]] == 0]
-    rows = rows[np.argsort(activity.endpoint[rows], kind="stable")]
+    rows = rows[argsort_codes(activity.endpoint[rows], len(endpoints))]
     sends, of = activity.act[rows] == Act.SEND, activity.endpoint[rows]
     first = np.diff(of, prepend=-1) != 0
-    begins = np.flatnonzero(sends & (first | ~np.roll(sends, 1)))
+    begin = sends & (first | ~np.roll(sends, 1))
+    begins = np.flatnonzero(begin)
     # The last row before the next begin, or of the endpoint, is its last receive.
-    groups = np.union1d(begins, np.flatnonzero(first))
-    stops = np.append(groups[1:], len(rows))[np.searchsorted(groups, begins)]
+    groups = np.flatnonzero(begin | first)
+    stops = np.append(groups[1:], len(rows))[(np.cumsum(begin | first) - 1)[begins]]
     answered = ~sends[np.maximum(stops - 1, 0)]
     asked, last = rows[begins[answered]], rows[stops[answered] - 1]
     opened = np.flatnonzero(
@@ -120,6 +124,24 @@ def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
         attribution=np.full(many, Certainty.DOUBTFUL, np.uint8),
         connects=(activity.act[both] == Act.OPEN).astype(np.uint8),
     )
+
+
+def find_targets(endpoints: Endpoints, subrequests: Subrequests) -> I64:
+    """Return a number for whom each sub-request asks: an address and port, or a path."""
+    asked = np.zeros(len(endpoints), np.bool_)
+    asked[subrequests.endpoint] = True
+    of = np.flatnonzero(asked)
+    target = np.column_stack(
+        [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
+    )
+    number = np.zeros(len(endpoints), np.int64)
+    number[of] = np.unique(target, axis=0, return_inverse=True)[1].reshape(-1)
+    return number[subrequests.endpoint]
+
+
+def argsort_codes(codes: I32 | I64, many: int) -> I64:
+    """Return the stable order of codes from 0 on: of few, in linear time."""
+    return np.argsort(codes.astype(np.uint16) if many <= 1 << 16 else codes, kind="stable")
 
 
 def thread_keys(host: I32, tid: I32 | I64) -> I64:
@@ -159,10 +181,8 @@ class _Attribution:
         host = endpoints.host[requests.endpoint]
         acting = thread_keys(activity.host[acts], activity.tid[acts])
         woken = thread_keys(activity.host[about], activity.value[about])
-        readers = thread_keys(host, requests.reader_tid)
-        self.keys = np.unique(
-            np.concatenate([acting, woken, readers, thread_keys(host, requests.tid)])
-        )
+        readers, answerers = (thread_keys(host, t) for t in (requests.reader_tid, requests.tid))
+        self._number_threads([acting, woken, readers, answerers])
         self.thread = np.full(len(activity), -1, np.int32)
         self.thread[acts] = self._number(acting)
         self.woken = np.full(len(activity), -1, np.int32)
@@ -172,9 +192,33 @@ class _Attribution:
         self._find_kinds()
         self._make_pass()
 
+    def _number_threads(self, every: Sequence[I64]) -> None:
+        """Give threads their numbers, in order, so that they are looked up, not searched for."""
+        self._width = 2 + max(int((keys & _LOW).max(initial=0)) for keys in every if len(keys))
+        hosts = 1 + max(int(keys.max(initial=0)) >> 32 for keys in every)
+        self._numbers: I64 = np.zeros(0, np.int64)
+        if hosts * self._width > _MOST_NUMBERED:
+            self.keys = np.unique(np.concatenate(every))
+            return
+        seen = np.zeros(hosts * self._width, np.bool_)
+        for keys in every:
+            seen[self._place(keys)] = True
+        at = np.flatnonzero(seen)
+        self.keys = (at // self._width << 32) + at % self._width
+        self._numbers = np.where(seen, np.cumsum(seen) - 1, len(at))
+
+    def _place(self, keys: I64) -> I64:
+        return (keys >> 32) * self._width + (keys & _LOW)
+
     def _number(self, keys: I64) -> I64:
-        at: I64 = np.searchsorted(self.keys, keys).astype(np.int64)
-        return at
+        """Return the numbers of threads; of those that have none, any or the first beyond."""
+        if not len(self._numbers):
+            found: I64 = np.searchsorted(self.keys, keys).astype(np.int64)
+            return found
+        known = (keys >> 32 < len(self._numbers) // self._width) & (keys & _LOW < self._width)
+        places = self._place(keys)
+        found = self._numbers[places if known.all() else np.where(known, places, 0)]
+        return found if known.all() else np.where(known, found, len(self.keys))
 
     def _add_unanswered(self) -> None:
         """Make rows of requests, those that the recording's end left without an answer too.
@@ -217,18 +261,14 @@ class _Attribution:
         service[:many] = requests.service
         size = np.zeros(len(self.at), np.int64)
         size[:many] = np.log(np.maximum(requests.bytes_in, 1)) / np.log(SIZES)
-        self.services, self.service = np.unique(service, return_inverse=True)
-        both = service * 1000 + size + 1
-        _, inverse, counts = np.unique(both, return_inverse=True, return_counts=True)
-        known = np.where(counts[inverse] >= FEW, both, service * 1000)
-        _, self.root = np.unique(known, return_inverse=True)
-        of = self.subrequests.endpoint
-        target = np.column_stack(
-            [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
-        )
-        kinds, asked = np.unique(target, axis=0, return_inverse=True)
-        self.asked = asked.reshape(-1) + len(self.services)
-        self.kinds = len(self.services) + len(kinds)
+        self.services, self.service = _rank(service)
+        both = self.service * 1000 + size + 1
+        each, inverse = _rank(both)
+        counts = np.bincount(inverse, minlength=len(each))
+        known = np.where(counts[inverse] >= FEW, both, self.service * 1000)
+        _, self.root = _rank(known)
+        self.asked = find_targets(endpoints, self.subrequests) + len(self.services)
+        self.kinds = 1 + int(self.asked.max(initial=len(self.services) - 1))
 
     def _make_pass(self) -> None:
         requests, subrequests = self.requests, self.subrequests
@@ -720,6 +760,15 @@ def find_loops(times: I64, reader: I32, threads: int) -> Bool:
         answered = np.maximum.accumulate(times[mine, 2])
         loops[number] = bool((times[mine[1:], 1] < answered[:-1]).any())
     return loops
+
+
+def _rank(codes: I64) -> tuple[I64, I64]:
+    """Return the numbers that there are, and the place of each among them."""
+    if int(codes.max(initial=0)) > _MOST_NUMBERED:
+        every, place = np.unique(codes, return_inverse=True)
+        return every, place.reshape(-1)
+    there = np.bincount(codes) > 0
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
 
 
 def _columns(dtype: type[Any], *columns: np.ndarray[Any, Any]) -> Any:

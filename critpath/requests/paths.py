@@ -134,6 +134,8 @@ def _find_askers(
     asker = np.full(int(slices.request.max(initial=-1)) + 2, NONE, np.int64)  # the last: of nobody
     inside = known[subs.child[known] < len(asker) - 1]
     asker[subs.child[inside]] = thread_keys(endpoints.host[subs.endpoint[inside]], subs.tid[inside])
+    askers, number = np.unique(asker, return_inverse=True)
+    number = number.reshape(-1)
     worker = thread_keys(slices.host, slices.tid)
     waits = np.flatnonzero(pieces[:, 3] == State.QUEUED)
     for thread in np.unique(pieces[waits, 0]).tolist():
@@ -146,13 +148,11 @@ def _find_askers(
         low = np.maximum(slices.begin_ns[at], pieces[mine[which], 1])
         spent = np.minimum(slices.end_ns[at], pieces[mine[which], 2]) - low
         other = slices.request[at] != row[mine[which]]
-        pairs, place = np.unique(
-            np.column_stack([which[other], asker[slices.request[at[other]]]]),
-            axis=0,
-            return_inverse=True,
-        )
+        by = number[slices.request[at[other]]]
+        pairs, place = np.unique(which[other] * len(askers) + by, return_inverse=True)
         order = np.argsort(np.bincount(place.reshape(-1), spent[other]), kind="stable")
-        found[mine[pairs[order, 0]]] = pairs[order, 1]  # the longest comes last
+        longest = pairs[order]  # comes last
+        found[mine[longest // len(askers)]] = askers[longest % len(askers)]
     return found
 
 

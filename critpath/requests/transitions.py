@@ -16,6 +16,7 @@ import numpy as np
 
 from critpath.model import I64
 from critpath.model.requests import Act, Activity, Endpoints, Subrequests
+from critpath.requests.owners import find_targets
 
 END: Final = -1  # nothing more is asked
 ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
@@ -107,16 +108,12 @@ def find_kinds(activity: Activity, endpoints: Endpoints, subrequests: Subrequest
         following[group[:-1][opens[:-1]]] = group[1:][opens[:-1]]
     later = following >= 0
     size[later] = size[following[later]]
-    of = subrequests.endpoint
-    target = np.column_stack(
-        [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
-    )
-    _, asked = np.unique(target, axis=0, return_inverse=True)
-    asked = asked.reshape(-1)
+    asked = find_targets(endpoints, subrequests)
     for service in np.unique(asked).tolist():
         its = asked == service
         if len(np.unique(size[its])) > _EXACT:
             size[its] = np.log(np.maximum(size[its], 1)) / math.log(_CLASS)
-    _, kind = np.unique(np.column_stack([asked, size]), axis=0, return_inverse=True)
+    _, sizes = np.unique(size, return_inverse=True)
+    _, kind = np.unique(asked * (len(size) + 1) + sizes.reshape(-1), return_inverse=True)
     result: I64 = kind.reshape(-1).astype(np.int64)
     return result

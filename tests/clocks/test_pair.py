@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from worlds import TABLE, S, World, draw
 
+from critpath.clocks import corridor
 from critpath.clocks.corridor import LARGEST_DRIFT, find_hull, make_corridor
 from critpath.clocks.pair import align_pair
 
@@ -77,6 +78,21 @@ def test_the_hull_of_many_points_is_the_hull_of_its_corners():
         slopes = np.diff(corners[1]) / np.diff(corners[0])
         assert (np.diff(slopes) < 0).all()
         assert set(zip(*corners, strict=True)) <= set(zip(x, y, strict=True))
+
+
+def test_what_is_below_blocks_of_points_leaves_the_hull_as_it_is(monkeypatch):
+    rng = np.random.default_rng(3)
+    for turn in range(60):
+        x = np.sort(rng.integers(0, 10 ** int(rng.integers(2, 12)), int(rng.integers(1, 3000))))
+        y = rng.exponential(10 ** rng.uniform(0, 6), len(x)) * rng.choice([-1, 1])
+        if turn % 3 == 0:
+            y = np.round(y / 50) * 50
+        found = []
+        for many in (10**9, 64):
+            monkeypatch.setattr(corridor, "_MANY", many)
+            found.append(find_hull(x.astype(float), y - 1e-9 * turn * x))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_steps_are_found_and_none_is_invented():
