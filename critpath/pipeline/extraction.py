@@ -568,17 +568,17 @@ def replay_stream(
     )
 
 
-def collect_sockets(source: Source, assumed: Assumptions, *, every: bool = False) -> ActivityEvents:
-    """Return what takes note of the sockets of a recording, or of all that its threads do."""
+def collect_sockets(
+    source: Source, assumed: Assumptions, *, every: bool = False, links: bool = False
+) -> ActivityEvents:
+    """Return what notes a recording's sockets: for links alone, or with all that threads do."""
     from critpath.requests.activity import ActivityEvents
 
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
     # Between hosts it matters when packets leave: a send is told when its call ends.
-    leaving = len(source.hosts) > 1
-    return ActivityEvents(
-        runnable, waking=assumed.waking, leaving=leaving, every=every, way=assumed.way
-    )
+    kept = {"leaving": len(source.hosts) > 1, "every": every, "sockets": links, "sleeps": links}
+    return ActivityEvents(runnable, waking=assumed.waking, way=assumed.way, **kept)
 
 
 def _find_missing_switches(
@@ -625,8 +625,9 @@ def _replay_once(
     ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
     # None or one: what threads do with sockets and to each other, where that is asked for.
-    collect = partial(collect_sockets, source, assumed, every=prefilter.slices)
     several = len(source.hosts) > 1
+    kept = {"every": prefilter.slices, "links": not prefilter.requests}
+    collect = partial(collect_sockets, source, assumed, **kept)
     sockets = [collect()] if prefilter.requests or several else []
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)

@@ -31,6 +31,7 @@ cdef enum:
     UNKNOWN_TID = -2      # less the number of the cpu: filled in by the cpu's first switch
     MOST_CPUS = 32768
     RUNNABLE_VALUES = 8
+    DEAD = 255            # of a row: it is taken out
 
 ctypedef struct Row:
     int64_t time
@@ -84,6 +85,7 @@ ctypedef struct Hand:
     int32_t endpoint      # plus 1
     int8_t used
     int8_t left           # a packet of it went to a device since
+    int64_t asleep        # the row of its sleep since, plus 1; where only such are kept
 
 
 cdef inline int64_t valid(int64_t tid) noexcept nogil:
@@ -113,12 +115,15 @@ cdef class Activities:
     cdef int64_t[:, ::1] runnable
     cdef int has_raises
     cdef bint sockets     # keep nothing of what threads do to each other
+    cdef bint sleeps      # but their last sleeps before they receive or send
+    cdef Py_ssize_t dead, dead_most   # rows of sleeps before others; at how many they go
     cdef readonly int64_t hidden   # events of sockets whose address the kernel does not show
 
-    def __cinit__(self, int64_t[:, ::1] runnable, bint sockets=False):
+    def __cinit__(self, int64_t[:, ::1] runnable, bint sockets=False, bint sleeps=False):
         """``runnable`` has, per host, the values of prev_state of a thread that could go on."""
         cdef Py_ssize_t i
-        self.sockets = sockets
+        self.sockets, self.sleeps = sockets, sleeps
+        self.dead, self.dead_most = 0, 4096
         self.hosts = runnable.shape[0]
         self.runnable = runnable
         self.place_mask, self.hand_mask = 1023, 1023
@@ -152,7 +157,9 @@ cdef class Activities:
         cdef Py_ssize_t room
         cdef Row* r
         if self.sockets and endpoint < 0 and act != ACT_LEAVE:
-            return 0
+            if not self.sleeps or act != ACT_SLEEP:
+                return 0
+            self.supersede(tid, host)
         if self.count == self.room:
             room = 2 * self.room + 4096
             more = realloc(self.rows, room * sizeof(Row))
@@ -164,6 +171,37 @@ cdef class Activities:
         r.time, r.act, r.tid, r.host = time, <uint8_t>act, <int32_t>tid, host
         r.endpoint, r.value = endpoint, value
         self.count += 1
+        return 0
+
+    cdef int supersede(self, int64_t tid, int32_t host) except -1 nogil:
+        """Let a thread's sleep take the place of the one before, since which it did nothing."""
+        cdef Hand* hand
+        if self.dead > self.dead_most:
+            self.bury()
+        hand = self.hand_of(tid, host)
+        if hand.asleep:
+            self.rows[hand.asleep - 1].act = DEAD
+            self.dead += 1
+        hand.asleep = self.count + 1
+        return 0
+
+    cdef int bury(self) except -1 nogil:
+        """Take rows of superseded sleeps out, as soon as they are most of all."""
+        cdef Py_ssize_t i, to = 0
+        cdef Row* r
+        cdef Hand* hand
+        for i in range(self.count):
+            r = &self.rows[i]
+            if r.act == DEAD:
+                continue
+            if r.act == ACT_SLEEP:
+                hand = self.hand_of(r.tid, r.host)
+                if hand.asleep == i + 1:
+                    hand.asleep = to + 1
+            self.rows[to] = r[0]
+            to += 1
+        self.count, self.dead = to, 0
+        self.dead_most = max(to, 4096)
         return 0
 
     cdef Place* place_of(self, int64_t socket, int32_t host) noexcept nogil:
@@ -419,6 +457,7 @@ cdef class Activities:
                 self.pair(at, hand.endpoint - 1)
             hand.endpoint = 0
             hand.left = 0
+            hand.asleep = 0
         return 0
 
     cdef void pair(self, int32_t sender, int32_t receiver) noexcept nogil:
@@ -475,6 +514,7 @@ cdef class Activities:
 
     def take_rows(self):
         """Return time, act, tid, host, endpoint, value; what an unknown thread did is -1's."""
+        self.bury()
         cdef Py_ssize_t i
         cdef Row* r
         cdef Cpu* c

@@ -46,6 +46,8 @@ class ActivityEvents:
         Whether it is asked when a thread's packets leave: `Act.LEAVE`.
     sockets : bool
         Keep nothing of what threads do to each other: who sent and received alone.
+    sleeps : bool
+        But keep the last sleep of each before it sends or receives.
     every : bool
         Keep what all threads do to each other, not only those that use sockets.
     way : str
@@ -59,12 +61,13 @@ class ActivityEvents:
         waking: bool,
         leaving: bool = False,
         sockets: bool = False,
+        sleeps: bool = False,
         every: bool = False,
         way: str = "sockets",
     ) -> None:
         self._every = every
         self._way, self._calls = way, CallEvents() if way.startswith("calls") else None
-        self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets)
+        self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets, sleeps)
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
         self._dumps: Bool = np.zeros(0, np.bool_)
