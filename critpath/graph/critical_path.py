@@ -768,6 +768,9 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
             incomplete=sum(e.incomplete for e in every),
             notes=tuple(note for e in every for note in e.notes),
             requests=join_facts([e.requests for e in every if len(e)]),
+            causes=tuple(c for e in every for c in e.causes)
+            if all(len(e.causes) == len(e) for e in every)
+            else (),
         ),
         paths=join_stored([part.paths for part in parts]),
         session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),

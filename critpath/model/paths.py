@@ -47,6 +47,9 @@ class Executions(Table):
         One line each: what was left out and why.
     requests : RequestFacts or None
         Where all of them are requests of servers: what is known besides.
+    causes : tuple of str
+        Of slices, the id of the one that caused each, "" for none; empty where it is not known,
+        as of what was saved.
     """
 
     id: tuple[str, ...]
@@ -59,6 +62,7 @@ class Executions(Table):
     incomplete: int = 0
     notes: tuple[str, ...] = ()
     requests: RequestFacts | None = None
+    causes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -68,6 +72,8 @@ class Executions(Table):
             raise ValueError("Executions: text columns of unequal length")
         if self.requests is not None and len(self.requests) != len(self.id):
             raise ValueError("Executions: facts of other requests")
+        if self.causes and len(self.causes) != len(self.id):
+            raise ValueError("Executions: causes of other slices")
 
     def __len__(self) -> int:
         return len(self.id)
@@ -90,6 +96,7 @@ class Executions(Table):
             comm=self.comm[rows],
             label=self.label[rows],
             requests=self.requests and self.requests.take(rows),
+            causes=self.causes[rows],
         )
 
     def take(self, rows: I64) -> Executions:
@@ -109,6 +116,7 @@ class Executions(Table):
             comm=texts(self.comm),
             label=texts(self.label),
             requests=self.requests and self.requests.take(rows),
+            causes=texts(self.causes) if self.causes else (),
         )
 
     def table_columns(self) -> dict[str, Column]:

@@ -120,8 +120,10 @@ def _choose_slices(
     incomplete = _count_cut(found, processes, ours, asked.comm)
     names = [processes.thread(*thread) for thread in _pairs(found.host[rows], tid[rows])]
     begun = zip(found.tid[rows].tolist(), found.begin_ns[rows].tolist(), strict=True)
+    ids = tuple(_tell_apart(f"{first}@{begin}" for first, begin in begun))
+    id_of = dict(zip(rows.tolist(), ids, strict=True))
     executions = Executions(
-        id=tuple(_tell_apart(f"{first}@{begin}" for first, begin in begun)),
+        id=ids,
         begin=found.begin_ns[rows],
         end=end[rows],
         tid=tid[rows],
@@ -130,8 +132,9 @@ def _choose_slices(
         label=tuple(_label(names, manifest, processes)),
         incomplete=incomplete + found.lost,
         notes=notes.slices_left_out(incomplete, found.lost),
+        causes=tuple(id_of.get(parent, "") for parent in found.parent[rows].tolist()),
     )
-    row_of = dict(zip(executions.id, rows.tolist(), strict=True))
+    row_of = dict(zip(ids, rows.tolist(), strict=True))
     if manifest.runs or manifest.interleaved:
         interleaved = bool(manifest.interleaved)
         executions = select_within_runs(executions, manifest.runs, interleaved=interleaved)

@@ -134,6 +134,7 @@ WORDS: Final[dict[str, str]] = {
     "beneath": ", its thread meanwhile {did},",
     "doubtful": "doubtful: whose work this was, or whom it asked",
     "lanes.more": "and {k} more threads",
+    "link": "leads there",
     "true of": "true {true} of {latency}",
     "box": "{y} {lo} to {hi}, begun {from} to {to}",
     "bound": "{y} {lo} or more",

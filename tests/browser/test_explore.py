@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -75,6 +76,109 @@ def test_sub_requests_are_brackets_and_own_time_a_bar(show, load, tmp_path):
         assert page.run(drawn.format("own")) == 2
         assert "true 100 µs of 1" in page.run("return document.querySelector('#v5').textContent")
         assert ":90 4" in page.run("return document.querySelector('#v5 .ask title').textContent")
+
+
+def drawn(page, *marks):
+    """Return how often each mark is in the sketches."""
+    inside = page.run("return document.querySelector('#v5').innerHTML")
+    return [inside.count(mark) for mark in marks]
+
+
+def two_tiers(load, tmp_path, **known):
+    """Return a page about requests of two tiers, of which this is known."""
+    made = load("requests/test_facts.py")
+    executions = made.found(made.two_tiers())
+    facts = {name: of(executions) for name, of in known.items()}
+    paths = made.running(replace(executions, requests=replace(executions.requests, **facts)))
+    place = tmp_path / "tiers.html"
+    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    return place
+
+
+@pytest.mark.parametrize(("sure", "times"), [("doubtful", 2), ("likely", 0), ("certain", 0)])
+def test_a_sketch_of_which_it_is_doubtful_whose_work_it_was_is_hatched(
+    show, load, tmp_path, sure, times
+):
+    known = {"attribution": lambda executions: (sure,) * len(executions)}
+    place = two_tiers(load, tmp_path, **known)
+    for page in (show(place), opened(show, place)):
+        assert drawn(page, 'fill="url(#doubt)"') == [times]
+        title = "doubtful: whose work this was, or whom it asked"
+        assert (title in page.text("#view-5")) == bool(times)
+        # What it asked is a bracket: dashed unless it is certain.
+        assert drawn(page, f'class="{f"ask {sure}" if sure != "certain" else "ask"}"') == [2]
+
+
+def test_a_link_from_a_tracing_ui_opens_that_trace_s_sketch(show, load, tmp_path):
+    def ids(executions):
+        fronts = [name for name in executions.id if ">80#" in name]
+        of = {name: f"{1 + n:032x}" for n, name in enumerate(fronts)}
+        parents = executions.requests.parent
+        return tuple(of[parent or n] for n, parent in zip(executions.id, parents, strict=True))
+
+    place = two_tiers(load, tmp_path, trace_id=ids)
+    page = opened(show, place, f"#trace={7:032x}")
+    shown = page.text("#v5")
+    assert shown.startswith("Chosen")
+    assert "10.0.0.9:4000>80#7" in shown.replace("\n", "")
+    assert page.one("#view-5").is_displayed()
+    # As Jaeger writes an id of 64 bits; and what is in no request, or no id at all.
+    assert "80#7" in opened(show, place, f"#trace={7:016x}").text("#v5")
+    page = opened(show, place, "#trace=" + "f" * 32)
+    assert "no request of the trace" in page.text(".toast")
+    page = opened(show, place, "#trace=<img%20src=x>")
+    assert page.text("#chip")
+    assert not page.all("main img")
+
+
+def test_arrows_say_where_it_goes_on_and_what_a_slice_caused(show, guest, tmp_path):
+    paths = pipeline.extract([guest("normal")], specification="slices:wake")
+    place = tmp_path / "slices.html"
+    place.write_text(render_page(pipeline.explore(paths), paths, command=["normal"]), "utf-8")
+    marks = ('class="ln"', "url(#led")
+    page = show(place)
+    before = drawn(page, *marks)
+    assert "slices" in page.text("#trail")
+    assert "request" not in page.text("main").lower()
+    page = opened(show, place)
+    ActionChains(page.driver).send_keys("n").perform()
+    assert "Chosen" in page.text("#v5")
+    seen = [before]
+    for _ in range(8):
+        ActionChains(page.driver).send_keys("n").perform()
+        seen.append(drawn(page, *marks))
+    assert max(links for links, _ in seen) > 0
+    assert max(led for _, led in seen) > 0
+    assert "a slice that this one caused" in page.text("#view-5") + page.run(
+        "return document.querySelector('#v5').innerHTML"
+    )
+
+
+def test_everything_that_was_asked_is_there_without_scripts(show, driver, small):
+    with_scripts = texts(opened(show, small))
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page = show(small)
+        without = texts(page)
+        hidden = [not page.one(one).is_displayed() for one in ("#copy", "#back", "#nx", "#y")]
+    finally:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert without == with_scripts
+    assert all(hidden)  # no button that does nothing
+
+
+def test_the_page_asks_for_nothing_and_may_not(show, small):
+    page = opened(show, small)
+    asked = "return performance.getEntriesByType('resource').map((one) => one.name)"
+    assert page.run(asked) == []
+    policy = "return document.querySelector('meta[http-equiv=Content-Security-Policy]').content"
+    assert page.run(policy).startswith("default-src 'none'")
+    assert "unsafe" not in page.run(policy)
+    tried = "return fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"
+    assert page.run(tried) == "refused"
+    assert page.complaints()[0]  # the policy said so; what is seen is forgotten below
+    page.run("window.violations.length = 0")
+    page.driver.get_log("browser")
 
 
 def test_a_rectangle_selects_and_back_goes_back(show, small):

@@ -9,6 +9,9 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
+from critpath import pipeline
+from critpath.report.explore.sketches import DOINGS, draw_sketches
+
 SLICES = ("--execution", "slices:wake")
 
 
@@ -94,6 +97,42 @@ def test_sketches_of_slices_are_tables(told, places, tmp_path):
     links = pq.read_table(tmp_path / "sk" / "links.parquet").to_pydict()
     assert sum(one is not None for one in slices["parent"]) == len(links["to_slice"]) > 0
     assert 0 < sum(slices["chosen"]) <= len(slices["slice"])
+
+
+def test_sketches_are_replaced_only_where_they_are_ours(critpath, places, tmp_path):
+    words = ("export", places[0], *SLICES, "--format", "sketches", "-o", tmp_path / "sk")
+    assert critpath(*words).returncode == 0
+    assert critpath(*words).returncode == 2
+    assert critpath(*words, "--force").returncode == 0
+    (tmp_path / "sk" / "mine.txt").write_text("x")
+    refused = critpath(*words, "--force")
+    assert refused.returncode == 2
+    assert (tmp_path / "sk" / "mine.txt").read_text() == "x"
+
+
+def test_a_sketch_has_what_caused_a_slice_and_what_that_caused(places):
+    paths = pipeline.extract([places[0]], specification="slices:wake")
+    of = paths.executions
+    row = {name: at for at, name in enumerate(of.id)}
+    drawn = draw_sketches(paths, range(len(of)), {})
+    causes = [row[name] for name in of.causes if name]
+    assert len(causes) > 10
+    for at, sketch in drawn.items():
+        caused = [one for one in range(len(of)) if of.causes[one] == of.id[at]]
+        within = [one for one in caused if of.begin[one] < of.end[at]]
+        led = {
+            (sketch.lanes[lane][1], begin)
+            for lane, doing, begin, *_ in sketch.stretches
+            if DOINGS[doing] == "led"
+        }
+        expected = {(int(of.tid[o]), int(of.begin[o] - of.begin[at])) for o in within}
+        lanes = {tid for _, tid, _ in sketch.lanes[1:]}
+        assert led == {one for one in expected if one[0] in lanes}
+        assert all(
+            begin + length <= of.end[at] - of.begin[at]
+            for _, _, begin, length, *_ in sketch.stretches
+        )
+        assert all(0 <= one < len(sketch.lanes) for link in sketch.links for one in link[:2])
 
 
 def test_an_extract_of_slices_is_as_good_as_the_recording(told, places, tmp_path):

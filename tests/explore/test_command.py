@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from critpath.graph.critical_path import join_sets
+from critpath.model import State
 from critpath.store import save_paths
 
 HOSTILE = (
@@ -61,6 +62,25 @@ def test_document_and_text_say_the_same(critpath, extract, tmp_path):
     best = question["conditions"][0]
     again = critpath("explore", extract, "--json", "-", "--given", best["condition"])
     assert json.loads(again.stdout)["questions"][0]["executions"] == best["having"]["of"]
+
+
+def test_labels_and_types_are_listed_by_how_long_they_wait_for_a_cpu(critpath, made, tmp_path):
+    paths = made.paths(400)
+    save_paths(paths, tmp_path / "made.paths")
+    told = critpath("explore", "made.paths", "-a", cwd=tmp_path).stdout
+    assert "waits for a CPU ± sd" in told
+    # Who asks for no more of executions has the answers alone; of slices it is listed.
+    assert "± sd" not in critpath("explore", "made.paths", cwd=tmp_path).stdout
+    save_paths(replace(paths, specification="slices:wake"), tmp_path / "slices.paths")
+    assert "± sd" in critpath("explore", "slices.paths", cwd=tmp_path).stdout
+    again = critpath("explore", "made.paths", "--json", "-", cwd=tmp_path)
+    listed = json.loads(again.stdout)["clusters"]
+    assert sum(one["executions"] for one in listed) == 400
+    waiting = [one["cpu"] * one["executions"] for one in listed]
+    assert waiting == sorted(waiting, reverse=True)
+    chunk = paths.paths.resident()
+    behind = chunk.duration[chunk.state == State.WAIT_CPU].sum()
+    assert sum(waiting) == pytest.approx(behind)
 
 
 def test_own_time_is_not_shown_where_nobody_knows_it(critpath, extract, tmp_path):

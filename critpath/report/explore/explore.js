@@ -934,7 +934,7 @@ const drawSketch = (row, title, longest) => {
     const none = say("sketch.none", {one: data.noun, k: Object.keys(data.sketches).length});
     return make("div", {class: "sk"}, make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(`${said}. ${none}`), ...traceLink(row)));
   }
-  const [lanes, stretches, leftOut] = data.sketches[row];
+  const [lanes, stretches, leftOut, links] = data.sketches[row];
   const x = (value) => two((100 * value) / longest);
   const names = lanes.map(([name, tid]) =>
     make("div", {class: "sn"}, make("b", {}, cut(safe(String(name)), 24)), " ", make("span", {}, String(tid))));
@@ -954,6 +954,12 @@ const drawSketch = (row, title, longest) => {
       width: two(Math.max(0.06, (100 * length) / longest)),
     }, draw("title", {}, `${safe(String(name))} ${did} ${formatTime(length)}`));
   });
+  for (const [from, to, at] of links) {
+    shown.push(draw("line", {
+      class: "ln", x1: x(at), x2: x(at), y1: from * LANE + (from < to ? 26 : 8), y2: to * LANE + (from > to ? 26 : 8),
+      "marker-end": "url(#arrow)",
+    }));
+  }
   const sure = sureOf(row);
   if (sure === "doubtful") {
     const box = {fill: "url(#doubt)", x: 0, y: 4, width: x(latency[row]), height: 26};
@@ -992,7 +998,8 @@ const drawSketches = () => {
 const rowButton = (row) => make("button", {class: "lk", type: "button", "data-row": row}, safe(idOf(row)));
 const chosenSlowest = () => found.rows.filter((row) => found.chosen[row])
   .sort((a, b) => latency[b] - latency[a] || a - b);
-const shell = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`);
+const shell = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text
+  : /'/.test(text) && /^[^"$`\\!]*$/.test(text) ? `"${text}"` : `'${text.replaceAll("'", "'\"'\"'")}'`);
 const command = () => [
   data.call, ...state.given.map((step) => `  --given ${shell(commandOf(step))}`),
   `  --what ${shell(commandOf(state.what))}`,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from critpath.report.explore.sketches import (
     DOINGS,
     Sketch,
     choose_sketched,
+    colours_of,
     draw_sketches,
     typical,
 )
@@ -91,7 +93,7 @@ def render_page(
     """
     table = exploration.facts
     question = _start(exploration)
-    colours: dict[str, int] = {}
+    colours = colours_of(paths, table)
     rows = _sampled(table, question)
     kept = set(rows.tolist())
     chosen = [row for row in choose_sketched(table, question) if row in kept]
@@ -319,11 +321,16 @@ def _sketches(
         '<span><svg aria-hidden="true"><path class="ask" d="M1 4v4h22v-4"/></svg>'
         "a sub-request</span>"
     )
+    arrow = (
+        '<span><svg aria-hidden="true"><line class="ln" x1="4" x2="4" y2="11" '
+        f'marker-end="url(#arrow)"/></svg>{text(say("link"))}</span>'
+    )
     unsure = {sure_of(table, row) for _, row in shown}
     doubt = (
         '<span><svg aria-hidden="true"><rect width="24" height="12" fill="url(#doubt)"/></svg>'
         f"{text(say('doubtful'))}</span>"
     )
+    legend += arrow * any(sketches[row].links for _, row in shown)
     legend += doubt * ("doubtful" in unsure)
     legend += (own if "true" in table.facts else "") + bracket * bool((table.parent >= 0).any())
     more = (
@@ -374,13 +381,20 @@ def _clusters(table: FactTable, question: Question) -> str:
 
 
 def _call(specification: str, command: Sequence[str]) -> str:
-    named = f" --execution {shlex.quote(specification)}" if specification else ""
-    return f"critpath explore {' '.join(map(shlex.quote, command))}{named}"
+    named = f" --execution {_shell(specification)}" if specification else ""
+    return f"critpath explore {' '.join(map(_shell, command))}{named}"
+
+
+def _shell(word: str) -> str:
+    """Quote a word for a shell: in double quotes, if single ones would have to be escaped."""
+    if "'" in word and re.fullmatch(r"[^\"$`\\!]*", word):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def _command(call: str, question: Question) -> str:
-    lines = [call, *(f"  --given {shlex.quote(text_)}" for text_, _ in question.given)]
-    lines.append(f"  --what {shlex.quote(question.what)}")
+    lines = [call, *(f"  --given {_shell(text_)}" for text_, _ in question.given)]
+    lines.append(f"  --what {_shell(question.what)}")
     shown = " \\\n".join(lines)
     return (
         '<h2>The same on the command line</h2><div class="cmd"><pre id="cmd">'
@@ -458,7 +472,7 @@ def page_data(
             },
         },
         "sketches": {
-            str(int(place[row])): [one.lanes, one.stretches, one.left_out]
+            str(int(place[row])): [one.lanes, one.stretches, one.left_out, one.links]
             for row, one in sketches.items()
         },
     }

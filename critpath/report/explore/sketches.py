@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
-from critpath.model import PathSet, State, role_name
+from critpath.model import Executions, PathSet, State, role_name
 from critpath.model.exploration import FactTable, Question
 
 MOST: Final = 200  # executions whose sketch is in a page
 MOST_LANES: Final = 8
 MOST_STRETCHES: Final = 400  # of one sketch
+MOST_LINKS: Final = 40
+_LED: Final = 11  # of `DOINGS`: a slice that this one caused
 # What a thread does, in the order of the page's textures.
 DOINGS: Final = (
     *("running", "cpu", "waiting", "network", "timer", "disk", "throttled", "interrupts"),
-    *("unknown", "queued", "shared"),
+    *("unknown", "queued", "shared", "led"),
 )
 _DOING_OF: Final = {
     **dict.fromkeys((State.RUN, State.RUN_USER, State.RUN_SYSCALL, State.RECLAIM), 0),
@@ -46,11 +49,14 @@ class Sketch:
         a request that was queued or shared a loop.
     left_out : int
         Threads that are not among the lanes.
+    links : list of [lane, lane, time]
+        From where to where it went on, and what caused what.
     """
 
     lanes: list[list[Any]]
     stretches: list[list[int]]
     left_out: int
+    links: list[list[int]] = field(default_factory=list)
 
 
 def choose_sketched(table: FactTable, question: Question) -> list[int]:
@@ -82,44 +88,120 @@ def draw_sketches(
     rows = list(rows)
     some = paths.take(np.array(rows, np.int64))
     critical = some.paths.resident()
+    slices = _Slices(paths)
     return {
-        row: _draw(critical, at, int(some.executions.tid[at]), some.executions.comm[at], colours)
+        row: _draw(critical, at, some.executions, slices.near(row), colours)
         for at, row in enumerate(rows)
     }
 
 
-def _draw(critical: Any, at: int, tid: int, comm: str, colours: dict[str, int]) -> Sketch:
+class _Slices:
+    """Which slice caused which, where that is known."""
+
+    def __init__(self, paths: PathSet) -> None:
+        self._of, self._caused = paths.executions, dict[int, list[int]]()
+        each = paths.session.tolist()
+        row_of = dict(zip(zip(each, self._of.id, strict=True), count(), strict=False))
+        self._cause = [
+            row_of.get((session, name), -1) if name else -1
+            for session, name in zip(each, self._of.causes, strict=False)
+        ]
+        for row, cause in enumerate(self._cause):
+            if cause >= 0:
+                self._caused.setdefault(cause, []).append(row)
+
+    def near(self, row: int) -> list[tuple[bool, str, int, int, int]]:
+        """Return what caused a slice, and what it caused: name, thread, begin and end of each."""
+        cause = self._cause[row : row + 1]
+        near = [(False, one) for one in cause if one >= 0]
+        near += [(True, one) for one in self._caused.get(row, ())]
+        of = self._of
+        return [
+            (led, of.comm[one], int(of.tid[one]), int(of.begin[one]), int(of.end[one]))
+            for led, one in near
+        ]
+
+
+def _draw(
+    critical: Any,
+    at: int,
+    executions: Executions,
+    slices: Sequence[tuple[bool, str, int, int, int]],
+    colours: dict[str, int],
+) -> Sketch:
+    tid, comm = int(executions.tid[at]), executions.comm[at]
     part = slice(int(critical.start[at]), int(critical.start[at + 1]))
     begin, end = critical.begin[part], critical.end[part]
     if not len(begin):
         return Sketch([[comm, tid, _colour(comm, colours)]], [], 0)
-    origin = int(begin[0])
+    origin, last = int(begin[0]), int(end[-1])
     doing = _DOINGS[critical.state[part]]
     beneath = np.where(critical.beneath[part] == State.UNKNOWN, -1, _DOINGS[critical.beneath[part]])
-    threads = critical.tid[part]
     names = [critical.strings[code] for code in critical.comm[part].tolist()]
-    lanes: dict[int, int] = {tid: 0}
-    shown = [[comm or str(tid), tid, _colour(comm, colours)]]
-    left_out: set[int] = set()
+    lanes = _Lanes(colours)
+    lanes.of(tid, comm)
     raw: list[list[int]] = []
-    for thread, name, what, first, last, under in zip(
-        *(threads.tolist(), names, doing.tolist(), begin.tolist(), end.tolist(), beneath.tolist()),
+    links: list[list[int]] = []
+    before = 0
+    for thread, name, what, first, length, under in zip(
+        *(critical.tid[part].tolist(), names, doing.tolist(), begin.tolist()),
+        *((end - begin).tolist(), beneath.tolist()),
         strict=True,
     ):
-        if thread not in lanes:
-            if len(lanes) >= MOST_LANES:
-                left_out.add(thread)
-                continue
-            lanes[thread] = len(lanes)
-            shown.append([name or str(thread), thread, _colour(name, colours)])
-        meanwhile = [under] if under >= 0 else []
-        raw.append([lanes[thread], what, first - origin, last - first, *meanwhile])
-    own = _filled(raw, int(end[-1]) - origin)
-    return Sketch(shown, _joined(own), len(left_out))
+        lane = lanes.of(thread, name)
+        if lane < 0:
+            continue
+        raw.append([lane, what, first - origin, length, *([under] if under >= 0 else [])])
+        if lane != before and first > origin:
+            links.append([before, lane, first - origin])
+        before = lane
+    own = _filled(raw, last - origin)
+    for led, name, thread, first, until in slices:
+        lane = lanes.of(thread, name) if first < last else -1
+        if lane > 0 and led:
+            own.append([lane, _LED, first - origin, min(until, last) - first])
+            links.append([0, lane, first - origin])
+        elif lane > 0:
+            links.append([lane, 0, 0])
+    links = [list(one) for one in dict.fromkeys(map(tuple, links))]
+    return Sketch(lanes.shown, _joined(own), len(lanes.left_out), links[:MOST_LINKS])
+
+
+class _Lanes:
+    """A lane for each thread, in order of first use."""
+
+    def __init__(self, colours: dict[str, int]) -> None:
+        self.shown: list[list[Any]] = []
+        self.left_out: set[int] = set()
+        self._of: dict[int, int] = {}
+        self._colours = colours
+
+    def of(self, thread: int, name: str) -> int:
+        """Return a thread's lane, -1 where there are too many."""
+        if thread in self._of:
+            return self._of[thread]
+        if len(self.shown) >= MOST_LANES:
+            self.left_out.add(thread)
+            return -1
+        self.shown.append([name or str(thread), thread, _colour(name, self._colours)])
+        return self._of.setdefault(thread, len(self._of))
+
+
+def colours_of(paths: PathSet, table: FactTable) -> dict[str, int]:
+    """Return the colours of threads by their names: as the other views have them by label."""
+    colours: dict[str, int] = {}
+    labels, first = np.unique(table.label, return_index=True)
+    for label, row in zip(labels.tolist(), first.tolist(), strict=True):
+        colours.setdefault(role_name(paths.executions.comm[row]), label)
+    return colours
 
 
 def _colour(name: str, colours: dict[str, int]) -> int:
-    return colours.setdefault(role_name(name), len(colours)) % 7
+    role = role_name(name)
+    if role not in colours:  # one that nobody has, while there are any
+        used = set(colours.values())
+        colours[role] = next((n for n in range(7) if n not in used), len(colours))
+    return colours[role] % 7
 
 
 def _filled(stretches: list[list[int]], length: int) -> list[list[int]]:

@@ -441,6 +441,12 @@ def draw_sketch(
             f"<title>{text(str(lanes[lane][0]))} {did} {format_ns(length)}</title>"
             "</rect>"
         )
+    for one, other, at in sketch.links:
+        first, last = (a * LANE + 8 + 18 * (a < b) for a, b in ((one, other), (other, one)))
+        boxes.append(
+            f'<line class="ln" x1="{x(at)}%" x2="{x(at)}%" y1="{first}" y2="{last}" '
+            'marker-end="url(#arrow)"/>'
+        )
     label, bar = format_ns(latency), ""
     if "true" in table.facts:
         own = float(table.facts["true"].values[row])
@@ -506,6 +512,7 @@ DOING_WORDS: Final = {
     "unknown": "not known",
     "queued": "waiting behind other requests",
     "shared": "on a loop shared with other requests",
+    "led": "a slice that this one caused",
 }
 
 
@@ -543,9 +550,14 @@ def patterns(colours: Sequence[int]) -> str:
             '<rect width="6" height="6" fill="var(--page)"/><circle cx="2" cy="2" r="1" {c}/>',
         ),
     }
+    inner["led"] = ('width="9" height="44"', "", '<rect width="9" height="44" fill="var(--page)"/>')
     doubt = '<path d="M0 0l8 8M8 0l-8 8" stroke="var(--ink)" stroke-width=".8" opacity=".55"/>'
     found = [
         shapes,
+        (
+            '<marker id="arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" '
+            'markerHeight="6" orient="auto"><path class="tip" d="M0 0 6 3 0 6z"/></marker>'
+        ),
         f'<pattern id="doubt" width="8" height="8" patternUnits="userSpaceOnUse">{doubt}</pattern>',
     ]
     for colour in colours:
