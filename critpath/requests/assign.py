@@ -31,7 +31,7 @@ from critpath.model.requests import (
     Rule,
     Subrequests,
 )
-from critpath.requests.owners import process_keys, thread_keys
+from critpath.requests.owners import Owned, process_keys, thread_keys
 from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
@@ -83,7 +83,7 @@ def assign(
     workers: Workers,
     endpoints: Endpoints,
     requests: RequestTable,
-    subrequests: Subrequests,
+    owned: Owned,
 ) -> Subrequests:
     """Say of sub-requests that no rule decides whose they are, and of all how probable that is.
 
@@ -95,9 +95,10 @@ def assign(
         thing alone, for comparison.
     activity, workers, endpoints, requests
         Of the recording.
-    subrequests : Subrequests
-        With what the rules found (`critpath.requests.owners`).
+    owned : Owned
+        What the rules found.
     """
+    subrequests = owned.subrequests
     table = Tables(activity, workers, endpoints, requests, subrequests)
     found = subrequests.request.astype(np.int64)
     sure = subrequests.probability.copy()
@@ -107,7 +108,7 @@ def assign(
         found, sure = assign_otherwise(method, table, found)
         return _replace(subrequests, found, sure, np.ones(len(found), np.bool_))
     changed = np.zeros(len(found), np.bool_)
-    for process in table.unsure():
+    for process in np.setdiff1d(table.unsure(), owned.followed).tolist():
         followed = _follow(table, process)
         if followed is None:
             continue

@@ -74,7 +74,7 @@ def attribute(
     """
     subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
-    assigned = assign(method, activity, workers, endpoints, requests, owned.subrequests)
+    assigned = assign(method, activity, workers, endpoints, requests, owned)
     subrequests = join_tiers(activity, endpoints, requests, assigned)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.

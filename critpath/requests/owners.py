@@ -29,6 +29,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests import _owners
+from critpath.requests.rounds import Helpers, Step, try_orders
 
 CONNECTED: Final = 2  # of an endpoint's opening
 # What a loop's requests may do next is only asked where their order alone was seen to mislead.
@@ -56,11 +57,14 @@ class Owned:
     slices : Slices
     exchanged : int
         How often an answer showed that two requests of a loop had been confused.
+    followed : int64
+        Processes with a loop of which it was followed what it hands over to helper threads.
     """
 
     subrequests: Subrequests
     slices: Slices
     exchanged: int
+    followed: I64
 
 
 def find_owners(
@@ -188,6 +192,7 @@ class _Attribution:
         self.woken = np.full(len(activity), -1, np.int32)
         self.woken[about] = self._number(woken)
         self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
+        self.followed = np.zeros(len(self.keys), np.bool_)  # loops of which helpers are, too
         self._add_unanswered()
         self._find_kinds()
         self._make_pass()
@@ -349,17 +354,21 @@ class _Attribution:
         asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
         given = np.full(len(subs), -1, np.int32)
         broken = np.zeros((0, 4), np.int64)
-        for number in np.flatnonzero((heals > 0) & self.loops).tolist():
+        for number in np.flatnonzero(self.loops).tolist():
             mine = np.flatnonzero(asker == number)
-            if len(np.unique(self.asked[mine])) == 1:
-                found, lost = self._follow_pool(number, mine)
+            if len(np.unique(self.asked[mine])) != 1:
+                continue
+            followed = self._follow_rounds(number, mine)
+            self.followed[number] = followed is not None
+            if followed is not None or heals[number] > 0:
+                found, lost = followed or self._follow_pool(number, mine)
                 given[mine] = found
                 broken = np.vstack([broken, lost])
         if not (given >= 0).any():
             return owners
         self._run(lead, learned, given)
         with_pools = self._count_heals() + np.bincount(broken[:, 1], minlength=len(heals))
-        better = with_pools < heals
+        better = (with_pools < heals) | self.followed
         given[~better[asker]] = -1
         self.broken = broken[better[broken[:, 1]]]
         return self._run(lead, learned, given)
@@ -399,6 +408,46 @@ class _Attribution:
         owner = np.array([pool.owner.get(row, -1) for row in mine.tolist()], np.int32)
         return owner, np.array(broken, np.int64).reshape(-1, 4)
 
+    def _follow_rounds(self, number: int, mine: I64) -> tuple[I32, I64] | None:
+        """Return the same for a loop that hands its requests over to helpers that tell it so."""
+        requests, subs, activity = self.requests, self.subrequests, self.activity
+        threads = np.flatnonzero((self.process == self.process[number]) & ~self.serving)
+        helpers = Helpers(activity, self.endpoints, self.thread, self.woken)
+        back = np.array(helpers.hand_backs(number, threads.tolist()), np.int64)
+        if not len(back) or subs.connects[mine].any():
+            return None
+        received = np.flatnonzero(self.reader == number)
+        sent = received[received < len(requests)]
+        since = helpers.ready_since(number)
+        at, got = self.times[received, 1], subs.end_ns[mine]
+        ready = np.concatenate([at, got])
+        ready = np.array([since.get(time, time) for time in ready.tolist()], np.int64)
+        none = np.zeros(0, np.int64)
+        kinds = (
+            (at, Step.RECEIVE, received, self.times[received, 0]),
+            (got, Step.RESULT, mine, helpers.arrived(subs.endpoint[mine], got)),
+            (ready, Step.BECOME_READY, np.concatenate([received, ~mine]), none),
+            (back, Step.HAND_BACK, back, none),
+            (subs.begin_ns[mine], Step.ASK, mine, none),
+            (requests.answered_ns[sent], Step.ANSWER, sent, none),
+        )
+        rows = [
+            (time, step, row, arrival)
+            for times, step, of, arrived in kinds
+            for time, row, arrival in zip(
+                times.tolist(),
+                of.tolist(),
+                arrived.tolist() if len(arrived) else [0] * len(times),
+                strict=True,
+            )
+        ]
+        followed = try_orders(sorted(rows), len(np.unique(subs.endpoint[mine])))
+        if followed is None:
+            return None
+        broken = [(time, number, against, against) for time, against in followed.broken]
+        owner = np.array([followed.owner.get(row, -1) for row in mine.tolist()], np.int32)
+        return owner, np.array(broken, np.int64).reshape(-1, 4)
+
     def _count_heals(self) -> I64:
         heals: I64 = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
         return heals
@@ -434,7 +483,8 @@ class _Attribution:
             attribution=np.where(nobody, Certainty.DOUBTFUL, sure).astype(np.uint8),
             probability=np.zeros(0),  # by the certainty
         )
-        return Owned(subrequests, self._make_slices(doubt), len(heals))
+        followed = np.unique(self.process[self.followed])
+        return Owned(subrequests, self._make_slices(doubt), len(heals), followed)
 
     def _find_contended(self, how: I64) -> I64:
         """Find departures of loops that took the last free connection to a service.
@@ -483,7 +533,8 @@ class _Attribution:
         # (What runs at once, as Node does, has helpers too, and is never contradicted.)
         confused = np.zeros(len(self.keys), np.bool_)
         confused[self.native.take_heals()[:, 1]] = True
-        odd_one = (odd > ODD * all_of) | (confused & (handed > ODD * all_of))
+        unseen = confused & ~self.followed & (handed > ODD * all_of)
+        odd_one = (odd > ODD * all_of) | unseen
         result: Bool = self.loops & (all_of >= FEW) & odd_one
         return result
 

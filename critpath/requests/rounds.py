@@ -1,0 +1,381 @@
+"""Who asks on a loop that hands requests over to helper threads and shares connections.
+
+An event loop goes round: it looks for messages, lets those go on that became ready in the round
+before, in this order, and receives what it saw.  Helpers do what is handed over to them in the
+order of handing over; the message of one of them to the loop says that it is done, and one more
+round is needed until that request goes on.  Who finds no free connection waits; one that is
+given back wakes the longest waiting, but who comes to that point sooner takes it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from itertools import combinations, product
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I32, I64
+from critpath.model.requests import NONE, Act, Activity, Endpoints
+
+_LONGEST: Final = 6  # what requests ask and hand over, to try its orders
+_MOST: Final = 0.5  # of what a helper ran for a result, to have been done before it lost its cpu
+_WRONG: Final = 0.9  # of the requests contradict: this is not what they do
+_ALIKE: Final = 0.05  # requests may hand over so much more or less often than once, twice, ...
+
+
+class Step(IntEnum):
+    """What happens on a loop; those of one moment in this order."""
+
+    RECEIVE = 0
+    RESULT = 1
+    BECOME_READY = 2  # the row is what was received, or `~` the sub-request that has its result
+    HAND_BACK = 3
+    ASK = 4
+    ANSWER = 5
+
+
+class _What(IntEnum):
+    """What waits for its turn in a loop."""
+
+    GIVE = 0  # a connection back
+    BACK = 1  # what a helper has done
+    GO_ON = 2
+
+
+_Entry = tuple[_What, int, int]  # what, the request, its round
+_Row = tuple[int, Step, int, int]  # time, what, row, when it had arrived
+
+
+class Rounds:
+    """Follows one loop; its requests all do the same.
+
+    Parameters
+    ----------
+    hands : sequence of bool
+        What every request does, in order: hand over (True) or ask.
+    free : int
+        Connections.
+    patient : bool
+        Whether no round begins before all have asked that can.
+    """
+
+    def __init__(self, hands: Sequence[bool], free: int, *, patient: bool = True) -> None:
+        self._patient = patient
+        self.owner: dict[int, int] = {}  # requests, of sub-requests
+        self.broken: list[tuple[int, int]] = []  # time, and the request that contradicts
+        self.hands, self._size, self._free = tuple(hands), free, free
+        self._ready: deque[_Entry] = deque()
+        self._waiting: deque[int] = deque()
+        self._handed: deque[int] = deque()
+        self._done: dict[int, int] = {}  # steps of those that are not answered
+        self._asked: dict[int, int] = {}  # by whom, of sub-requests without a result
+        self._round, self._looked, self._receives = 0, -1, False
+        self._now = 0
+
+    def follow(self, rows: Sequence[_Row]) -> Rounds:
+        """Go through all that happens."""
+        for time, step, row, arrived in rows:
+            self._now = time
+            if step in {Step.RECEIVE, Step.RESULT}:
+                self._look(time, arrived)
+                if step == Step.RECEIVE:
+                    self._done[row] = 0
+            elif step == Step.BECOME_READY:
+                owner = row if row >= 0 else self._asked.pop(~row, NONE)
+                self._enter(owner, self._round + 1, gives=row < 0)
+            elif step == Step.HAND_BACK:
+                self._ready.append((_What.BACK, NONE, self._round + 1))
+            else:
+                self._act(time, step, row)
+        return self
+
+    def contradict(self) -> int:
+        """Return how many requests contradict what was found."""
+        return len({request for _, request in self.broken})
+
+    def _look(self, time: int, arrived: int) -> None:
+        """Go to another round if what is received was not there when this one looked."""
+        if arrived > self._looked and not (self._patient and self._is_early()):
+            self._settle()
+            self._round += 1
+            self._looked, self._receives = time, True
+            self._settle()
+        elif not self._receives:
+            self._receives = True
+            self._settle()
+
+    def _is_early(self) -> bool:
+        """Return whether somebody has yet to ask before another round may begin."""
+        free = self._free
+        for what, request, due in self._ready:
+            if due > self._round + 1:
+                break
+            free += what == _What.GIVE
+            going = what == _What.GO_ON and request in self._done
+            if going and free > 0 and self._next(request) is False:
+                return True
+        return False
+
+    def _act(self, time: int, step: Step, row: int) -> None:
+        if self._receives:
+            self._round += 1
+            self._receives, self._looked = False, time
+        before = self._round
+        if step == Step.ASK:
+            self._ask(row)
+        else:
+            self._answer(row)
+        if self._round > before:
+            self._looked = time
+
+    def _next(self, request: int) -> bool | None:
+        """Return whether a request hands over next (True) or asks; None: it is to be answered."""
+        done = self._done[request]
+        return self.hands[done] if done < len(self.hands) else None
+
+    def _enter(self, request: int, due: int, *, gives: bool) -> None:
+        if gives:
+            self._ready.append((_What.GIVE, request, due))
+        if request not in self._done:
+            return
+        if self._next(request):
+            self._handed.append(request)
+        else:
+            self._ready.append((_What.GO_ON, request, due))
+
+    def _take(self) -> int:
+        """Let the first that is ready have its turn; return it if it goes on itself."""
+        what, request, due = self._ready.popleft()
+        due = max(due, self._round)
+        if what == _What.GO_ON:
+            return request
+        if what == _What.GIVE:
+            self._free += 1
+            if self._waiting:
+                self._ready.append((_What.GO_ON, self._waiting.popleft(), due + 1))
+        elif self._handed:
+            request = self._handed.popleft()
+            if request in self._done:
+                self._done[request] += 1
+                self._enter(request, due + 1, gives=False)
+        return NONE
+
+    def _settle(self) -> None:
+        """Let all have their turn of whom nothing is seen; who should have asked contradicts."""
+        late = []
+        for _ in range(len(self._ready)):
+            if not self._ready or self._ready[0][2] > self._round:
+                break
+            entry = self._ready[0]
+            request = self._take()
+            if request not in self._done:
+                continue
+            if self._next(request) is None:
+                late.append(entry)
+            elif self._free > 0:
+                self.broken.append((self._now, request))
+                late.append(entry)
+            else:
+                self._waiting.append(request)
+        self._ready.extendleft(reversed(late))
+
+    def _ask(self, row: int) -> None:
+        while self._ready:
+            self._round = max(self._round, self._ready[0][2])
+            request = self._take()
+            if request not in self._done or self._next(request) is None:
+                continue
+            if self._free <= 0:
+                self._waiting.append(request)
+                continue
+            self._free -= 1
+            self._give(row, request)
+            return
+        if self._waiting:  # somebody went on, by what is not seen
+            self._give(row, self._waiting.popleft())
+            self.broken.append((self._now, self.owner[row]))
+
+    def _give(self, row: int, request: int) -> None:
+        self.owner[row] = self._asked[row] = request
+        self._done[request] += 1
+
+    def _answer(self, row: int) -> None:
+        if row not in self._done:
+            return
+        late: list[_Entry] = []
+        while self._is_ready(row):
+            self._round = max(self._round, self._ready[0][2])
+            entry = self._ready[0]
+            request = self._take()
+            if request not in self._done or request == row:
+                continue
+            answered = self._next(request) is None
+            if answered or self._free > 0:
+                self.broken.append((self._now, request))
+            if answered:
+                late.append(entry)
+            else:
+                self._waiting.append(request)
+        self._ready.extendleft(reversed(late))
+        if self._next(row) is not None or row in self._asked.values():
+            self.broken.append((self._now, row))
+            self._exchange(row)
+        del self._done[row]
+        for queue in (self._waiting, self._handed):
+            if row in queue:
+                queue.remove(row)
+        if not self._done:
+            self._ready.clear()
+            self._waiting.clear()
+            self._handed.clear()
+            self._free = self._size
+
+    def _is_ready(self, row: int) -> bool:
+        """Return whether what is ready has the turn of a request, or what a helper did for it."""
+        helped = self._next(row) is not None and row in self._handed
+        wanted = _What.BACK if helped else _What.GO_ON
+        return any(what == wanted and (helped or of == row) for what, of, _ in self._ready)
+
+    def _exchange(self, row: int) -> None:
+        """Take the place of one that could be answered: the two were confused."""
+        asking = set(self._asked.values())
+        queue = [request for what, request, _ in self._ready if what != _What.BACK]
+        could = (each for each in [*queue, *self._done] if each in self._done and each != row)
+        done = (each for each in could if self._next(each) is None and each not in asking)
+        other = next(done, None)
+        if other is None:
+            return
+        to = {row: other, other: row}
+        self._ready = deque((what, to.get(of, of), due) for what, of, due in self._ready)
+        self._waiting = deque(to.get(of, of) for of in self._waiting)
+        self._handed = deque(to.get(of, of) for of in self._handed)
+        self._done[row], self._done[other] = self._done[other], self._done[row]
+        for sub, of in self._asked.items():
+            if of in to:
+                self._asked[sub] = self.owner[sub] = to[of]
+
+
+def try_orders(rows: Sequence[_Row], free: int) -> Rounds | None:
+    """Follow a loop with each order in which its requests may ask and hand over; None: of none."""
+    counts = np.bincount([step for _, step, _, _ in rows], minlength=len(Step))
+    requests = max(int(counts[Step.RECEIVE]), 1)
+    asks, hands = counts[Step.ASK] / requests, counts[Step.HAND_BACK] / requests
+    many = round(asks) + round(hands)
+    even = abs(hands - round(hands)) <= _ALIKE and abs(asks - round(asks)) <= _ALIKE
+    if not even or round(asks) < 1 or round(hands) < 1 or many > _LONGEST:
+        return None
+    best: Rounds | None = None
+    for at, patient in product(combinations(range(many), round(hands)), (True, False)):
+        order = [place in at for place in range(many)]
+        found = Rounds(order, free, patient=patient).follow(rows)
+        if best is None or found.contradict() < best.contradict():
+            best = found
+    return None if best is None or best.contradict() > _WRONG * requests else best
+
+
+class Helpers:
+    """What the threads of a loop's process do for it.
+
+    Parameters
+    ----------
+    activity : Activity
+    endpoints : Endpoints
+    thread : int32
+        Numbers of the threads of its rows, -1 where there is none.
+    woken : int32
+        The same of those that are woken.
+    """
+
+    def __init__(self, activity: Activity, endpoints: Endpoints, thread: I32, woken: I32) -> None:
+        self._activity, self._endpoints = activity, endpoints
+        self._thread, self._woken = thread, woken
+        self._arrivals: dict[int, list[int]] = defaultdict(list)
+
+    def hand_backs(self, loop: int, threads: Sequence[int]) -> list[int]:
+        """Return when threads let the loop know that they are done, over a socket to itself.
+
+        A thread that loses its cpu on the way to the system call was done before: if most that
+        it ran since it last slept, it ran before that, or before it woke the loop.
+        """
+        activity, ends = self._activity, self._endpoints
+        reads = (activity.act == Act.RECEIVE) & (self._thread == loop) & (activity.endpoint >= 0)
+        own = np.unique(activity.endpoint[reads])
+        own = own[(ends.serves[own] != 0) & (ends.serves[own] != 1)]
+        peers = np.flatnonzero(np.isin(ends.peer, own))
+        found: list[int] = []
+        for helper in threads:
+            mine = np.flatnonzero(self._thread == helper)
+            sends = (activity.act[mine] == Act.SEND) & np.isin(activity.endpoint[mine], peers)
+            if sends.any():
+                found += self._moments(mine, sends, loop)
+        return sorted(found)
+
+    def _moments(self, mine: I64, sends: np.ndarray, loop: int) -> Iterator[int]:
+        acts = self._activity.act[mine].tolist()
+        times = self._activity.time_ns[mine].tolist()
+        wakes = ((self._activity.act[mine] == Act.WAKE) & (self._woken[mine] == loop)).tolist()
+        ran, since, done, done_at = 0, None, 0, None
+        for time, act, wake, send in zip(times, acts, wakes, sends.tolist(), strict=True):
+            since = time if since is None or act == Act.RUN else since
+            if act == Act.SLEEP:
+                ran, done, done_at = 0, 0, None
+            elif act == Act.PREEMPT or wake or send:
+                ran, since = ran + time - since, time
+                if send:
+                    yield done_at if done_at is not None and done > _MOST * ran else time
+                    ran, done, done_at = 0, 0, None
+                elif done_at is None or ran > done / _MOST:
+                    done, done_at = ran, time
+
+    def ready_since(self, loop: int) -> dict[int, int]:
+        """Return, of receives after which the loop sleeps for no message, when it goes on.
+
+        It waits for a lock that a helper has: the request becomes ready only then.
+        """
+        activity = self._activity
+        of = (self._thread == loop) | ((activity.act == Act.WAKE) & (self._woken == loop))
+        before: dict[int, int] = {}  # what each other thread did last
+        found: dict[int, int] = {}
+        read: int | None = None
+        slept = False
+        tells = (Act.ARRIVAL, Act.OPEN)
+        columns = (activity.time_ns, activity.act, activity.tid, self._thread, activity.endpoint)
+        for time, act, tid, thread, endpoint, about in zip(
+            *(column.tolist() for column in columns), of.tolist(), strict=True
+        ):
+            last, before[tid] = before.get(tid), act
+            if not about or (act == Act.RECEIVE and endpoint < 0):
+                continue
+            if thread == loop and act == Act.RECEIVE:
+                read, slept = time, False
+            elif read is None or act == Act.PREEMPT:
+                continue
+            elif thread != loop:
+                read = None if slept and last in tells else read
+            elif act == Act.SLEEP:
+                slept = True
+            elif act == Act.RUN:
+                if slept:
+                    found[read] = time
+            else:
+                read = None
+        return found
+
+    def arrived(self, endpoint: I32, before: I64) -> I64:
+        """Return when what was received at a time had arrived."""
+        activity = self._activity
+        if not self._arrivals:
+            rows = np.flatnonzero(activity.act == Act.ARRIVAL)
+            of, times = activity.endpoint[rows].tolist(), activity.time_ns[rows].tolist()
+            for end, time in zip(of, times, strict=True):
+                self._arrivals[end].append(time)
+        found = []
+        for end, time in zip(endpoint.tolist(), before.tolist(), strict=True):
+            times = self._arrivals.get(end, [])
+            at = bisect.bisect_right(times, time) - 1
+            found.append(times[at] if at >= 0 else 0)
+        return np.array(found, np.int64)
