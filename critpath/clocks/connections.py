@@ -114,6 +114,9 @@ class HostOperations:
         moves = np.isin(self._act[self._rows], (Act.SEND, Act.RECEIVE))
         self.moved: I64 = np.unique(self._of[moves])
         self._lost = _join_ranges(of.lossy)
+        # From when to when it was recorded for sure.
+        self.begin = int(self._time.min()) if len(self._time) else 0
+        self.end = int(self._time.max()) if len(self._time) else 0
 
     def rows(self, endpoint: int) -> I64:
         """Return what was done at an endpoint, in order of time."""

@@ -15,11 +15,13 @@ import numpy as np
 
 from critpath.clocks.connections import (
     NEVER,
+    Connection,
     HostOperations,
     HostSockets,
     Stream,
     join_ends,
 )
+from critpath.clocks.turns import OpenConnection, find_shifts, make_turns, settle_shifts
 from critpath.model import F64, I64, Bool
 from critpath.model.clocks import ClockAlignment, Crossings, HostClock, JoinedAccount, Messages
 from critpath.model.requests import Act, Certainty
@@ -100,11 +102,14 @@ def find_messages(
     joined = join_ends(hosts, operations)
     rows: list[I64] = [np.zeros((0, _COLUMNS), np.int64)]
     unmatched = lost = within = 0
+    left: dict[tuple[int, int], list[_Left]] = defaultdict(list)
     for connection in joined.connections:
         one, other = connection.one, connection.other
         inside = one[0] == other[0]
         within += inside
-        lost += not inside and any(_is_lossy(hosts, end) for end in (one, other))
+        lossy = not inside and any(_is_lossy(hosts, end) for end in (one, other))
+        lost += lossy
+        missing = []
         for source, target in ((one, other), (other, one)):
             sent = operations[source[0]].stream(source[1], Act.SEND)
             got = operations[target[0]].stream(target[1], Act.RECEIVE)
@@ -116,15 +121,76 @@ def find_messages(
                 found = _match_parts(sent, got, together=together or inside)
             if found is None:
                 unmatched += not inside
+                missing.append((source, target))
                 continue
-            found[:, _SURE] = np.maximum(found[:, _SURE], connection.sure)
-            ends = np.broadcast_to(np.array([*source, *target], np.int64), (len(found), 4))
-            rows.append(np.concatenate([ends, found], axis=1))
+            rows.append(_name_ends(found, source, target, connection.sure))
+        if missing and not inside and not lossy and not _is_datagram(hosts, one):
+            left[one[0], other[0]].append(_Left(connection, missing))
+    for pair, some in left.items():
+        more = _settle_left(pair, some, operations, rows)
+        unmatched -= len(more)
+        rows += more
     account = JoinedAccount(
         *(len(joined.connections) - within, unmatched, lost, within),
         *(joined.translated, joined.doubtful),
     )
     return _to_messages(np.concatenate(rows)), account
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A connection, and the directions of it of which it is not known what is what."""
+
+    connection: Connection
+    missing: Sequence[tuple[tuple[int, int], tuple[int, int]]]
+
+
+def _settle_left(
+    pair: tuple[int, int],
+    left: Sequence[_Left],
+    operations: Sequence[HostOperations],
+    rows: Sequence[I64],
+) -> list[I64]:
+    """Return the pieces of directions that are known by the turns of both ends."""
+    known = find_crossings(_to_messages(np.concatenate(rows)))
+    none = Crossings(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    to, back = known.get(pair, none), known.get(pair[::-1], none)
+    streams = []
+    for of in left:
+        (a, here), (b, there) = of.connection.one, of.connection.other
+        streams.append(
+            (
+                (operations[a].stream(here, Act.SEND), operations[b].stream(there, Act.RECEIVE)),
+                (operations[b].stream(there, Act.SEND), operations[a].stream(here, Act.RECEIVE)),
+            )
+        )
+    edges = [(operations[place].begin, operations[place].end) for place in pair]
+    turns = [
+        OpenConnection(make_turns(to[0], back[1], *edges[0]), make_turns(back[0], to[1], *edges[1]))
+        for to, back in streams
+    ]
+    settled = settle_shifts(
+        turns, (to.arrived, to.left - to.arrived), (back.left, back.arrived - back.left)
+    )
+    found = []
+    for number, same in settled.items():
+        shifts = find_shifts(turns[number], same)
+        of = left[number]
+        for source, target in of.missing:
+            way = source != of.connection.one
+            sent, got = streams[number][way]
+            pieces = _take_pieces(sent, got, shifts[way], Certainty.LIKELY)
+            found.append(_name_ends(pieces, source, target, of.connection.sure))
+    return found
+
+
+def _name_ends(
+    found: I64, source: tuple[int, int], target: tuple[int, int], sure: Certainty
+) -> I64:
+    """Return pieces with the ends that they went between."""
+    found[:, _SURE] = np.maximum(found[:, _SURE], sure)
+    ends = np.broadcast_to(np.array([*source, *target], np.int64), (len(found), 4))
+    return np.concatenate([ends, found], axis=1)
 
 
 # Columns of what is found: four that say which ends, and those of `_take_pieces`.

@@ -194,6 +194,34 @@ def test_messages_of_one_size_are_told_apart_by_their_rhythm(many):
     assert (messages.sure == Certainty.LIKELY).all()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_few_messages_of_one_size_are_told_apart_by_both_ways_at_once(seed):
+    """Connections from before the recording, whose hosts' clocks are known by nothing else."""
+    rng = np.random.default_rng(seed)
+    clock = int(rng.integers(-(10**12), 10**12))
+    a, b = Host(0), Host(1, clock=clock)
+    for number, many in enumerate(rng.integers(3, 9, 4).tolist()):
+        ends = connect(a, b, -(10**9), port=40_000 + number, known=False)
+        for time in np.cumsum(rng.exponential(9 * MS, many) + MS).astype(int).tolist():
+            ask(a, b, ends, time, 100, 100, delay=30 * US + int(rng.integers(0, 20 * US)))
+    a.from_ns, b.from_ns = 0, clock + int(rng.integers(0, 12 * MS))
+    messages, account = found(a, b)
+    apart = np.where(messages.sender_host == 0, clock, -clock)
+    truth = np.abs(messages.received_ns - messages.sent_ns - apart)
+    assert (truth <= 50 * US).all()
+    assert (messages.sure == Certainty.LIKELY).all()
+    assert account.unmatched <= 2
+    assert len(messages) >= 12
+
+
+def test_messages_at_even_times_are_not_told_apart():
+    a, b = Host(0), Host(1, clock=10**9)
+    ends = connect(a, b, -(10**9), known=False)
+    talk(a, b, ends, 0, [100] * 9, apart=5 * MS)
+    b.from_ns = 10**9 + 12 * MS
+    assert found(a, b)[1].unmatched == 2
+
+
 def test_addresses_that_were_translated():
     a, b = Host(0), Host(1)
     inside = ("172.17.0.2", 8080)

@@ -113,10 +113,10 @@ def print_tables(scores: dict[str, dict[str, Score]]) -> None:
     """Print workloads by methods, patterns by methods, and how right what is called sure is."""
     print(f"\n| workload | published | {' | '.join(ASSIGN)} |")
     print(f"|---|---|{'---|' * len(ASSIGN)}")
-    for work in WORKS:
+    for work in dict.fromkeys((*WORKS, *(name.split(":")[0] for name in scores))):
         mine = [each for name, each in scores.items() if name.split(":")[0] == work]
         if mine:
-            said = "/".join(f"{share:.3f}" for share in PUBLISHED[work])
+            said = "/".join(f"{share:.3f}" for share in PUBLISHED.get(work, ()))
             print(f"| {work.upper()} | {said} | {_row(mine)} |")
     print(f"| all | 0.645/0.851 | {_row([*scores.values()])} |")
     print(f"\n| pattern | {' | '.join(ASSIGN)} |\n|---|{'---|' * len(ASSIGN)}")

@@ -1,4 +1,5 @@
-"""The application of the experiment: eight kinds of work in five patterns of requests.
+"""The application of the experiment: eight kinds of work in five patterns of requests, and four
+more (``HELD_OUT``) that nothing was developed with.
 
 ``wsgi`` (pattern 1, gunicorn with threads) and ``asgi`` (2 to 5, uvicorn); environment ``WORK``,
 ``PATTERN``, ``REDIS``, ``POSTGRES``, ``OUTER`` (addresses), ``TRUTH``, ``ALIKE``. A request names
@@ -12,6 +13,7 @@ noted meanwhile to a file: of each request and of each call a row, with the aski
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import socket
 import struct
@@ -28,9 +30,25 @@ CPU_S, SLEEP_S, LOCK_S = 0.002, 0.003, 0.001
 NOTED: list[str] = []
 Result = tuple[int, int, int]  # the asking port, when it was asked and answered
 _LOCK = threading.Lock()
+# Written down before the first of their recordings was made, with other first and last calls:
+# a digest in native code; two queries one after the other; another server for every third request
+# only; a sleep of 1 to 5 ms that differs from request to request.
+HELD_OUT: Final = ("digest", "twice", "branch", "nap")
 # What a request asks first and last; ALIKE: twice the same, which leaves only order and time.
-CALLS: Final = ("incr", "incr") if "ALIKE" in os.environ else ("get", "set")
-_REDIS: Final = {"incr": b"INCR n\r\n", "get": b"GET key\r\n", "set": b"SET key value\r\n"}
+CALLS: Final = (
+    ("incr", "incr")
+    if "ALIKE" in os.environ
+    else ("hset", "lrange")
+    if WORK in HELD_OUT
+    else ("get", "set")
+)
+_REDIS: Final = {
+    "incr": b"INCR n\r\n",
+    "get": b"GET key\r\n",
+    "set": b"SET key value\r\n",
+    "hset": b"HSET basket item 3\r\n",
+    "lrange": b"LRANGE none 0 5\r\n",
+}
 _GET: Final = b"GET / HTTP/1.1\r\nHost: outer\r\n\r\n"
 _SQL: Final = {"select1": "select 1", "select2": "select i, 'row' from generate_series(1, 300) i"}
 
@@ -66,6 +84,18 @@ def use_disk(request: int) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.read(descriptor, 65536)
     os.close(descriptor)
+
+
+def nap_s(request: int) -> float:
+    """Return for how long a request sleeps: 1 to 5 ms."""
+    return 0.001 + (request * 2654435761 % 2**32) / 2**32 * 0.004
+
+
+def calls_between(request: int) -> tuple[str, ...]:
+    """Return what a request asks between its first and its last call."""
+    asked = {"twice": ("select1", "select2"), "branch": ("outer",) * (request % 3 == 0)}
+    alone = ("select1", "select2", "outer")
+    return asked.get(WORK, (WORK,) if WORK in alone else ())
 
 
 def message(work: str) -> bytes:
@@ -138,8 +168,12 @@ def work_in_thread(request: int) -> None:
     elif WORK == "lock":
         with _LOCK:
             time.sleep(LOCK_S)
-    else:
-        call(request, WORK)
+    elif WORK == "digest":
+        hashlib.pbkdf2_hmac("sha256", b"word", b"salt", 3000)
+    elif WORK == "nap":
+        time.sleep(nap_s(request))
+    for work in calls_between(request):
+        call(request, work)
     call(request, CALLS[1])
 
 
@@ -207,8 +241,12 @@ async def work_in_loop(request: int) -> None:
             _loop_lock.append(asyncio.Lock())
         async with _loop_lock[0]:
             await asyncio.sleep(LOCK_S)
-    else:
-        await call_async(request, WORK)
+    elif WORK == "digest":
+        hashlib.pbkdf2_hmac("sha256", b"word", b"salt", 3000)
+    elif WORK == "nap":
+        await asyncio.sleep(nap_s(request))
+    for work in calls_between(request):
+        await call_async(request, work)
     await call_async(request, CALLS[1])
 
 
