@@ -140,7 +140,7 @@ def _fits_sizes(of: OpenConnection, shift: int) -> bool:
 
 def _count_same(of: OpenConnection, shift: int) -> int:
     here, _ = _overlap(of, shift)
-    return here.stop - here.start
+    return int(here.stop - here.start)
 
 
 def _find_same(of: OpenConnection, shift: int) -> tuple[int, int] | None:
