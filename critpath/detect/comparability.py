@@ -102,6 +102,7 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
 
 # Of the requests of a set: with more in doubt there is no verdict.
 DOUBTFUL_SHARE: Final = 0.05
+UNSURE_SHARE: Final = 0.2  # the same, of those that ``min_confidence`` leaves out
 
 
 def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
@@ -124,10 +125,12 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line for each set with too many requests whose begin or end is in doubt."""
     result = []
     for name, path_set in (("normal", normal), ("sample", sample)):
-        total, doubtful = (
+        total, doubtful, unsure = (
             sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
-            for key in ("requests", "requests_doubtful")
+            for key in ("requests", "requests_doubtful", "requests_unsure")
         )
+        if unsure > UNSURE_SHARE * (total + unsure):
+            result.append(notes.requests_unsure(name, unsure, total + unsure))
         if doubtful > DOUBTFUL_SHARE * total:
             shared: Counter[int] = Counter()
             for entry in path_set.environment:

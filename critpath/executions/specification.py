@@ -81,6 +81,8 @@ class RequestFilter:
         What is doubtful counts as well: paths follow it.
     assign : str
         What decides who of several open requests asked: one of `ASSIGN`.
+    sure : float
+        Requests are left out of which it is less probable that all that they asked is theirs.
     listing : bool
         Nothing is looked for but what there is: ``requests:?``.
     """
@@ -99,6 +101,7 @@ class RequestFilter:
     first: bool = False
     doubtful: bool = False
     assign: str = ASSIGN[0]
+    sure: float = 0.0
     listing: bool = False
 
 
@@ -240,14 +243,15 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 _REQUEST_OPTIONS: Final = (
     *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
-    *("min", "role", "doubtful", "assign"),
+    *("min", "role", "doubtful", "assign", "min_confidence"),
 )
 
 
 _REQUEST_FORMS: Final = (
     "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
     "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include "
-    "assign=queues|gap|delays|thread, with commas between; or requests:? for what there is"
+    "assign=queues|gap|delays|thread min_confidence=0.9, with commas between; or requests:? "
+    "for what there is"
 )
 
 
@@ -282,6 +286,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         first=_choose(values, "role", ("known", "first")) == "first",
         doubtful=_choose(values, "doubtful", DOUBTFUL) == "include",
         assign=_choose(values, "assign", ASSIGN),
+        sure=_parse_share(values.get("min_confidence", "0")),
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)
@@ -394,6 +399,15 @@ def _parse_number(name: str, text: str, most: int) -> int:
             f"write {KINDS['requests']}",
         )
     return int(text)
+
+
+def _parse_share(text: str) -> float:
+    if not re.fullmatch(r"0|1|[01]?\.\d{1,9}", text, re.ASCII) or float(text) > 1:
+        raise UsageError(
+            f"min_confidence= is not a number of 0 to 1: {shorten(text)}",
+            "write min_confidence=0.9",
+        )
+    return float(text)
 
 
 def _parse_duration(text: str) -> int:

@@ -623,6 +623,8 @@ class RequestAccount:
         Sub-requests that belong to no request.
     datagrams : int
         Requests over UDP whose answer may be another's.
+    unsure : int
+        Requests left out, as it was asked to, because it is not sure enough what they asked.
     way : str
         What told of sockets: ``sockets``, ``calls+packets``, ``calls``.
     unknown, rings : int
@@ -636,6 +638,7 @@ class RequestAccount:
     streams: int = 0
     unattributed: int = 0
     datagrams: int = 0
+    unsure: int = 0
     way: str = "sockets"
     unknown: int = 0
     rings: int = 0

@@ -28,7 +28,12 @@ from critpath.model import (
 from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
 from critpath.record.profiles import PACKETS, way_of_requests
 from critpath.requests.endpoints import UNIX
-from critpath.requests.links import attribute, find_links, judge_attribution
+from critpath.requests.links import (
+    attribute,
+    find_confidence,
+    find_links,
+    judge_attribution,
+)
 from critpath.requests.paths import compose_paths
 from critpath.requests.turns import MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.text import notes
@@ -162,6 +167,15 @@ def _choose_executions(
             if not called
             else "name one of them, or a part with label=~REGEX",
         )
+    if least := specification.requests.sure:
+        sure = find_confidence(len(found.requests), found.subrequests)[chosen] >= least
+        if not sure.any() and len(sure):
+            raise UsageError(
+                f"{safe_text(specification.text)}: none of {len(sure):,} requests is so sure",
+                "leave min_confidence out, or less: critpath requests says how sure they are",
+            )
+        found = replace(found, account=replace(found.account, unsure=int((~sure).sum())))
+        chosen = chosen[sure]
     executions, chosen = _make_executions(found, chosen)
     rows = dict(zip(executions.id, chosen.tolist(), strict=True))
     if manifest.runs or manifest.interleaved:

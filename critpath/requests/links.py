@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from critpath.model import I32, I64, U8, Workers
+from critpath.model import F64, I32, I64, U8, Workers
 from critpath.model.requests import (
     LINK_KINDS,
     NONE,
@@ -147,6 +147,20 @@ def judge_attribution(requests: int, subrequests: Subrequests) -> U8:
     result = np.full(requests, Certainty.CERTAIN, np.uint8)
     known = subrequests.request >= 0
     np.maximum.at(result, subrequests.request[known], subrequests.attribution[known])
+    return result
+
+
+def find_confidence(requests: int, subrequests: Subrequests) -> F64:
+    """Return how probable it is that all that each request led to is its own."""
+    logs = np.zeros(requests)
+    mine = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
+    # What was asked last comes first: what a child asked is known before the child counts.
+    mine = mine[np.argsort(-subrequests.begin_ns[mine], kind="stable")]
+    own = np.log(np.maximum(subrequests.probability[mine], 1e-12))
+    columns = (own, subrequests.request[mine], subrequests.child[mine])
+    for log, of, child in zip(*(column.tolist() for column in columns), strict=True):
+        logs[of] += log + (logs[child] if child >= 0 else 0.0)
+    result: F64 = np.exp(logs)
     return result
 
 

@@ -100,6 +100,7 @@ def requests_found(
         (account.unattributed, "sub-requests of no request"),
         (account.unknown, "uses of sockets that are not known"),
         (account.datagrams, "over UDP, of which another may have been answered"),
+        (account.unsure, "left out, as what they asked is less sure than asked for"),
     )
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
     found = "".join(
@@ -132,6 +133,14 @@ def requests_doubtful(name: str, doubtful: int, shared: Mapping[int, int], total
     return (
         f"{format_share(doubtful / total)} of the requests of the {name} set {what}: "
         "how long each took is in doubt"
+    )
+
+
+def requests_unsure(name: str, unsure: int, total: int) -> str:
+    """Too many requests of a set were left out because it is not sure what they asked."""
+    return (
+        f"{format_share(unsure / total)} of the requests of the {name} set are less sure than "
+        "min_confidence asks for: those that are left may be of another kind"
     )
 
 
