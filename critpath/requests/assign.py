@@ -12,10 +12,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import permutations
+from heapq import nsmallest
+from itertools import islice, permutations
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -154,6 +156,38 @@ class Tables:
     def kind(self) -> I64:
         """Return the kind of every sub-request."""
         return find_kinds(self.activity, self.endpoints, self.subrequests)
+
+    # The same as lists, which are read one by one at a tenth of the time.
+
+    @cached_property
+    def asks(self) -> list[int]:
+        """Return the kind of every sub-request."""
+        return list(self.kind.tolist())
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """Return the kind that every request begins with."""
+        return list(self.root.tolist())
+
+    @cached_property
+    def connects(self) -> list[bool]:
+        """Return which sub-requests open connections."""
+        return list((self.subrequests.connects == 1).tolist())
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """Return the endpoint of every sub-request."""
+        return list(self.subrequests.endpoint.tolist())
+
+    @cached_property
+    def ruled(self) -> list[int]:
+        """Return whose every sub-request is by the rules."""
+        return list(self.subrequests.request.tolist())
+
+    @cached_property
+    def certain(self) -> list[bool]:
+        """Return of which sub-requests the rules are sure."""
+        return list((self.subrequests.attribution == Certainty.CERTAIN).tolist())
 
     @cached_property
     def kinds(self) -> int:
@@ -295,13 +329,13 @@ def _by_rules(table: Tables, events: Sequence[_Event]) -> _Run:
     run = _Run()
     for _, what, _, row in events:
         if what == _What.RECEIVE:
-            run.histories[row] = [int(table.root[row])]
+            run.histories[row] = [table.roots[row]]
         elif what == _What.ANSWERED and row in run.histories:
             run.histories[row].append(ANSWER)
         elif what == _What.ASK:
-            run.owner[row] = owner = int(table.subrequests.request[row])
-            if owner in run.histories and table.subrequests.connects[row] == 0:
-                run.histories[owner].append(int(table.kind[row]))
+            run.owner[row] = owner = table.ruled[row]
+            if owner in run.histories and not table.connects[row]:
+                run.histories[owner].append(table.asks[row])
     for history in run.histories.values():
         history.append(END)
     return run
@@ -318,7 +352,7 @@ def _seeds(
     for guess in _orders(table, events):
         for answered in (0, len(guess)) if later else (len(guess),):
             middle = [*guess[:answered], ANSWER, *guess[answered:]]
-            roots = {int(table.root[row]) for _, what, _, row in events if what == _What.RECEIVE}
+            roots = {table.roots[row] for _, what, _, row in events if what == _What.RECEIVE}
             yield _learned(table, [[root, *middle, END] for root in roots] * SEEN)
 
 
@@ -336,9 +370,9 @@ def _orders(table: Tables, events: Sequence[_Event]) -> Iterator[tuple[int, ...]
     """
     requests = sum(what == _What.RECEIVE for _, what, _, _ in events)
     asks = Counter(
-        int(table.kind[row])
+        table.asks[row]
         for _, what, _, row in events
-        if what == _What.ASK and table.subrequests.connects[row] == 0
+        if what == _What.ASK and not table.connects[row]
     )
     every = [kind for kind, many in asks.items() for _ in range(round(many / max(requests, 1)))]
     if not 0 < len(every) <= _LONGEST:
@@ -347,8 +381,8 @@ def _orders(table: Tables, events: Sequence[_Event]) -> Iterator[tuple[int, ...]
     asked: Counter[int] = Counter()
     results: Counter[int] = Counter()
     for _, what, _, row in events:
-        kind = int(table.kind[row]) if what in {_What.ASK, _What.RESULT} else -1
-        if what == _What.ASK and table.subrequests.connects[row] == 0:
+        kind = table.asks[row] if what in {_What.ASK, _What.RESULT} else -1
+        if what == _What.ASK and not table.connects[row]:
             asked[kind] += 1
             for other in set(every) - {kind} if kind in every else ():
                 lead[kind, other] += asked[kind] > results[other]
@@ -368,7 +402,7 @@ def _asks_later(table: Tables, events: Sequence[_Event]) -> bool:
     open_now = asks = orphans = 0
     for _, what, _, row in events:
         open_now += (what == _What.RECEIVE) - (what == _What.ANSWERED)
-        if what == _What.ASK and table.subrequests.connects[row] == 0:
+        if what == _What.ASK and not table.connects[row]:
             asks += 1
             orphans += open_now <= 0
     return orphans > UNSURE * max(asks, 1)
@@ -384,13 +418,13 @@ def _learn_alone(table: Tables, events: Sequence[_Event]) -> Sequence[Sequence[i
             if current and alone and answered and busy == 0:
                 histories.append([*current, END])
             alone = busy == 0 and answered
-            current, answered = [int(table.root[row])], False
+            current, answered = [table.roots[row]], False
         elif current and what == _What.ANSWERED:
             answered = True
             current.append(ANSWER)
-        elif what == _What.ASK and table.subrequests.connects[row] == 0:
+        elif what == _What.ASK and not table.connects[row]:
             busy += 1
-            current.append(int(table.kind[row]))
+            current.append(table.asks[row])
         elif what == _What.RESULT:
             busy = max(0, busy - 1)
     common = Counter(map(tuple, histories))
@@ -424,16 +458,16 @@ def _learn_delays(table: Tables, events: Sequence[_Event], run: _Run) -> Delays:
     ready: dict[int, tuple[int, int]] = {}
     for time, what, _, row in events:
         if what == _What.RECEIVE:
-            ready[row] = time, int(table.root[row])
+            ready[row] = time, table.roots[row]
         elif what == _What.ANSWERED and row in ready:
             ready[row] = time, ANSWER
         elif what == _What.RESULT and run.owner.get(row, -1) >= 0:
-            ready[run.owner[row]] = time, int(table.kind[row])
+            ready[run.owner[row]] = time, table.asks[row]
         elif what == _What.ASK:
             of = run.owner.get(row, -1)
             if of in ready and tuple(run.histories.get(of, ())) in usual:
                 since, before = ready.pop(of)
-                delays.add(before, int(table.kind[row]), time - since)
+                delays.add(before, table.asks[row], time - since)
     delays.learn()
     return delays
 
@@ -453,7 +487,8 @@ class _Pass:
         self._table, self._events, self._known = table, events, known
         self._delays, self._later = delays, later
         self._tokens: dict[int, _Token] = {}
-        self._queues: dict[int, list[int]] = defaultdict(list)
+        # In order of entering: each is taken out as often as it comes in.
+        self._queues: dict[int, dict[int, None]] = defaultdict(dict)
         # Whose a connection is until it is used, and how surely.
         self._opened: dict[int, tuple[int, float]] = {}
         self._run = _Run()
@@ -477,16 +512,16 @@ class _Pass:
         token = self._tokens[row]
         self._leave(row)
         token.ready, token.thread = time, thread
-        self._queues[thread].append(row)
+        self._queues[thread][row] = None
 
     def _leave(self, row: int) -> None:
         token = self._tokens[row]
         if token.thread >= 0:
-            self._queues[token.thread].remove(row)
+            del self._queues[token.thread][row]
             token.thread = -1
 
     def _receive(self, time: int, thread: int, row: int) -> None:
-        self._tokens[row] = _Token((int(self._table.root[row]),))
+        self._tokens[row] = _Token((self._table.roots[row],))
         self._enter(time, thread, row)
 
     def _result(self, time: int, thread: int, row: int) -> None:
@@ -498,7 +533,7 @@ class _Pass:
 
     def _made(self, _: int, thread: int, made: int) -> None:
         """Move the first that has asked nothing yet to the thread that was made for it."""
-        for row in self._queues[thread]:
+        for row in self._queues[thread]:  # which is left as soon as one was found
             token = self._tokens[row]
             if token.asked == 0 and self._goes_on(token):
                 ready = token.ready
@@ -525,13 +560,13 @@ class _Pass:
 
     def _ask(self, time: int, thread: int, row: int) -> None:
         table, run = self._table, self._run
-        endpoint, kind = int(table.subrequests.endpoint[row]), int(table.kind[row])
-        connects = bool(table.subrequests.connects[row])
+        endpoint, kind = table.ends[row], table.asks[row]
+        connects = table.connects[row]
         opened = self._opened.pop(endpoint, None)
         if opened is not None:
             owner, sure = opened
         elif self._is_certain(row):
-            owner, sure = int(table.subrequests.request[row]), 1.0
+            owner, sure = table.ruled[row], 1.0
         else:
             owner, sure = self._choose(time, thread, kind)
             if owner >= 0:
@@ -548,28 +583,30 @@ class _Pass:
 
     def _is_certain(self, row: int) -> bool:
         """Return whether the rules are sure; where answers come first, they are not to be."""
-        subs = self._table.subrequests
-        certain = subs.attribution[row] == Certainty.CERTAIN
-        return not self._later and bool(certain) and int(subs.request[row]) in self._tokens
+        table = self._table
+        return not self._later and table.certain[row] and table.ruled[row] in self._tokens
 
-    def _candidates(self, thread: int) -> Sequence[int]:
+    def _candidates(self, thread: int) -> Iterable[int]:
         """Return who may have asked: of this thread, else of those that handed over to it."""
         queue = self._queues[thread]
         if queue:
             return queue
-        waiting = [row for rows in self._queues.values() for row in rows]
-        waiting.sort(key=lambda row: self._tokens[row].ready)
-        return waiting
+        tokens = self._tokens
+        waiting = ((tokens[row].ready, row) for rows in self._queues.values() for row in rows)
+        return [row for _, row in nsmallest(_CANDIDATES, waiting, key=itemgetter(0))]
 
     def _choose(self, time: int, thread: int, kind: int) -> tuple[int, float]:
         """Return the token that asks this, and how probably it is that one."""
         best, second, chosen, rank = -math.inf, -math.inf, NONE, 0.0
-        rivals = []
-        for row in self._candidates(thread)[:_CANDIDATES]:
-            token = self._tokens[row]
-            if not self._known.may(token.history, kind):
+        rivals, tokens, weights = [], self._tokens, self._known.weights[kind]
+        for row in islice(self._candidates(thread), _CANDIDATES):
+            token = tokens[row]
+            weight = weights.get(token.history)
+            if weight is None:
+                weight = self._known.weigh(token.history, kind)
+            if weight == -math.inf:
                 continue
-            weight = math.log(self._known.probability(token.history, kind)) - rank
+            weight -= rank
             if self._delays is not None:
                 weight += self._delays.weigh(token.history[-1], kind, time - token.ready)
             else:
@@ -577,8 +614,8 @@ class _Pass:
             rivals.append(token)
             if weight > best:
                 best, second, chosen = weight, best, row
-            else:
-                second = max(second, weight)
+            elif weight > second:
+                second = weight
         if len(rivals) < 2:
             return chosen, 0.99
         probable = 1 / (1 + math.exp(min(second - best, 50.0)))

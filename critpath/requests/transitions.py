@@ -38,9 +38,13 @@ class Transitions:
         self._kinds = kinds + _NO_KINDS
         self._counts: dict[History, Counter[int]] = defaultdict(Counter)
         self._ends: dict[History, Counter[int]] = defaultdict(Counter)
+        self.weights: dict[int, dict[History, float]] = defaultdict(dict)  # as far as asked for
+        self._going: dict[History, bool] = {}
 
     def learn(self, histories: Iterable[Sequence[int]]) -> None:
         """Count requests; each begins with a kind of its own and ends with `END`."""
+        self.weights.clear()
+        self._going.clear()
         for history in histories:
             for at in range(1, len(history)):
                 after = history[at]
@@ -64,11 +68,29 @@ class Transitions:
 
     def goes_on(self, history: History) -> bool:
         """Return whether any kind that asks is expected after a history."""
+        known = self._going.get(history)
+        if known is None:
+            known = self._going[history] = self._ask_on(history)
+        return known
+
+    def _ask_on(self, history: History) -> bool:
         counts = self._known(history)
         if counts is None:
             return self._kinds > _NO_KINDS
         least = LEAST * counts.total()
         return any(kind >= 0 and many >= least for kind, many in counts.items())
+
+    def weigh(self, history: History, kind: int) -> float:
+        """Return the logarithm of how probable a kind is after a history; -inf if none expects it.
+
+        What many requests ask is alike: each is weighed once.
+        """
+        weight = self.weights[kind].get(history)
+        if weight is None:
+            may = self.may(history, kind)
+            weight = math.log(self.probability(history, kind)) if may else -math.inf
+            self.weights[kind][history] = weight
+        return weight
 
     def _known(self, history: History) -> Counter[int] | None:
         """Return what followed a history, or as much of its end as is known."""
