@@ -264,7 +264,9 @@ def make_corridor(
     base = int(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else 0
 
     def relative(x: I64, y: I64) -> tuple[F64, F64]:
-        order = np.argsort(x, kind="stable")
-        return (x[order] - begin).astype(np.float64), (y[order] - base).astype(np.float64)
+        if (x[1:] < x[:-1]).any():
+            order = np.argsort(x, kind="stable")
+            x, y = x[order], y[order]
+        return (x - begin).astype(np.float64), (y - base).astype(np.float64)
 
     return Corridor(begin, base, *relative(low_x, low), *relative(high_x, high))

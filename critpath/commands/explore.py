@@ -128,18 +128,15 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
     with Progress(quiet=settings["quiet"]) as progress:
         # Of two sources each is a set, however many recordings it has.
         two = len(arguments.trace) == 2
-        sets = [
-            pipeline.extract(
-                sources,
-                specification=settings["execution"],
-                reader=settings["reader"],
-                interrupts=settings["interrupts"],
-                max_memory=settings["max-memory"],
-                jobs=settings["jobs"],
-                progress=progress,
-            )
-            for sources in ([[one] for one in arguments.trace] if two else [arguments.trace])
-        ]
+        sets = pipeline.extract_groups(
+            [[one] for one in arguments.trace] if two else [arguments.trace],
+            specification=settings["execution"],
+            reader=settings["reader"],
+            interrupts=settings["interrupts"],
+            max_memory=settings["max-memory"],
+            jobs=settings["jobs"],
+            progress=progress,
+        )
         paths = pipeline.join_sets(sets)
         require_executions(paths, arguments.trace)
         progress(f"looking at {plural(len(paths), 'execution')}")

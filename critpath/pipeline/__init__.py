@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         extract_dataset,
         extract_each,
         extract_file,
+        extract_groups,
         read_sketches,
         read_slices,
     )
@@ -89,6 +90,7 @@ _HOMES: Final = {
             "extract_dataset",
             "extract_each",
             "extract_file",
+            "extract_groups",
             "read_sketches",
             "read_slices",
         ),
@@ -122,6 +124,7 @@ __all__ = [
     "extract_dataset",
     "extract_each",
     "extract_file",
+    "extract_groups",
     "facts_of",
     "join_sets",
     "load_saved_paths",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +97,28 @@ def extract_each(
     settings = ExtractSettings(specification, reader, interrupts, max_memory)
     with closing(_extract_sources(sources, settings, jobs, progress)) as found:
         return [_join_parts(part) for part in found]
+
+
+def extract_groups(
+    groups: Sequence[Sequence[Path]],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> list[PathSet]:
+    """Extract as `extract` does, the recordings of all groups at once; return a set of each."""
+    from critpath.graph.critical_path import join_sets
+
+    settings = ExtractSettings(specification, reader, interrupts, max_memory)
+    tell = progress or (lambda _: None)
+    items = [list(_resolve_sources(sources, interrupts, tell)) for sources in groups]
+    with closing(_extract_items([*chain(*items)], settings, jobs, progress)) as found:
+        parts = [_join_parts(part) for part in found]
+    ends = accumulate(map(len, items), initial=0)
+    return [join_sets(parts[first:last]) for first, last in pairwise(ends)]
 
 
 def read_sketches(
@@ -306,6 +329,18 @@ def _extract_sources(
     progress: Progress | None,
     parts: Path | None = None,
 ) -> Generator[Iterable[PathSet]]:
+    """Yield the sets of every recording of the sources: `_extract_items`."""
+    items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
+    yield from _extract_items(items, settings, jobs, progress, parts)
+
+
+def _extract_items(
+    items: Sequence[Path | PathSet],
+    settings: ExtractSettings,
+    jobs: int | None,
+    progress: Progress | None,
+    parts: Path | None = None,
+) -> Generator[Iterable[PathSet]]:
     """Yield the sets of every recording, in order; with one job each when it is asked for.
 
     To be closed: other processes are at work while it is suspended.  They write what they
@@ -314,7 +349,6 @@ def _extract_sources(
     from critpath import store
 
     tell = progress or (lambda _: None)
-    items = list(_resolve_sources(sources, settings.interrupts, tell))
     recordings = [item for item in items if isinstance(item, Path)]
     count = fit_jobs(jobs, recordings, settings)
     each = split_resources(settings, count, jobs)

@@ -97,8 +97,16 @@ def recorded_asks(*asks):
     subs = SimpleNamespace(
         endpoint=endpoints, connects=connects, attribution=doubtful, request=nobody
     )
-    kinds = np.zeros(len(asks), np.int64)
-    return SimpleNamespace(subrequests=subs, kind=kinds, kinds=1, root=np.array([1, 1, 1]))
+    return SimpleNamespace(
+        subrequests=subs,
+        kinds=1,
+        asks=[0] * len(asks),
+        roots=[1, 1, 1],
+        connects=[opens == 1 for _, _, opens in asks],
+        ends=subs.endpoint.tolist(),
+        ruled=subs.request.tolist(),
+        certain=(subs.attribution == Certainty.CERTAIN).tolist(),
+    )
 
 
 def test_each_connection_is_as_sure_as_it_was_when_it_was_opened():
