@@ -130,8 +130,6 @@ def _cells(clock: HostClock, begin: int) -> tuple[str, ...]:
     if not clock.aligned:
         return ("not known", "", _messages(clock), "", "")
     ahead = -clock.lines[0].offset
-    drift = -sum(line.drift * (line.end - line.begin) for line in clock.lines)
-    drift /= max(sum(line.end - line.begin for line in clock.lines), 1)
     if clock.source == "same kernel":
         return (_seconds(ahead), "", "", "exactly", "the same kernel")
     pieces = str(len(clock.steps) + 1)
@@ -143,7 +141,7 @@ def _cells(clock: HostClock, begin: int) -> tuple[str, ...]:
     if clock.source == "samples":
         pieces += " (by the operating systems' clocks)"
     return (
-        *(_seconds(ahead), f"{drift * 1e6:+.2f} ppm", _messages(clock)),
+        *(_seconds(ahead), f"{clock.drift * 1e6:+.2f} ppm", _messages(clock)),
         *(f"±{format_ns(clock.middle_bound)}", pieces),
     )
 

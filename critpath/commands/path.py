@@ -375,6 +375,7 @@ def print_paths(
                     label=paths.executions.label[index],
                     losses=paths.losses,
                     uncertainty=paths.uncertainty(index),
+                    confidence=paths.confidence(index),
                 )
             )
         return
@@ -400,5 +401,6 @@ def print_paths(
             label=paths.executions.label[index],
             losses=paths.losses,
             uncertainty=paths.uncertainty(index),
+            confidence=paths.confidence(index),
         )
         render_path(document, console)

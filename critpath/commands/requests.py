@@ -88,7 +88,11 @@ def _document(found: ServicesFound, sketches: Sequence[Sketches]) -> RequestsDoc
             for of in found.services
         ],
         hosts=[
-            HostBound(host=host, aligned=of.aligned, uncertainty_ns=of.middle_bound)
+            HostBound(
+                host=host,
+                aligned=of.aligned,
+                uncertainty_ns=of.middle_bound if of.aligned else None,
+            )
             for host, of in clocks.items()
         ],
         alone=found.alone,

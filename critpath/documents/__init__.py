@@ -29,7 +29,12 @@ from critpath.documents.causes import (
     FindingPart,
     StateName,
 )
-from critpath.documents.clocks import CLOCKS_FORMAT, ClocksDocument
+from critpath.documents.clocks import (
+    CLOCKS_FORMAT,
+    ClocksDocument,
+    HostEntry,
+    HostWaitEntry,
+)
 from critpath.documents.exploration import AccountEntry, ExplorationDocument, RequestEntry
 from critpath.documents.pictures import (
     Change,
@@ -137,6 +142,7 @@ class SetEntry(Part):
         MachineEntry | None, doc("what the machine was like; null where nothing measured it")
     ] = None
     requests: Annotated[AccountEntry | None, doc("of requests found without marks")] = None
+    clocks: Annotated[list[HostEntry], doc("of several hosts, how each one's clock is known")] = []
 
 
 class Sets(Part):
@@ -415,7 +421,8 @@ class AlignedSegment(Part):
     cpu: Annotated[int, doc("on which processor, -1 if that is not known")] = -1
     host: Annotated[int, doc("on which of the traced hosts, counted from 0")] = 0
     elsewhere_idle: Annotated[
-        int, doc("of a wait for a processor, how long another was idle meanwhile (ns)")
+        int,
+        doc("of a wait for a processor, how long another was idle meanwhile (ns); -1: not known"),
     ] = 0
 
 
@@ -491,6 +498,9 @@ class ComparisonDocument(Part):
     pictures: Annotated[
         Pictures | None, doc("what the page draws; files before version 0.3 have none")
     ] = None
+    waits: Annotated[
+        list[HostWaitEntry], doc("of several hosts, who waited for whom, the longest first")
+    ] = []
 
 
 class PathSubject(Part):
@@ -510,6 +520,10 @@ class PathSegment(Part):
     state: Annotated[StateName, doc("what it did")]
     detail: Annotated[str, doc("qualifier of the state")]
     beneath: Annotated[str, doc("QUEUED, SHARED: what the thread did meanwhile, '' elsewhere")] = ""
+    uncertainty_ns: Annotated[
+        int | None, doc("between two hosts, by how much their clocks may be wrong; null: not known")
+    ] = 0
+    confidence: Annotated[Number, doc("how probable it is that this was for the execution")] = 1.0
 
 
 class PathLoss(Part):
@@ -532,8 +546,12 @@ class PathDocument(Part, kw_only=True):
     totals: Annotated[dict[str, int], doc("ns per state, of those that occur")]
     unexplained: Annotated[int, doc("ns in WAIT_UNEXPLAINED and UNKNOWN")]
     uncertainty_ns: Annotated[
-        int, doc("by how much times between the hosts that it crosses may be wrong; 0 of one host")
+        int | None,
+        doc("by how much times between its hosts may be wrong; 0 of one; null: a clock not known"),
     ] = 0
+    confidence: Annotated[
+        Number, doc("how probable it is of the least sure segment that it is of this execution")
+    ] = 1.0
     loss: Annotated[PathLoss, doc("what is missing")]
 
 

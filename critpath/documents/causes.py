@@ -103,6 +103,7 @@ class CauseFacts(Part):
     ] = ""
     meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
     meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
+    host: Annotated[str, doc("of several hosts, the one that has that processor")] = ""
 
 
 class CauseEntry(Part):

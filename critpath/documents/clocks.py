@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from critpath.documents.base import Part, Span, doc
+from critpath.documents.base import Pair, Part, Span, doc
 
 CLOCKS_FORMAT: Final = "critpath/clocks/1"
 
@@ -46,6 +46,32 @@ class HostClockEntry(Part):
         int | None, doc("how wrong both clocks are at most, as their systems say; null if not said")
     ]
     claim_held: Annotated[bool, doc("whether the messages allow that")]
+
+
+class HostEntry(Part):
+    """A host of several that were recorded together, and how its clock is known."""
+
+    host: Annotated[str, doc("name of the host")]
+    source: Annotated[str, doc("how its clock is known; none: it is not, and taken as it is")]
+    ahead_ns: Annotated[int, doc("by how much it was ahead of the reference's at its begin")] = 0
+    drift: Annotated[str, doc("by how much that grows per ns, as a decimal of 12 digits")] = "0"
+    uncertainty_ns: Annotated[
+        int | None, doc("by how much its times may be wrong at most; null: not known")
+    ] = None
+    middle_ns: Annotated[int | None, doc("the same in the middle of the recording")] = None
+    steps: Annotated[list[ClockStep], doc("when it stepped, and by how much")] = []
+    messages: Annotated[list[int], doc("that bound it: those that the host got, and sent")] = []
+
+
+class HostWaitEntry(Part):
+    """How long who waited for whom, over several hosts: normal first, then sample."""
+
+    who: Annotated[str, doc("a thread's name and host, with # for the numbers of several")]
+    whom: Annotated[str, doc("likewise; of what was not recorded, its address")]
+    requests: Annotated[Span, doc("executions in which that happened")]
+    mean: Annotated[Pair, doc("mean time of all executions (ns)")]
+    transit: Annotated[Pair, doc("of it, on its way between hosts (ns)")]
+    queued: Annotated[Pair, doc("of it, behind other requests (ns)")]
 
 
 class ClocksDocument(Part):

@@ -32,6 +32,7 @@ class ThreadEntry(Part):
     name: Annotated[str, doc("its name, with * for the numbers of several; '' if they differ")]
     own: Annotated[bool, doc("the executions' own thread")]
     colour: Annotated[int, doc("0 for the own thread, then 1 to 6 by time on the paths")]
+    host: Annotated[str, doc("of several hosts, the one that it is on")] = ""
 
 
 class MeanStretch(Part):
@@ -85,6 +86,14 @@ class DrawnPath(Part):
     beneath: Annotated[
         list[int],
         doc("of each step what its thread did meanwhile, -1 where that is the step; [] for none"),
+    ] = []
+    crossings: Annotated[
+        list[list[int]],
+        doc("between hosts: when (ns), from, to (threads), how unsure (ns; -1: not known)"),
+    ] = []
+    inferred: Annotated[
+        list[list[int]],
+        doc("changes of thread that are inferred: when (ns), and how sure (per mille)"),
     ] = []
 
 

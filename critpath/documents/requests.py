@@ -28,7 +28,9 @@ class HostBound(Part):
 
     host: Annotated[str, doc("name of the host")]
     aligned: Annotated[bool, doc("whether its times are on the others' line")]
-    uncertainty_ns: Annotated[int, doc("by how much they may be wrong, in the middle")]
+    uncertainty_ns: Annotated[
+        int | None, doc("by how much they may be wrong, in the middle; null: not known")
+    ]
 
 
 class RequestsDocument(Part):

@@ -31,8 +31,13 @@ from critpath.model import (
     Workers,
     join_facts,
     join_stored,
+    rival_name,
 )
+from critpath.model.clocks import HostClock, dump_clocks
+from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
+from critpath.model.vectors import name_on_host
+from critpath.text.phrases import IDLE
 from critpath.units import plural
 
 # A processor that idles takes who can run within microseconds, a virtual one in less than
@@ -370,8 +375,8 @@ def extract_paths(
 
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
         return PathSet(
-            executions=executions.rows(rows),
-            paths=paths,
+            executions=name_hosts_of(executions.rows(rows), events.hosts),
+            paths=bound_crossings(name_hosts(paths, events.hosts), events.clocks),
             session=np.zeros(len(paths), np.int64),
             sources=(recording,),
             specification=specification,
@@ -401,12 +406,60 @@ def extract_paths(
         first = last
 
 
+def name_hosts_of(executions: Executions, hosts: Sequence[str]) -> Executions:
+    """Return executions of several hosts with each thread's host in its name."""
+    if len(hosts) < 2:
+        return executions
+    named = zip(executions.comm, executions.host.tolist(), strict=True)
+    return replace(executions, comm=tuple(name_on_host(name, hosts[host]) for name, host in named))
+
+
+def name_hosts(paths: CriticalPaths, hosts: Sequence[str]) -> CriticalPaths:
+    """Return paths over several hosts with its host in the name of every thread.
+
+    Threads of one name on two hosts so are two everywhere: roles, causes, pictures.
+    """
+    if len(hosts) < 2:
+        return paths
+    # Whose names details are: who had the cpu, on the same host; of others, texts.
+    rivals = np.flatnonzero(paths.state == State.WAIT_CPU)
+    named = {"comm": np.arange(len(paths.begin)), "detail": rivals}
+    texts, columns = list(paths.strings), {}
+    for name, rows in named.items():
+        codes = getattr(paths, name).copy()
+        pairs = codes[rows] * np.int64(len(hosts)) + paths.host[rows]
+        each, place = np.unique(pairs, return_inverse=True)
+        found = np.arange(len(texts), len(texts) + len(each), dtype=np.int32)
+        for pair in each.tolist():
+            text, host = paths.strings[pair // len(hosts)], hosts[pair % len(hosts)]
+            own = rival_name(text) if name == "detail" else text
+            texts.append(text if own == IDLE else name_on_host(own, host) + text[len(own) :])
+        codes[rows] = found[place.reshape(-1)]
+        columns[name] = codes
+    return replace(paths, strings=tuple(texts), **columns)
+
+
+def bound_crossings(paths: CriticalPaths, clocks: Sequence[HostClock]) -> CriticalPaths:
+    """Return paths with what is known of the times between the hosts that they cross."""
+    if len(clocks) < 2:
+        return paths
+    crosses, other = find_crossings(paths.start, paths.host, paths.state)
+    found = np.zeros(len(crosses), np.int64)
+    unknown = np.zeros(len(crosses), np.bool_)
+    for side in (paths.host, other):
+        for host, clock in enumerate(clocks):
+            rows = np.flatnonzero(crosses & (side == host))
+            bounds = clock.bound_at(paths.end[rows])
+            found[rows] += bounds
+            unknown[rows] |= bounds < 0
+    return replace(paths, uncertainty=np.where(unknown, -1, found))
+
+
 def _tell_clocks(events: Events) -> dict[str, str | int]:
     """Return what a set says of a recording's clock, and of how sure each host's is."""
     told: dict[str, str | int] = {"clock_epoch": events.clock.epoch}
     if events.clocks:
-        bounds = [clock.bound if clock.aligned else -1 for clock in events.clocks]
-        told["clock_bounds_ns"] = " ".join(map(str, bounds))
+        told["clocks"] = dump_clocks(events.clocks)
     return told
 
 
@@ -445,11 +498,18 @@ def _join_pieces(
     about = pieces.about[mine][known]
     columns["detail"][at[about >= 0]] = len(paths.strings) + about[about >= 0]
     strings = (*paths.strings, *pieces.names)
+    hosts = replayed.events.hosts
+    if len(hosts) > 1:
+        pairs = np.column_stack([columns["detail"][at[named]], by[named] >> 32])
+        each, place = np.unique(pairs, axis=0, return_inverse=True)
+        columns["detail"][at[named]] = len(strings) + place.reshape(-1)
+        strings += tuple(name_on_host(strings[code], hosts[host]) for code, host in each.tolist())
     others = np.isin(state[known], [int(State.QUEUED), int(State.SHARED)])
     beneath = np.zeros(len(paths.begin), np.uint8)
     of = known[others]
     beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
     columns["beneath"] = beneath
+    columns["confidence"] = np.repeat(pieces.confidence[mine], np.diff(paths.start))
     return replace(paths, start=paths.start[start - start[0]], strings=strings, **columns)
 
 

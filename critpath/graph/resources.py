@@ -317,8 +317,7 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
         name: np.repeat(getattr(paths, name), count)
         for name in (
             *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
-            "elsewhere_idle",
-            "beneath",
+            *("elsewhere_idle", "beneath", "uncertainty", "confidence"),
         )
     }
     for row, of in pieces.items():
@@ -327,6 +326,7 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
             for name, value in zip(("begin", "end", "state", "detail"), values, strict=True):
                 columns[name][i] = value
             # When within the wait it was is not kept: every part has its share.
-            part = int(paths.elsewhere_idle[row]) * (values[1] - values[0]) // whole
+            idle = int(paths.elsewhere_idle[row])
+            part = idle * (values[1] - values[0]) // whole if idle >= 0 else idle
             columns["elsewhere_idle"][i] = part if values[2] == State.WAIT_CPU else 0
     return CriticalPaths(start=begins[paths.start], **columns, strings=tuple(strings))

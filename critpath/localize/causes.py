@@ -28,6 +28,7 @@ from critpath.model import (
     Symbol,
     rival_name,
 )
+from critpath.model.vectors import name_family
 from critpath.text.causes import (
     cause_sentence,
     count_rise,
@@ -398,7 +399,7 @@ def state_facts(
     who = rival_name(detail)
     names = {f.comm for f in alike if f.comm and f.symbol == symbol}
     if len(names) > 1:
-        names = {detail_family(name) for name in names}
+        names = {name_family(name) for name in names}
     comm = names.pop() if len(names) == 1 else symbol.role
     peer = comm if symbol.role else ""
     idle = state == State.WAIT_CPU and detail == IDLE
@@ -426,7 +427,7 @@ def state_facts(
         whole = math.fsum(f.observed for f in alike)
         busy = math.fsum(held) / whole if rival and whole else None
     grown = cause.contribution > 0 and not idle
-    share, cpu = find_elsewhere(alike) if grown else (None, None)
+    share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
     size = len(cause.executions)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
@@ -452,6 +453,7 @@ def state_facts(
         peer_share=busy,
         elsewhere_idle=share,
         cpu=cpu,
+        host=host,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -161,7 +162,7 @@ class _Describer:
             normal_iterations=made_of.normal_iterations,
             longest=float(held[-1].max(initial=0)),
             details=self.holders.shares(mine),
-            elsewhere_idle=float(self.segments.elsewhere_idle[mine].sum()),
+            elsewhere_idle=_sum_known(self.segments.elsewhere_idle[mine]),
             cpus=tuple(np.unique(self.segments.cpu[mine]).tolist()),
         )
 
@@ -185,6 +186,11 @@ class _Describer:
             return begin, end, ""
         place = int(np.flatnonzero(matrix.rows[-1] == first - 1)[0])
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
+
+
+def _sum_known(times: I64) -> float:
+    """Return a sum of times, NaN where one of them is not known."""
+    return float(times.sum()) if (times >= 0).all() else math.nan
 
 
 # Attribution: a difference as more occurrences, longer ones, more iterations.

@@ -39,7 +39,7 @@ class Segments:
     comm, detail : tuple of str
         Its name; the state's qualifier.
     cpu, elsewhere_idle : int64
-        Where it is, and of a wait for it how long another was idle (ns); -1 and 0 if omitted.
+        Where it is, and of a wait for it how long another was idle (ns); -1: not known.
     """
 
     begin: I64
@@ -51,9 +51,9 @@ class Segments:
     elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
-        for name, unknown in (("cpu", -1), ("elsewhere_idle", 0)):
+        for name in ("cpu", "elsewhere_idle"):
             if not len(getattr(self, name)):
-                object.__setattr__(self, name, np.full(len(self.begin), unknown, np.int64))
+                object.__setattr__(self, name, np.full(len(self.begin), -1, np.int64))
         columns = dict.fromkeys(("begin", "end", "tid", "cpu", "elsewhere_idle"), np.int64)
         freeze_columns(self, len(self.begin), **columns)
         if not len(self.begin) == len(self.comm) == len(self.detail):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -95,6 +96,12 @@ class HostClock:
             return 0
         return int(np.abs(self.sure[len(self.sure) // 2, 1:]).max())
 
+    @property
+    def drift(self) -> float:
+        """By how much the clock runs ahead of the reference's for each ns, on average."""
+        whole = sum(line.end - line.begin for line in self.lines)
+        return -sum(line.drift * (line.end - line.begin) for line in self.lines) / max(whole, 1)
+
     def offsets(self, times: I64) -> I64:
         """Return what to add to times of this host to have the reference's."""
         if not self.lines:
@@ -133,6 +140,44 @@ class HostClock:
         at = self.sure[:, 0].astype(np.float64) - float(self.sure[0, 0])
         asked = (times - self.sure[0, 0]).astype(np.float64)
         return np.interp(asked, at, self.sure[:, 1]), np.interp(asked, at, self.sure[:, 2])
+
+    def bound_at(self, times: I64) -> I64:
+        """Return by how much moved times are wrong at most (ns); -1 where the host is not aligned.
+
+        Parameters
+        ----------
+        times : int64 array
+            Of the reference's clock.
+        """
+        if not self.aligned:
+            return np.full(len(times), -1, np.int64)
+        if not len(self.sure):
+            return np.zeros(len(times), np.int64)
+        at = self.move(self.sure[:, 0])
+        wide = np.abs(self.sure[:, 1:]).max(axis=1).astype(np.float64)
+        asked = (times - at[0]).astype(np.float64)
+        found = np.interp(asked, (at - at[0]).astype(np.float64), wide)
+        bounds: I64 = np.ceil(found).astype(np.int64)
+        return bounds
+
+
+def dump_clocks(clocks: Sequence[HostClock]) -> str:
+    """Return what a set of paths keeps of its hosts' clocks, as JSON: a list in their order."""
+    return json.dumps(
+        [
+            {
+                "host": clock.host,
+                "source": clock.source,
+                "ahead_ns": -clock.lines[0].offset if clock.lines else 0,
+                "drift": f"{clock.drift:.12f}",
+                "uncertainty_ns": clock.bound if clock.aligned else None,
+                "middle_ns": clock.middle_bound if clock.aligned else None,
+                "steps": [{"at": at, "by_ns": -by} for at, by in clock.steps],
+                "messages": list(clock.messages),
+            }
+            for clock in clocks
+        ]
+    )
 
 
 @dataclass(frozen=True)

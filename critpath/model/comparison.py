@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
-    from critpath.model.vectors import FlameNode, VectorTable
+    from critpath.model.vectors import FlameNode, HostWait, VectorTable
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class Analysis:
         The sets were recorded at different times, and that counts.
     flame : tuple of FlameNode
         Where the time of all executions goes; each node stands behind the one above it.
+    waits : tuple of HostWait
+        Of several hosts, who waited for whom.
     """
 
     verdict: str
@@ -131,3 +133,4 @@ class Analysis:
     settings: Mapping[str, Any] = field(default_factory=dict)
     apart: bool = False
     flame: tuple[FlameNode, ...] = ()
+    waits: tuple[HostWait, ...] = ()

@@ -325,7 +325,8 @@ class Finding:
         Every qualifier of its segments in this execution, with its share of their time:
         `detail` may hold the largest part and yet not half.
     elsewhere_idle : float
-        Of a wait for a cpu, how much of what was observed another one was idle (ns).
+        Of a wait for a cpu, how much of what was observed another one was idle (ns); NaN where
+        that is not known.
     cpus : tuple of int
         Where its segments in this execution are; -1 among them where that is not known.
     """
@@ -484,6 +485,8 @@ class Facts:
     meanwhile : (State, float, float) or None
         Of a wait behind others' requests, what the thread did for most of what is longer, and
         how long normally and now (ns); None where that is several things.
+    host : str
+        Of several hosts, the one that has that cpu.
     """
 
     state: State
@@ -508,6 +511,7 @@ class Facts:
     elsewhere_idle: float | None = None
     cpu: int | None = None
     meanwhile: tuple[State, float, float] | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True)

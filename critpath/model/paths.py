@@ -13,7 +13,7 @@ import numpy as np
 
 from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
-from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -135,8 +135,29 @@ class Executions(Table):
 
 _SEGMENT_COLUMNS: Final = (
     *("begin", "end", "state", "detail", "comm"),
-    *("tid", "host", "cpu", "lossy", "elsewhere_idle", "beneath"),
+    *("tid", "host", "cpu", "lossy", "elsewhere_idle", "beneath", "uncertainty", "confidence"),
 )
+
+
+def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
+    """Return which segments come from another host or go to one, and which host that is.
+
+    What is in flight does, where its neighbour is elsewhere; else the first segment over there.
+    """
+    other = host
+    if not len(host) or (host == host[0]).all():
+        return np.zeros(len(host), np.bool_), other
+    other = host.copy()
+    inside = np.ones(len(host), np.bool_)
+    inside[start[:-1][start[:-1] < len(host)]] = False
+    changes = np.flatnonzero(inside[1:] & (host[1:] != host[:-1]))
+    flies = state == State.NET_TRANSIT
+    # Of both sides, that which is in flight; of two that are, the first: it is the longer way.
+    before = changes[flies[changes]]
+    other[before] = host[before + 1]
+    after = changes[~flies[changes]] + 1
+    other[after] = host[after - 1]
+    return other != host, other
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +184,17 @@ class CriticalPaths(Table):
     strings : tuple of str
     elsewhere_idle : int64 [segments]
         Of a wait for a cpu, how long another processor of the host was idle meanwhile (ns).
-        Which of them the thread might have used no event says.  Omitted: nobody knows, all 0.
+        Which of them the thread might have used no event says.  -1: not known, as of all where it
+        is omitted.
     beneath : uint8 [segments]
         Where a request is QUEUED or SHARED, the `State` that the thread was in meanwhile, for
         the longest part; elsewhere, and where that is not known, UNKNOWN.
+    uncertainty : int64 [segments]
+        Where the path comes from another host, by how much the time between both may be wrong (ns),
+        as their clocks are known; -1 where they are not.  0 elsewhere.
+    confidence : float64 [segments]
+        How probable it is that what was done then was for the execution: 1 but for requests, where
+        who worked for whom is inferred.
     """
 
     start: I64
@@ -182,10 +210,17 @@ class CriticalPaths(Table):
     strings: tuple[str, ...]
     elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     beneath: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
+    uncertainty: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    confidence: F64 = field(default_factory=lambda: np.zeros(0, np.float64))
 
     def __post_init__(self) -> None:
         if not len(self.elsewhere_idle):
-            object.__setattr__(self, "elsewhere_idle", np.zeros(len(self.begin), np.int64))
+            object.__setattr__(self, "elsewhere_idle", np.full(len(self.begin), -1, np.int64))
+        if not len(self.uncertainty):
+            unknown = np.where(find_crossings(self.start, self.host, self.state)[0], -1, 0)
+            object.__setattr__(self, "uncertainty", unknown)
+        if not len(self.confidence):
+            object.__setattr__(self, "confidence", np.ones(len(self.begin)))
         if not len(self.beneath):
             object.__setattr__(self, "beneath", np.zeros(len(self.begin), np.uint8))
         freeze_columns(
@@ -202,6 +237,8 @@ class CriticalPaths(Table):
             lossy=np.bool_,
             elsewhere_idle=np.int64,
             beneath=np.uint8,
+            uncertainty=np.int64,
+            confidence=np.float64,
         )
         freeze_columns(self, -1, start=np.int64)
 
@@ -315,9 +352,11 @@ class CriticalPaths(Table):
             "cpu": Column(self.cpu, valid=self.cpu >= 0),
             "host": Column(self.host),
             "lossy": Column(self.lossy),
-            "elsewhere_idle_ns": Column(self.elsewhere_idle),
+            "elsewhere_idle_ns": Column(self.elsewhere_idle, valid=self.elsewhere_idle >= 0),
             "beneath": Column(self.beneath, STATES, self.beneath != State.UNKNOWN),
             "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
+            "uncertainty_ns": Column(self.uncertainty, valid=self.uncertainty >= 0),
+            "confidence": Column(self.confidence),
         }
 
 
@@ -376,23 +415,18 @@ class PathSet(Table):
             f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
         )
 
-    def uncertainty(self, index: int) -> int:
+    def uncertainty(self, index: int) -> int | None:
         """Return by how much times between the hosts that a path crosses may be wrong (ns).
 
         The largest over its crossings; 0 of one that stays on a host, and where hosts are one
-        kernel's.
+        kernel's; None where it crosses to a host whose clock is not known.
         """
-        source = self.sources[int(self.session[index])]
-        told = [e for e in self.environment if e.get("recording") == source]
-        bounds = [int(text) for e in told for text in str(e.get("clock_bounds_ns", "")).split()]
-        if not bounds:
-            return 0
-        host = self.paths.take(np.array([index])).host
-        at = np.flatnonzero(
-            (host[1:] != host[:-1]) & (np.maximum(host[1:], host[:-1]) < len(bounds))
-        )
-        known = np.maximum(np.array(bounds, np.int64), 0)
-        return int((known[host[at]] + known[host[at + 1]]).max(initial=0))
+        bounds = self.paths.take(np.array([index])).uncertainty
+        return None if (bounds < 0).any() else int(bounds.max(initial=0))
+
+    def confidence(self, index: int) -> float:
+        """Return how probable it is of the least sure part of a path that it is the execution's."""
+        return float(self.paths.take(np.array([index])).confidence.min(initial=1.0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.
@@ -509,10 +543,12 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
     types = {
         **dict.fromkeys(("state", "beneath"), np.uint8),
         **dict.fromkeys(("detail", "comm", "cpu"), np.int32),
+        "lossy": np.bool_,
+        "confidence": np.float64,
     }
     for name in _SEGMENT_COLUMNS:
         if name not in columns:
-            none: Any = np.zeros(0, np.bool_ if name == "lossy" else types.get(name, np.int64))
+            none: Any = np.zeros(0, types.get(name, np.int64))
             columns[name] = np.concatenate([none, *(getattr(part, name) for part in parts)])
     counts = [np.diff(part.start) for part in parts]
     start = np.cumsum(np.concatenate([[0], *counts])).astype(np.int64)

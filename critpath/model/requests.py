@@ -662,6 +662,8 @@ class Pieces:
     about : int64 [pieces]
         Of what is on its way between hosts, where to or from: codes into ``names``, else -1.
     names : tuple of str
+    confidence : float64 [pieces]
+        How probable it is that what was done then was for the request; omitted, 1.
     """
 
     start: I64
@@ -673,6 +675,11 @@ class Pieces:
     by: I64
     about: I64
     names: tuple[str, ...] = ()
+    confidence: F64 = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        if not len(self.confidence):
+            object.__setattr__(self, "confidence", np.ones(len(self.begin)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,31 @@ if TYPE_CHECKING:
 _INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
 
 
-def role_name(comm: str) -> str:
-    """Return a thread's name without the numbers that tell its instances apart."""
-    return _INSTANCE.sub("#", comm)
+def name_on_host(name: str, host: str) -> str:
+    """Return what a thread is called where there are several hosts: ``redis-server@db1``."""
+    return f"{name}@{host if host.strip('0123456789') else f'host-{host}'}" if name else name
+
+
+def split_host(name: str) -> tuple[str, str]:
+    """Return a thread's own name and, with its @, the host that it is on; "" for none."""
+    own, at, host = name.rpartition("@")
+    # A name may have an @ of its own, behind which an instance is counted.
+    return (own, at + host) if own and host.strip("0123456789") else (name, "")
+
+
+def role_name(comm: str, number: str = "#") -> str:
+    """Return a thread's name without the numbers that tell its instances apart.
+
+    Those of the host that it is on stay: another host is another role.
+    """
+    own, host = split_host(comm)
+    return _INSTANCE.sub(number, own) + host
+
+
+def name_family(name: str) -> str:
+    """Return a thread's name without any numbers but its host's."""
+    own, host = split_host(name)
+    return re.sub(r"\d+", "#", own) + host
 
 
 def rival_name(detail: str) -> str:
@@ -131,6 +153,28 @@ class ChainTimes:
     leaves: tuple[tuple[int, State], ...]
     normal: I64
     sample: I64
+
+
+@dataclass(frozen=True)
+class HostWait:
+    """How long who waited for whom, over several hosts; of normal executions, and of the sample.
+
+    Attributes
+    ----------
+    who, whom : str
+        Roles with their hosts; of what was not recorded, its address.
+    requests : (int, int)
+        Executions in which that happened.
+    mean, transit, queued : (float, float)
+        Mean time of all executions (ns): all of it; of it on its way; of it behind other requests.
+    """
+
+    who: str
+    whom: str
+    requests: tuple[int, int]
+    mean: tuple[float, float]
+    transit: tuple[float, float]
+    queued: tuple[float, float]
 
 
 @dataclass(frozen=True)

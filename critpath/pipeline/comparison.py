@@ -151,7 +151,7 @@ def _with_flame(
     from critpath.detect.comparability import find_blocks, find_runs
     from critpath.detect.flame import FlameSets, build_flame
     from critpath.localize.segments import is_faster
-    from critpath.vectors.chains import chain_times
+    from critpath.vectors.chains import chain_times, sum_waits
 
     tell("adding up" + name_place(3, _STAGES))
     normal, sample = result.normal, result.sample
@@ -179,7 +179,7 @@ def _with_flame(
         directions=directions,
         whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
     )
-    return replace(result, flame=flame)
+    return replace(result, flame=flame, waits=sum_waits(normal, sample))
 
 
 FLAME_LEVEL: Final = 0.05

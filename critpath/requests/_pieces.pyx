@@ -18,6 +18,7 @@ ctypedef struct Piece:
     int32_t thread
     int32_t state
     int32_t about        # of a transit: the sub-request, twice, and 1 for its answer; else -1
+    int32_t row          # the request that is worked for
 
 
 cdef inline Py_ssize_t first_from(const int64_t[::1] values, Py_ssize_t low, Py_ssize_t high,
@@ -92,7 +93,7 @@ cdef class Composer:
     def __dealloc__(self):
         free(self.pieces)
 
-    cdef int add(self, int32_t thread, int64_t begin, int64_t end, int32_t state,
+    cdef int add(self, int32_t row, int32_t thread, int64_t begin, int64_t end, int32_t state,
                  int32_t about=-1) except -1 nogil:
         cdef void* more
         cdef Py_ssize_t room
@@ -108,7 +109,7 @@ cdef class Composer:
             self.pieces, self.room = <Piece*> more, room
         piece = &self.pieces[self.count]
         piece.begin, piece.end, piece.thread, piece.state = begin, end, thread, state
-        piece.about = about
+        piece.about, piece.row = about, row
         self.count += 1
         return 0
 
@@ -136,10 +137,10 @@ cdef class Composer:
             at -= 1
         if others:
             # From the first of them on; before, it was not there yet.
-            self.add(thread, until, high, self.walk)
-            self.add(thread, since, until, self.queued)
+            self.add(row, thread, until, high, self.walk)
+            self.add(row, thread, since, until, self.queued)
             high = since
-        self.add(thread, low, high, self.walk)
+        self.add(row, thread, low, high, self.walk)
         return 0
 
     cdef int work(self, int32_t row, int32_t thread, int64_t low, int64_t high) except -1 nogil:
@@ -158,12 +159,12 @@ cdef class Composer:
             since, until = max(self.slice_begin[at], low), min(self.slice_end[at], high)
             if self.slice_request[at] >= 0 and self.slept(thread, until, min(own, high)):
                 break
-            self.add(thread, until, high, self.walk)
-            self.add(thread, since, until,
+            self.add(row, thread, until, high, self.walk)
+            self.add(row, thread, since, until,
                      self.shared if self.slice_request[at] < 0 else self.queued)
             high = own = since
             at -= 1
-        self.add(thread, low, high, self.walk)
+        self.add(row, thread, low, high, self.walk)
         return 0
 
     cdef int64_t cross(self, int32_t row, Py_ssize_t at, int64_t low, int64_t high,
@@ -175,13 +176,13 @@ cdef class Composer:
         cdef int64_t since = max(self.asked[at, 3], left), until
         self.wait(row, asker, answered, high)
         if child < 0:
-            self.add(asker, left, answered, self.transit, about)
+            self.add(row, asker, left, answered, self.transit, about)
             return left
         until = min(max(self.asked[at, 4], since), answered)
-        self.add(asker, until, answered, self.transit, about + 1)
+        self.add(row, asker, until, answered, self.transit, about + 1)
         if not self.follow(child, since, until, depth + 1):
             return -1
-        self.add(asker, left, since, self.transit, about)
+        self.add(row, asker, left, since, self.transit, about)
         return left
 
     cdef bint follow(self, int32_t row, int64_t low, int64_t high, int depth) except? True nogil:
@@ -219,7 +220,7 @@ cdef class Composer:
                 if not self.asked_rows[at, 3]:
                     return False
                 self.work(row, thread, end, time)
-                self.add(asker, begin, end, self.far)
+                self.add(row, asker, begin, end, self.far)
                 time = begin
             else:
                 self.work(row, thread, begin, time)
@@ -232,7 +233,8 @@ cdef class Composer:
     def compose(self, const int64_t[::1] rows):
         """Return where the pieces of each row begin, them, and how many rows are in doubt.
 
-        A piece is a thread, its begin and end, a state, and what is on its way.  What is in doubt stays on the thread
+        A piece is a thread, its begin and end, a state, what is on its way, and the request, or
+        that which was asked for it, that was worked for.  What is in doubt stays on the thread
         that answered, whatever it asked.
         """
         start = np.zeros(rows.shape[0] + 1, np.int64)
@@ -259,10 +261,10 @@ cdef class Composer:
                     low += 1
                     high -= 1
                 begins[i + 1] = self.count
-        table = np.empty((self.count, 5), np.int64)
+        table = np.empty((self.count, 6), np.int64)
         cdef int64_t[:, ::1] to = table
         for i in range(self.count):
             to[i, 0], to[i, 1] = self.pieces[i].thread, self.pieces[i].begin
             to[i, 2], to[i, 3] = self.pieces[i].end, self.pieces[i].state
-            to[i, 4] = self.pieces[i].about
+            to[i, 4], to[i, 5] = self.pieces[i].about, self.pieces[i].row
         return start, table, left

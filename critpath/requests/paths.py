@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, State
+from critpath.model import F64, I64, State
 from critpath.model.requests import (
     NONE,
     Act,
@@ -28,6 +28,8 @@ from critpath.requests._pieces import Composer
 from critpath.requests.crossings import find_transits
 from critpath.requests.owners import find_loops, thread_keys
 
+_LEAST: Final = 1e-9  # of a probability
+_DOUBLINGS: Final = 6  # 64 tiers: more are not followed
 WALK: Final = int(State.UNKNOWN)  # of a piece: its thread's path says what the state was
 
 
@@ -73,6 +75,7 @@ def compose_paths(
     )
     start, table, left = composer.compose(np.ascontiguousarray(rows, np.int64))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
+    of_row = np.repeat(rows, np.diff(start))
     return Pieces(
         start=start,
         host=keys[table[:, 0]] >> 32,
@@ -80,12 +83,37 @@ def compose_paths(
         begin=table[:, 1].copy(),
         end=table[:, 2].copy(),
         state=table[:, 3].astype(np.uint8),
-        by=_find_askers(
-            table, np.repeat(rows, np.diff(start)), keys, endpoints, subrequests, slices
-        ),
+        by=_find_askers(table, of_row, keys, endpoints, subrequests, slices),
         about=about,
         names=names,
+        confidence=_multiply_links(
+            table, np.repeat(rows, np.diff(start)), requests, subrequests, mine
+        ),
     ), left
+
+
+def _multiply_links(
+    pieces: I64, root: I64, requests: RequestTable, subs: Subrequests, mine: I64
+) -> F64:
+    """Return how probable it is that what each piece does is for the root: all links between."""
+    least = np.log(_LEAST)
+    sure = np.maximum(np.log(np.maximum(subs.probability, _LEAST)), least)
+    # From a request to those below it: its parents' links, those nearest to it first.
+    above = np.full(len(requests), NONE, np.int64)
+    whole = np.zeros(len(requests))
+    linked = np.flatnonzero((subs.child >= 0) & (subs.request >= 0) & (subs.connects == 0))
+    above[subs.child[linked]] = subs.request[linked]
+    whole[subs.child[linked]] = sure[linked]
+    for _ in range(_DOUBLINGS):  # each time twice as far up
+        up = np.flatnonzero(above >= 0)
+        if not len(up):
+            break
+        whole[up] += whole[above[up]]
+        above[up] = above[above[up]]
+    found = whole[pieces[:, 5]] - whole[root]
+    flies = np.flatnonzero(pieces[:, 4] >= 0)
+    found[flies] += sure[mine[pieces[flies, 4] >> 1]]
+    return np.asarray(np.exp(np.clip(found, None, 0.0)))
 
 
 def _sort_asked(subs: Subrequests) -> I64:

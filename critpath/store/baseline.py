@@ -551,8 +551,9 @@ def _rows(
             row["lossy"] = True
         if of.lossy[mine].any():
             row["lossy_segments"] = np.flatnonzero(of.lossy[mine]).tolist()
-        if of.elsewhere_idle[mine].any():
-            idle = np.flatnonzero(of.elsewhere_idle[mine])
+        # Of a normal execution nobody asks what is not known of it.
+        if (of.elsewhere_idle[mine] > 0).any():
+            idle = np.flatnonzero(of.elsewhere_idle[mine] > 0)
             pairs = np.column_stack([idle, of.elsewhere_idle[mine][idle]])
             row["elsewhere_idle"] = pairs.reshape(-1).tolist()
         if executions.requests is not None:

@@ -55,6 +55,9 @@ SEGMENT: Final = {
 MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 # Of requests besides: what the thread did beneath QUEUED and SHARED.
 REQUEST_SEGMENT: Final = {"beneath": "string"}
+# Besides, of requests and of several hosts: how surely time and whose it was are known.
+SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double"}
+OLDER: Final = 4  # how many there are of any file's columns
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
@@ -65,21 +68,21 @@ REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
     *(
         f"{SEGMENTS}.list.element.{name}"
-        for name in (*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT)
+        for name in (*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT, *SURE_SEGMENT)
         if name not in {"begin", "end", "lossy"}
     ),
 )
 
 
-def arrow_schema(*, requests: bool = False, older: bool = False, coded: bool = False) -> pa.Schema:
+def arrow_schema(*, requests: bool = False, older: int = 0, coded: bool = False) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
     Parameters
     ----------
     requests : bool
-        With those of requests.
-    older : bool
-        Without what the first files of this format did not have.
+        With those of requests, and of several hosts.
+    older : int
+        Below `OLDER`: how much later files of this format have more.
     coded : bool
         Segments' texts are dictionaries in memory; in the file they are the same.
     """
@@ -91,8 +94,9 @@ def arrow_schema(*, requests: bool = False, older: bool = False, coded: bool = F
         types = {name: pa.type_for_alias(alias) for name, alias in columns.items()}
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
-    more = MORE_OF_SEGMENT | REQUEST_SEGMENT if requests else MORE_OF_SEGMENT
-    made = make(SEGMENT if older else SEGMENT | more)
+    besides = [MORE_OF_SEGMENT, *([REQUEST_SEGMENT, SURE_SEGMENT] if requests else [])]
+    kept = besides[: max(len(besides) - older, 0)]
+    made = make({**SEGMENT, **{name: kind for each in kept for name, kind in each.items()}})
     if coded:
         made = [f.with_type(words) if f.type == pa.string() else f for f in made]
     element = pa.field("element", pa.struct(made), nullable=False)

@@ -31,10 +31,12 @@ from critpath.store.columns import (
     KEY,
     MORE_OF_SEGMENT,
     NAMES,
+    OLDER,
     REQUEST,
     REQUEST_SEGMENT,
     SEGMENTS,
     STATES,
+    SURE_SEGMENT,
     WORDS,
     arrow_schema,
     is_count,
@@ -129,7 +131,7 @@ class _PathsFile:
             schema = parquet.metadata.schema.to_arrow_schema()
             self.columns = [*EXECUTION, *(REQUEST if "true_ns" in schema.names else ())]
             found, requests = schema.remove_metadata(), "true_ns" in schema.names
-            allowed = (arrow_schema(requests=requests, older=older) for older in (False, True))
+            allowed = (arrow_schema(requests=requests, older=older) for older in range(OLDER))
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             more = found.field(SEGMENTS).type.value_type
@@ -344,7 +346,11 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             raise wrong(f"a segment with an unknown {name}")
         return result
 
-    more = [name for name in MORE_OF_SEGMENT if segments.type.get_field_index(name) >= 0]
+    more = [
+        name
+        for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT)
+        if segments.type.get_field_index(name) >= 0
+    ]
     return CriticalPaths(
         start=start,
         state=codes("state", STATES).astype(np.uint8),
@@ -391,8 +397,12 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
     if len(hosts) and (paths.cpu.min() < -1 or not 0 <= hosts.min() <= hosts.max() < _HOSTS):
         raise wrong("a segment with a cpu or host out of range")
     elsewhere = paths.elsewhere_idle
-    if bool(((elsewhere < 0) | (elsewhere > paths.duration)).any()):
+    if bool(((elsewhere < -1) | (elsewhere > paths.duration)).any()):
         raise wrong("a wait during which other processors were idle for longer than it lasts")
+    if len(hosts) and paths.uncertainty.min() < -1:
+        raise wrong("a time between hosts that is wrong by less than nothing")
+    if not ((paths.confidence >= 0) & (paths.confidence <= 1)).all():
+        raise wrong("a segment with a probability that is none")
 
 
 # The sizes of a Parquet file's pages, from their headers, before any page is read.

@@ -33,6 +33,7 @@ from critpath.store.columns import (
     SEGMENT,
     SEGMENTS,
     STATES,
+    SURE_SEGMENT,
     arrow_schema,
     of_numbers,
     of_texts,
@@ -154,7 +155,8 @@ class PathsWriter:
         for codes in (paths.detail[within], paths.comm[within]):
             used = _distinct(codes, len(paths.strings))
             self._strings.update(paths.strings[code] for code in used)
-        parquet = self._open(requests=chunk.executions.requests is not None)
+        several = any("clocks" in about for about in chunk.environment)
+        parquet = self._open(requests=several or chunk.executions.requests is not None)
         table = _table(chunk, rows, self._base, parquet.schema)
         parquet.write_table(table, row_group_size=len(table))
 
@@ -311,7 +313,7 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
         return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
 
     columns = {
-        **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT},
+        **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT | SURE_SEGMENT},
         "state": words(paths.state[within], STATES),
         "detail": words(paths.detail[within], paths.strings),
         "comm": words(paths.comm[within], paths.strings),

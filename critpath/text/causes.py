@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from critpath.model import Charge, Context, Finding, Member, Reason, State, Symbol
+from critpath.model.vectors import name_family, split_host
 from critpath.text.phrases import (
     IDLE,
     INFERRED,
@@ -207,14 +208,19 @@ def _doing(findings: Sequence[Finding], thread: str = "") -> str:
     return doing(state, detail, thread, longest) + elsewhere
 
 
-def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | None]:
-    """Return in what share of waits for a cpu another was idle, and the one that all were for."""
+def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | None, str]:
+    """Return in what share of waits for a cpu another was idle, and the one that all were for.
+
+    Then its host, where there are several: of two hosts, CPU 0 is two CPUs.
+    """
     waits = [f for f in findings if f.symbol.state == State.WAIT_CPU and f.observed > 0]
-    if not waits:
-        return None, None
-    share = math.fsum(f.elsewhere_idle for f in waits) / math.fsum(f.observed for f in waits)
-    cpus = {cpu for f in waits for cpu in f.cpus}
-    return min(share, 1.0), cpus.pop() if len(cpus) == 1 and -1 not in cpus else None
+    idle = math.fsum(f.elsewhere_idle for f in waits)
+    if not waits or math.isnan(idle):
+        return None, None, ""
+    share = min(idle / math.fsum(f.observed for f in waits), 1.0)
+    places = {(split_host(f.comm)[1].removeprefix("@"), cpu) for f in waits for cpu in f.cpus}
+    host, cpu = places.pop() if len(places) == 1 else ("", -1)
+    return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
 
 
 def most_detail(findings: Sequence[Finding]) -> str:
@@ -231,7 +237,7 @@ def most_detail(findings: Sequence[Finding]) -> str:
         ]
         ways = [pairs]
         names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
-        ways += [names, [(re.sub(r"\d+", "#", text), weight) for text, weight in names]]
+        ways += [names, [(name_family(text), weight) for text, weight in names]]
     for share in (NEARLY_ALL, HALF):
         for way in ways:
             heaviest = _heaviest(way)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from critpath.documents import ComparisonDocument, HostEntry, HostWaitEntry
 from critpath.model.clocks import (
+    MESSAGES,
     REFERENCE,
     SAME_KERNEL,
     SAMPLES,
@@ -10,6 +14,7 @@ from critpath.model.clocks import (
     HostClock,
     JoinedAccount,
 )
+from critpath.text.phrases import listed
 from critpath.units import format_ns, plural, safe_text
 
 
@@ -68,3 +73,81 @@ def messages_left_out(account: JoinedAccount) -> list[str]:
             " each end: joined by the sizes of messages"
         )
     return said
+
+
+def clocks_line(clocks: Sequence[HostEntry]) -> str:
+    """Return in one line how surely hosts' times are known; "" of one host."""
+    if len(clocks) < 2:
+        return ""
+    known = [one for one in clocks if one.source not in {UNALIGNED, REFERENCE}]
+    same = [one for one in known if one.source == SAME_KERNEL]
+    wide = [one for one in known if one not in same]
+    lost = [one.host for one in clocks if one.source == UNALIGNED]
+    said = []
+    if wide:
+        bounds = ", ".join(f"{one.host} ±{format_ns(one.middle_ns or 0)}" for one in wide)
+        said.append(f"sure to {bounds}")
+    if same:
+        said.append(f"{listed([one.host for one in same])} exactly (one kernel's)")
+    if lost:
+        said.append(f"not known of {listed(lost)}, whose times are taken as they are")
+    reference = next((one.host for one in clocks if one.source == REFERENCE), clocks[0].host)
+    return safe_text(f"Clocks against {reference}: {'; '.join(said)}.")
+
+
+def say_clocks(document: ComparisonDocument) -> list[str]:
+    """Return a line for each set whose hosts' clocks there is something to say of."""
+    lines = [clocks_line(one.clocks) for one in (document.sets.normal, document.sets.sample)]
+    if lines[0] == lines[1]:
+        return [lines[0]] if lines[0] else []
+    named = zip(("Before", "After"), lines, strict=True)
+    return [f"{name}: {line}" for name, line in named if line]
+
+
+def clock_known(clock: HostEntry) -> str:
+    """Return by what a host's clock is known."""
+    if clock.source == MESSAGES:
+        got, sent = (*clock.messages, 0, 0)[:2]
+        return f"{got:,} messages to it, {sent:,} from it"
+    return {
+        REFERENCE: "the others are told in its time",
+        SAME_KERNEL: "one kernel's clock",
+        SAMPLES: "what the operating systems say of their clocks",
+        UNALIGNED: "nothing: no messages both ways that agree",
+    }.get(clock.source, clock.source)
+
+
+def clock_sure(clock: HostEntry) -> str:
+    """Return how wrong a host's times may be: in the middle of the recording, and at most."""
+    if clock.source == REFERENCE:
+        return ""
+    if clock.source == SAME_KERNEL:
+        return "exact"
+    if clock.uncertainty_ns is None:
+        return "not known"
+    middle = clock.middle_ns if clock.middle_ns is not None else clock.uncertainty_ns
+    said = f"±{format_ns(middle)}"
+    if middle >= clock.uncertainty_ns:
+        return said
+    return f"{said}, at most ±{format_ns(clock.uncertainty_ns)}"
+
+
+def clock_steps(clock: HostEntry) -> str:
+    """Return when a host's clock stepped, and by how much."""
+    return ", ".join(f"{format_ns(step.by_ns, sign=True)}" for step in clock.steps) or "none"
+
+
+def name_waits(wait: HostWaitEntry) -> tuple[str, str]:
+    """Return who waited and for whom, numbers of several as *."""
+    return wait.who.replace("#", "*"), wait.whom.replace("#", "*")
+
+
+WAITS: str = "Who waited for whom"
+ABOUT_WAITS: str = (
+    "Mean over all {noun} of the time that one waited for the other, whatever that did or waited "
+    "for itself."
+)
+ABOUT_CLOCKS: str = (
+    "Times of several hosts are put on one line by the messages between them. A time between two "
+    "hosts is as sure as both their clocks; a band or “?” at an arrow shows it."
+)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
+from critpath.model.vectors import name_family
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
     IDLE,
@@ -39,7 +40,6 @@ _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
 _HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
-_FAMILY: Final = re.compile(r"\d+")
 
 # What another thread was doing meanwhile: "which was ...".
 _PEER: Final[dict[str, str]] = {
@@ -317,7 +317,7 @@ def _elsewhere(facts: CauseFacts) -> str:
     """Say that another CPU was idle meanwhile; "" where that is no part of it."""
     if facts.state != "WAIT_CPU" or facts.certainty != "observed":
         return ""
-    return say_elsewhere(facts.elsewhere_idle, facts.cpu).replace(" cpu", " CPU")
+    return say_elsewhere(facts.elsewhere_idle, facts.cpu, facts.host).replace(" cpu", " CPU")
 
 
 def _mostly_from(facts: CauseFacts) -> str:
@@ -441,8 +441,8 @@ def _waits_for_cpu(
     if not peer:
         late = " that was idle: it was late to start them" if detail == IDLE else ""
         return f"{wait}{late}{words.tail}"
-    own = {_FAMILY.sub("*", row.comm) for row in document.executions if row.set == "sample"}
-    if _FAMILY.sub("*", peer) in own:
+    own = {name_family(row.comm) for row in document.executions if row.set == "sample"}
+    if name_family(facts.peer) in own:
         busy = f"busy running {words.their} own program's threads"
         return f"{wait} that was {busy}{_elsewhere(facts)}{words.tail}"
     quota = ", or held back by a CPU quota" if facts.certainty == "inferred" else ""

@@ -181,14 +181,18 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     return f"{what} that {_rival(detail)} had" if detail else what
 
 
-def say_elsewhere(share: float | None, cpu: int | None) -> str:
-    """Say that another cpu was idle during waits for one, from a half of their time on."""
+def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:
+    """Say that another cpu was idle during waits for one, from a half of their time on.
+
+    Of several hosts, ``host`` has that cpu.
+    """
     if share is None or share < _HALF:
         return ""
     part = "" if share >= _NEARLY_ALL else f" for {100 * share:.0f} % of that time"
     if cpu is None:
         return f"; another cpu was idle{part or ' meanwhile'}"
-    return f"; all on cpu {cpu} while another was idle{part}"
+    where = f" of {host}" if host else ""
+    return f"; all on cpu {cpu}{where} while another was idle{part}"
 
 
 def state_words(state: State) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from critpath.units import format_ns, format_share, plural
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from critpath.model.requests import ServiceCalls, ServicesFound
 
 _SHOWN: Final = 3
+SURE: Final = 0.9995  # what is less probable is called inferred
 _OUTSIDE: Final = "outside"
 # Rules by which work belongs to a request, as people say them.
 _RULES: Final = {
@@ -60,6 +62,33 @@ def left_text(found: ServicesFound) -> str:
     )
 
 
-def crossing_sure(bound: int) -> str:
+def crossing_sure(bound: int | None) -> str:
     """Return how surely it is known when what went from host to host left and was there."""
+    if bound is None:
+        return "times between hosts are not known: the clock of one of them is not aligned"
     return f"times between hosts are accurate to ±{format_ns(bound)}"
+
+
+def path_sure(bound: int | None, probability: float) -> list[str]:
+    """Return how surely a path's times and parts are known, a line each; none where all is sure."""
+    said = [] if bound == 0 else [crossing_sure(bound)]
+    if probability < SURE:
+        said.append(f"the least sure part of it belongs to it with {sure_share(probability)}")
+    return said
+
+
+def sure_share(probability: float) -> str:
+    """Return a probability; what is not sure is never 100 %."""
+    return f"{min(math.floor(1000 * probability) / 10, 99.9):.3g} %"
+
+
+def describe_crossing(who: str, whom: str, bound: int | None) -> str:
+    """Return that a path goes from host to host, and how surely it is known when."""
+    if bound is None:
+        return f"{who} to {whom}; when is not known: one of their clocks is not aligned"
+    return f"{who} to {whom}" + (f", ±{format_ns(bound)}" if bound else "")
+
+
+def describe_inferred(probability: float) -> str:
+    """Return that it is inferred who worked for whom, and how sure that is."""
+    return f"inferred, {sure_share(probability)} sure"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, RUNNING, ChainTimes, PathSet, State
+from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, role_name
+from critpath.model.paths import find_crossings
+from critpath.model.vectors import HostWait
 from critpath.text.phrases import IDLE, LATE_NS
 from critpath.vectors._count import follow_chains
 from critpath.vectors.table import Coder
 
 _MOST: Final = 512  # chains told apart; what is beyond counts as the thread that waits for it
 
+_LEAST_WAIT: Final = 0.001  # of the longest wait: shorter ones are not told
+_INTERRUPTED: Final = [int(s) for s in (State.IRQ, State.SOFTIRQ, State.UNKNOWN)]
 # States that pictures do not tell apart, as the one that stands for them.
 _LIKE: Final[dict[State, State]] = {
     **dict.fromkeys(RUNNING, State.RUN),
@@ -65,6 +71,17 @@ class _Chains:
             chain = above
         return tuple(reversed(result))
 
+    def name_those(self, chain: int, which: Bool) -> tuple[str, ...]:
+        """Return the roles of a chain, without those of some chains that it goes on from."""
+        result: list[str] = []
+        while chain:
+            above = int(self.above[chain])
+            if which[chain]:
+                name = self.roles[int(np.flatnonzero(self._below[above] == chain)[0])]
+                result += [] if result and result[-1] == name else [name]
+            chain = above
+        return tuple(reversed(result))
+
 
 def chain_times(normal: PathSet, sample: PathSet) -> ChainTimes:
     """Add up what executions do, by the chain of threads that were waited for.
@@ -108,3 +125,104 @@ def _add_up(part: PathSet, chains: _Chains) -> tuple[list[int], I64]:
     )
     table = np.asarray(np.rint(cells), np.int64).reshape(len(paths), size)
     return columns.tolist(), table[:, : len(columns)]
+
+
+# Of several hosts: who waited for whom.
+
+
+def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWait, ...]:
+    """Add up how long who waited for whom, on which host; nothing of one host.
+
+    What is waited for counts with whatever it waits for itself, and with the way there and back.
+
+    Parameters
+    ----------
+    normal, sample : PathSet
+        Read chunk by chunk.
+
+    Returns
+    -------
+    tuple of HostWait
+        Those that took most time first, without those of less than a thousandth of the longest.
+    """
+    sets = normal, sample
+    if not any((part.paths.host > 0).any() for one in sets for part in one.chunks()):
+        return ()
+    chains = _Chains(Coder(sets, "thread"))
+    sums: dict[tuple[str, str], list[_WaitSum]] = {}
+    for side, one in enumerate(sets):
+        for part in one.chunks():
+            for pair, path, ns, kind in _find_waits(part, chains):
+                sums.setdefault(pair, [_WaitSum(), _WaitSum()])[side].add(path, ns, kind)
+    sizes = [max(len(one), 1) for one in sets]
+
+    def row(pair: tuple[str, str], both: list[_WaitSum]) -> HostWait:
+        before, after = both
+        return HostWait(
+            *pair,
+            requests=(before.executions, after.executions),
+            mean=(before.time[0] / sizes[0], after.time[0] / sizes[1]),
+            transit=(before.time[1] / sizes[0], after.time[1] / sizes[1]),
+            queued=(before.time[2] / sizes[0], after.time[2] / sizes[1]),
+        )
+
+    rows = [row(pair, both) for pair, both in sums.items()]
+    least = _LEAST_WAIT * max((max(one.mean) for one in rows), default=0.0)
+    rows = [one for one in rows if max(one.mean) >= least]
+    return tuple(sorted(rows, key=lambda one: (-max(one.mean), one.who, one.whom)))
+
+
+class _WaitSum:
+    """Executions, and their time: all of it, in flight, behind other requests."""
+
+    def __init__(self) -> None:
+        self.executions = 0
+        self.time = [0, 0, 0]
+
+    def add(self, path: I64, ns: I64, kind: int) -> None:
+        """Add some segments of one chunk's paths: of kind 0 all are."""
+        self.time[kind] += int(ns.sum())
+        self.executions += 0 if kind else len(np.unique(path))
+
+
+def _find_waits(part: PathSet, chains: _Chains) -> Iterator[tuple[tuple[str, str], I64, I64, int]]:
+    """Yield of each pair the path and time of its segments: all, in flight, queued."""
+    paths = part.paths
+    chain, path, ns = chains.of(part) // 32, paths.path, paths.duration
+    own = np.array([role_name(name) for name in part.executions.comm] or [""], object)
+    flies = paths.state == State.NET_TRANSIT
+    _, other = find_crossings(paths.start, paths.host, paths.state)
+    # In flight, a wait is for who is at the other end; for what was not recorded, its address.
+    last = np.array([(chains.name(number) or ("",))[-1] for number in range(chains.known)], object)
+    told = np.where(chain > 0, last[chain], own[path])
+    there = np.append(told[1:], "")
+    back = np.append(True, path[1:] != path[:-1]) | (np.append(-1, paths.host[:-1]) != other)
+    whom = np.where(back, there, np.append("", told[:-1]))
+    unseen = flies & (other == paths.host)
+    texts = np.array(paths.strings or ("",), object)
+    whom[unseen] = texts[paths.detail[unseen]]
+    pair_of: defaultdict[tuple[str, str], list[I64]] = defaultdict(list)
+    # Whoever is only interrupted, by a packet for another, is not waited for.
+    works = ~np.isin(paths.state, _INTERRUPTED) & ~flies
+    worked = np.bincount(chain[works], minlength=chains.known) > 0
+    for number in np.unique(chain[chain > 0]).tolist():
+        rows = np.flatnonzero((chain == number) & ~flies)
+        names = chains.name_those(number, worked)
+        for at, name in enumerate(names):
+            if at:
+                pair_of[names[at - 1], name].append(rows)
+            else:
+                for first in np.unique(own[path[rows]].astype(str)).tolist():
+                    pair_of[first, name].append(rows[own[path[rows]] == first])
+    on_way: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for at in np.flatnonzero(flies).tolist():
+        on_way[str(told[at]), str(whom[at])].append(at)
+    for pair in {**pair_of, **on_way}:
+        if pair[0] == pair[1]:
+            continue
+        way = np.array(on_way.get(pair, []), np.int64)
+        rows = np.unique(np.concatenate([way, *pair_of.get(pair, [])]))
+        yield pair, path[rows], ns[rows], 0
+        yield pair, path[way], ns[way], 1
+        late = rows[(paths.state[rows] == State.QUEUED) & (told[rows] == pair[1])]
+        yield pair, path[late], ns[late], 2

@@ -366,9 +366,19 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
         host=paths.host[keep],
         cpu=paths.cpu[keep],
         lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
-        elsewhere_idle=np.add.reduceat(paths.elsewhere_idle, keep) if len(keep) else keep,
+        elsewhere_idle=_sum_known(paths.elsewhere_idle, keep),
         beneath=paths.beneath[keep],
+        uncertainty=paths.uncertainty[keep],
+        confidence=paths.confidence[keep],
     )
+
+
+def _sum_known(times: I64, first: I64) -> I64:
+    """Return the sums of stretches that begin at some places, -1 where a part is not known."""
+    if not len(first):
+        return first
+    unknown = np.minimum.reduceat(times, first) < 0
+    return np.where(unknown, -1, np.add.reduceat(times, first))
 
 
 # Interrupts folded into running time.

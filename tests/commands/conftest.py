@@ -103,10 +103,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
         return call
 
-    def path_document(paths, index, *, tid, comm, losses, execution, label, uncertainty):
+    def path_document(paths, index, *, tid, comm, losses, execution, label, uncertainty, confidence):
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
-        assert (execution, label, uncertainty) == (f"e{index}", "", 0)
+        assert (execution, label, uncertainty, confidence) == (f"e{index}", "", 0, 1)
         return Saved("critpath/path/1", index, {"tid": tid, "comm": comm})
 
     def render_html(document, **_):

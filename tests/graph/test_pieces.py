@@ -131,7 +131,7 @@ def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
     sweep = Sweep(blocks, *facts(timelines), interrupts=data.draw(st.booleans()))
     empty = np.zeros(0, np.int64)
     none = empty.astype(np.int32)
-    events = Events(empty, none, none, empty, empty, (), timelines.strings, 0, 99)
+    events = Events(empty, none, none, empty, empty, (), timelines.strings, begin=0, end=99)
     replayed = ReplayedRecording(events, blocks, workers, timelines.processors, 0, (), (), ())
     check_put_back(sweep, replayed, pieces)
 

@@ -17,7 +17,9 @@ DEEPEST = 50
 def compose(
     activity, endpoints, requests, subrequests, slices, rows, *, doubtful=False, transits=None
 ):
-    """Return host, thread, begin, end, state of every piece of each row; how many are in doubt.
+    """Return host, thread, begin, end, state of every piece of each row, and how sure it is.
+
+    Then how many are in doubt.
 
     ``transits`` has a row of four times for each sub-request: `find_transits`.
     """
@@ -98,6 +100,7 @@ class Sketches:
                 # What is answered here, but by no request that was found, is not understood.
                 (endpoints.peer[subs.endpoint[mine]] < 0).tolist(),
                 [None] * len(mine) if transits is None else transits[mine].tolist(),
+                subs.probability[mine].tolist(),
                 strict=True,
             )
         )
@@ -115,17 +118,17 @@ class Sketches:
     def compose(self, row):
         """Return a request's pieces in order of time."""
         pieces = []
-        self._compose(row, self._begin[row], self._end[row], pieces, 0)
+        self._compose(row, self._begin[row], self._end[row], pieces, 0, 1.0)
         pieces.reverse()
         return pieces
 
-    def _compose(self, row, low, high, pieces, depth):
+    def _compose(self, row, low, high, pieces, depth, sure):
         """Add the pieces of a request between two times, the last first."""
         if self._doubtful[row] or depth > DEEPEST:
             raise DoubtfulError
         time, thread = high, self._answerer[row]
         received = min(max(self._received[row], low), high)
-        for begin, end, asker, child, doubtful, remote, transit in reversed(
+        for begin, end, asker, child, doubtful, remote, transit, link in reversed(
             self._asked[self._first[row] : self._first[row + 1]]
         ):
             if doubtful and not self._follow:
@@ -134,45 +137,47 @@ class Sketches:
             if end > time or begin < received:
                 continue
             if transit is not None and transit[0] >= 0:
-                self._work(row, thread, end, time, pieces)
-                time = self._cross(row, asker, child, (received, end), transit, pieces, depth)
+                self._work(row, thread, end, time, pieces, sure)
+                time = self._cross(
+                    row, asker, child, (received, end), transit, pieces, depth, (sure, link)
+                )
             elif child >= 0:
                 asked, answered = max(self._begin[child], received), min(self._end[child], end)
                 if answered <= asked:
                     raise DoubtfulError
-                self._work(row, thread, end, time, pieces)
-                self._wait(row, asker, answered, end, pieces)
-                self._compose(child, asked, answered, pieces, depth + 1)
+                self._work(row, thread, end, time, pieces, sure)
+                self._wait(row, asker, answered, end, pieces, sure)
+                self._compose(child, asked, answered, pieces, depth + 1, sure * link)
                 time = asked
             elif asker in self._loops:
                 if not remote:
                     raise DoubtfulError
-                self._work(row, thread, end, time, pieces)
-                _add(pieces, asker, begin, end, State.WAIT_NET)
+                self._work(row, thread, end, time, pieces, sure)
+                _add(pieces, asker, begin, end, State.WAIT_NET, sure)
                 time = begin
             else:
-                self._work(row, thread, begin, time, pieces)
+                self._work(row, thread, begin, time, pieces, sure)
                 time = begin
             thread = asker
-        self._work(row, thread, received, time, pieces)
-        self._wait(row, self._reader[row], low, received, pieces)
+        self._work(row, thread, received, time, pieces, sure)
+        self._wait(row, self._reader[row], low, received, pieces, sure)
 
-    def _cross(self, row, asker, child, window, transit, pieces, depth):
+    def _cross(self, row, asker, child, window, transit, pieces, depth, links):
         """Add what was asked of another host; return when it left."""
-        low, high = window
+        (low, high), (sure, link) = window, links
         left, answered = max(transit[0], low), min(transit[3], high)
-        self._wait(row, asker, answered, high, pieces)
+        self._wait(row, asker, answered, high, pieces, sure)
         if child < 0:
-            _add(pieces, asker, left, answered, State.NET_TRANSIT)
+            _add(pieces, asker, left, answered, State.NET_TRANSIT, sure * link)
             return left
         since = max(transit[1], left)
         until = min(max(transit[2], since), answered)
-        _add(pieces, asker, until, answered, State.NET_TRANSIT)
-        self._compose(child, since, until, pieces, depth + 1)
-        _add(pieces, asker, left, since, State.NET_TRANSIT)
+        _add(pieces, asker, until, answered, State.NET_TRANSIT, sure * link)
+        self._compose(child, since, until, pieces, depth + 1, sure * link)
+        _add(pieces, asker, left, since, State.NET_TRANSIT, sure * link)
         return left
 
-    def _wait(self, row, thread, low, high, pieces):
+    def _wait(self, row, thread, low, high, pieces, sure=1.0):
         """Add the time until a thread received what was there: it may serve others first."""
         begin, end, of = self._slices.get(thread, ([], [], []))
         others = []
@@ -184,12 +189,12 @@ class Sketches:
         if others:
             # From the first of them on; before, it was not there yet.
             since, until = max(begin[others[-1]], low), min(end[others[0]], high)
-            _add(pieces, thread, until, high, WALK)
-            _add(pieces, thread, since, until, State.QUEUED)
+            _add(pieces, thread, until, high, WALK, sure)
+            _add(pieces, thread, since, until, State.QUEUED, sure)
             high = since
-        _add(pieces, thread, low, high, WALK)
+        _add(pieces, thread, low, high, WALK, sure)
 
-    def _work(self, row, thread, low, high, pieces):
+    def _work(self, row, thread, low, high, pieces, sure=1.0):
         """Add a stretch in which a request was worked for; others that its thread served meanwhile.
 
         A thread that slept since it served others was woken for this one: what woke it is told by
@@ -206,19 +211,19 @@ class Sketches:
             since, until = max(begin[at], low), min(end[at], high)
             if of[at] >= 0 and self._slept(thread, until, min(own, high)):
                 break
-            _add(pieces, thread, until, high, WALK)
-            _add(pieces, thread, since, until, State.SHARED if of[at] < 0 else State.QUEUED)
+            _add(pieces, thread, until, high, WALK, sure)
+            _add(pieces, thread, since, until, State.SHARED if of[at] < 0 else State.QUEUED, sure)
             high = own = since
-        _add(pieces, thread, low, high, WALK)
+        _add(pieces, thread, low, high, WALK, sure)
 
     def _slept(self, thread, low, high):
         times = self._sleeps.get(thread, [])
         return bisect_right(times, high) > bisect_left(times, low)
 
 
-def _add(pieces, thread, begin, end, state):
+def _add(pieces, thread, begin, end, state, sure):
     if end > begin:
-        pieces.append((thread, begin, end, int(state)))
+        pieces.append((thread, begin, end, int(state), sure))
 
 
 def _by_thread(keys, rows, time):

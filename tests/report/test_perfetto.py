@@ -171,7 +171,12 @@ def check(viewer, sets):
         (whole,) = track.slices
         assert (whole.begin, whole.end) == (executions.begin[i], executions.end[i])
         rows = range(paths.start[i], paths.start[i + 1])
-        below = [t for t in viewer.below(uuid) if t.name != "findings"]
+        below = [t for t in viewer.below(uuid) if t.name != "findings" and t.slices]
+        groups = [key for key, t in viewer.tracks.items() if t.parent == uuid and not t.slices]
+        below += [t for group in groups for t in viewer.below(group)]
+        hosts = {paths.host[r] for r in rows}
+        several = len(hosts | {executions.host[i]}) > 1
+        assert len(groups) == (len(hosts) if several else 0)
         slices = sorted(
             ((s, t) for t in below for s in t.slices), key=lambda at: (at[0].begin, at[0].end)
         )

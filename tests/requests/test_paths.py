@@ -91,7 +91,10 @@ def test_the_native_pieces_are_those_of_the_plain_twin(load: Any, doubtful: bool
             each = list(zip(*(column.tolist() for column in table), strict=True))
             bounds = zip(pieces.start[:-1], pieces.start[1:], strict=True)
             expected, in_doubt = twin.compose(activity, endpoints, *tables, doubtful=doubtful)
-            assert [each[low:high] for low, high in bounds] == expected, name
+            bare = [[piece[:-1] for piece in request] for request in expected]
+            assert [each[low:high] for low, high in bounds] == bare, name
+            sure = [piece[-1] for request in expected for piece in request]
+            assert pieces.confidence.tolist() == pytest.approx(sure)
             assert left == in_doubt
             some += left
     assert doubtful or some > 0

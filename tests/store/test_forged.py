@@ -78,7 +78,7 @@ def test_the_forger_can_write_what_is_read(tmp_path):
 def test_a_file_of_before_waits_said_who_was_idle_is_read(tmp_path):
     forge(tmp_path / "p.parquet", lengths=[1], end=[7], segments={"end": [7]}, older=True)
     paths = load_paths(tmp_path / "p.parquet").paths
-    assert paths.elsewhere_idle.tolist() == [0]
+    assert paths.elsewhere_idle.tolist() == [-1]  # nobody knows
     assert paths.duration.tolist() == [7]
 
 
@@ -104,7 +104,7 @@ FORGED = {
         "end": [7],
         "segments": {"end": [7], "elsewhere_idle": [8]},
     },
-    "a wait of negative idleness": {"lengths": [1], "segments": {"elsewhere_idle": [-1]}},
+    "a wait of negative idleness": {"lengths": [1], "segments": {"elsewhere_idle": [-2]}},
     "nested JSON": {"text": "[" * 200_000},
     "nested JSON that ends": {"text": '{"format":' + "[" * 100_000 + "]" * 100_000 + "}"},
     "a number of many digits": {"text": '{"format": ' + "9" * 1_000_000 + "}"},

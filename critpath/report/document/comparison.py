@@ -15,6 +15,7 @@ from importlib.metadata import version
 from itertools import pairwise
 from typing import Any, Final, cast
 
+import msgspec
 import numpy as np
 
 from critpath.documents import (
@@ -35,6 +36,8 @@ from critpath.documents import (
     ExecutionEntry,
     FindingEntry,
     FindingPart,
+    HostEntry,
+    HostWaitEntry,
     Level,
     LevelEntry,
     LoopEntry,
@@ -115,6 +118,7 @@ def plain(value: Any) -> Any:
 
 # Losses are listed one by one up to here; their sums are always complete.
 _MOST_LOSSES: Final = 200
+_MOST_HOSTS: Final = 1000
 _END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
@@ -187,6 +191,7 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
         ],
         aligned=aligned,
     )
+    document.waits = [HostWaitEntry(**plain(asdict(wait))) for wait in comparison.waits]
     document.pictures = draw_pictures(comparison, document)
     _word(document)
     return document
@@ -257,7 +262,26 @@ def describe_set(paths: PathSet) -> SetEntry:
         recorded=begin_dates(paths),
         machine=_machine(paths),
         requests=_account(paths),
+        clocks=_clocks(paths),
     )
+
+
+def _clocks(paths: PathSet) -> list[HostEntry]:
+    """Return the hosts of a set, each as the recording says that knows its clock least."""
+    found: dict[str, HostEntry] = {}
+    for about in paths.environment:
+        try:
+            told = msgspec.json.decode(str(about.get("clocks", "[]")), type=list[HostEntry])
+        except (msgspec.DecodeError, UnicodeError):
+            continue  # a trace's own, of that name
+        for one in told[:_MOST_HOSTS]:
+            known = found.get(one.host)
+            wide = one.uncertainty_ns
+            if known is None or (
+                known.uncertainty_ns is not None and (wide is None or wide > known.uncertainty_ns)
+            ):
+                found[one.host] = one
+    return list(found.values())
 
 
 def _account(paths: PathSet) -> AccountEntry | None:
@@ -413,6 +437,7 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         meanwhile=facts.meanwhile[0].name if facts.meanwhile else "",
         meanwhile_before=number(facts.meanwhile[1]) if facts.meanwhile else None,
         meanwhile_after=number(facts.meanwhile[2]) if facts.meanwhile else None,
+        host=facts.host,
     )
 
 

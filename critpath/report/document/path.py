@@ -29,7 +29,8 @@ def path_document(
     losses: Sequence[Loss],
     execution: str = "",
     label: str = "",
-    uncertainty: int = 0,
+    uncertainty: int | None = 0,
+    confidence: float = 1.0,
 ) -> PathDocument:
     """Build the document of one critical path.
 
@@ -44,8 +45,11 @@ def path_document(
         Losses of the recording; those that overlap the path's window count.
     execution, label : str
         The execution's id and what kind it is.
-    uncertainty : int
-        By how much times between the hosts that it crosses may be wrong (ns).
+    uncertainty : int or None
+        By how much times between the hosts that it crosses may be wrong (ns); None: a clock is
+        not known.
+    confidence : float
+        How probable it is of its least sure segment that it is of this execution.
 
     Returns
     -------
@@ -58,9 +62,8 @@ def path_document(
     from critpath.documents import PathDocument, PathSegment  # noqa: PLC0415 - as above
 
     named = {"execution": execution, "label": label}
-    document = msgspec.convert(
-        _frame(paths, index, tid, comm, named, losses, uncertainty), PathDocument
-    )
+    sure = uncertainty, confidence
+    document = msgspec.convert(_frame(paths, index, tid, comm, named, losses, sure), PathDocument)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     document.segments = [
         PathSegment(
@@ -71,8 +74,10 @@ def path_document(
             state=State(state).name,
             detail=paths.strings[detail],
             beneath=_beneath(beneath),
+            uncertainty_ns=bound if bound >= 0 else None,
+            confidence=_round(sure),
         )
-        for begin, end, tid_, comm_, state, detail, beneath in zip(
+        for begin, end, tid_, comm_, state, detail, beneath, bound, sure in zip(
             paths.begin[rows].tolist(),
             paths.end[rows].tolist(),
             paths.tid[rows].tolist(),
@@ -80,6 +85,8 @@ def path_document(
             paths.state[rows].tolist(),
             paths.detail[rows].tolist(),
             paths.beneath[rows].tolist(),
+            paths.uncertainty[rows].tolist(),
+            paths.confidence[rows].tolist(),
             strict=True,
         )
     ]
@@ -95,7 +102,8 @@ def path_json(
     losses: Sequence[Loss],
     execution: str = "",
     label: str = "",
-    uncertainty: int = 0,
+    uncertainty: int | None = 0,
+    confidence: float = 1.0,
 ) -> str:
     """Write the document of one critical path as a line of JSON.
 
@@ -103,7 +111,7 @@ def path_json(
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
     named = {"execution": execution, "label": label}
-    document = _frame(paths, index, tid, comm, named, losses, uncertainty)
+    document = _frame(paths, index, tid, comm, named, losses, (uncertainty, confidence))
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
     kinds = _Kinds(paths.strings)
     # Segments follow each other without a gap: the end of one is the begin of the next.
@@ -117,6 +125,8 @@ def path_json(
             paths.state[rows].tolist(),
             paths.detail[rows].tolist(),
             paths.beneath[rows].tolist(),
+            paths.uncertainty[rows].tolist(),
+            paths.confidence[rows].tolist(),
             strict=True,
         ),
     )
@@ -137,25 +147,31 @@ def escape_more(text: str) -> str:
     return text.replace("\x7f", "\\u007f").replace("##[", "#\\u0023[")
 
 
+def _round(probability: float) -> float:
+    return round(probability, 4)
+
+
 def _beneath(state: int) -> str:
     return State(state).name if state else ""
 
 
-class _Kinds(dict[tuple[int, int, int, int, int], str]):
+class _Kinds(dict[tuple[int, int, int, int, int, int, float], str]):
     """The JSON of everything but the times of a segment, made once per kind."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         super().__init__()
         self.strings = strings
 
-    def __missing__(self, kind: tuple[int, int, int, int, int]) -> str:
-        tid, comm, state, detail, beneath = kind
+    def __missing__(self, kind: tuple[int, int, int, int, int, int, float]) -> str:
+        tid, comm, state, detail, beneath, bound, sure = kind
         named = {
             "tid": tid,
             "comm": self.strings[comm],
             "state": State(state).name,
             "detail": self.strings[detail],
             "beneath": _beneath(beneath),
+            "uncertainty_ns": bound if bound >= 0 else None,
+            "confidence": _round(sure),
         }
         self[kind] = json.dumps(named)[1:]
         return self[kind]
@@ -168,7 +184,7 @@ def _frame(
     comm: str,
     named: dict[str, str],
     losses: Sequence[Loss],
-    uncertainty: int,
+    sure: tuple[int | None, float],
 ) -> dict[str, Any]:
     """Return the document with no segments in it."""
     first, last = int(paths.start[index]), int(paths.start[index + 1])
@@ -190,7 +206,8 @@ def _frame(
         "segments": [],
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),
-        "uncertainty_ns": uncertainty,
+        "uncertainty_ns": sure[0],
+        "confidence": _round(sure[1]),
         "loss": {
             "events": sum(int(loss.events) for loss in touching),
             "packets": sum(int(loss.packets) for loss in touching),

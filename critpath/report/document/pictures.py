@@ -7,7 +7,6 @@ in the picture beside it.  A set's segments are read chunk by chunk.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,10 @@ from critpath.documents import (
     SetName,
     ThreadEntry,
 )
-from critpath.model import F64, I64, RUNNING, Analysis, Bool, FlameNode, PathSet, State
+from critpath.model import F64, I64, RUNNING, Analysis, Bool, FlameNode, PathSet, State, role_name
+from critpath.model.vectors import split_host
 from critpath.text.phrases import IDLE, LATE_NS
+from critpath.text.requests import SURE
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 _RUN: Final = DOINGS.index("running")
@@ -65,8 +66,6 @@ _MOST_STEPS: Final = 60_000  # of all paths that are kept
 _LONG: Final = 2_000  # steps of a path of which the smallest are joined to their neighbours
 FEWEST: Final = 5  # requests of a kind on each side that can be judged
 _MOST_KINDS: Final = 40  # with mean paths
-# As vectors/table.py tells numbers of instances from those of a program's name.
-_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def find_thread(pictures: Pictures, role: str) -> int:
         return 0
     for place, one in enumerate(pictures.threads):
         name = one.name.removesuffix(" (other)").replace("*", "#")
-        if not one.own and family(name) == role:
+        if not one.own and role_name(name) == role:
             return place
     return max(len(pictures.threads) - 1, 0)
 
@@ -110,17 +109,19 @@ class Threads:
         self._names: dict[str, Counter[str]] = defaultdict(Counter)
         self._own: dict[str, Counter[str]] = defaultdict(Counter)
         time: Counter[str] = Counter()
+        self._several = False
         for one in sets:
             for name in one.executions.comm:
-                self._own[family(name)][name] += 1
+                self._own[role_name(name)][name] += 1
             for part in one.chunks():
                 paths, other = part.paths, ~_own(part)
+                self._several = self._several or bool((paths.host > 0).any())
                 spent = np.zeros(len(paths.strings) or 1, np.int64)
                 np.add.at(spent, paths.comm[other], paths.duration[other])
                 for code in np.flatnonzero(spent).tolist():
                     name = paths.strings[code]
-                    time[family(name)] += int(spent[code])
-                    self._names[family(name)][name] += 1
+                    time[role_name(name)] += int(spent[code])
+                    self._names[role_name(name)][name] += 1
         ranked = sorted(time, key=lambda key: (-time[key], key))
         self.place = {key: i + 1 for i, key in enumerate(ranked[:_MOST_THREADS])}
         self._rest = len(ranked) > _MOST_THREADS
@@ -129,31 +130,42 @@ class Threads:
         """Return the thread of every segment."""
         paths = part.paths
         beyond = len(self.place) + 1
-        known = [self.place.get(family(name), beyond) for name in paths.strings] or [beyond]
+        known = [self.place.get(role_name(name), beyond) for name in paths.strings] or [beyond]
         return np.where(_own(part), 0, np.array(known, np.int64)[paths.comm])
 
     def entries(self) -> list[ThreadEntry]:
         """Return them as the document has them, in order of their time on the paths."""
         own = _shown(next(iter(self._own.values()))) if len(self._own) == 1 else ""
-        entries = [ThreadEntry(name=own, own=True, colour=0)]
+        hosts = {self._host(name) for names in self._own.values() for name in names}
+        entries = [ThreadEntry(name=own, own=True, colour=0, host=_only(hosts))]
         for key, at in self.place.items():
             name = _shown(self._names[key]) or "unknown"
             name += " (other)" if name == own else ""
-            entries.append(ThreadEntry(name=name, own=False, colour=min(at, _COLOURS + 1)))
+            entries.append(
+                ThreadEntry(
+                    name=name,
+                    own=False,
+                    colour=min(at, _COLOURS + 1),
+                    host=_only({self._host(one) for one in self._names[key]}),
+                )
+            )
         if self._rest:
             entries.append(ThreadEntry(name="other threads", own=False, colour=_COLOURS + 1))
         return entries
 
+    def _host(self, name: str) -> str:
+        """Return the host of a thread by its name, "" where all are on one."""
+        return split_host(name)[1].removeprefix("@") if self._several else ""
 
-def family(name: str) -> str:
-    """Return a thread's name with ``#`` for the numbers of its instances."""
-    return _INSTANCE.sub("#", name)
+
+def _only(found: set[str]) -> str:
+    return found.pop() if len(found) == 1 else ""
 
 
 def _shown(names: Counter[str]) -> str:
     """Return a family's name: its digits are kept where there is only one of it."""
     only = sorted(names)
-    return only[0] if len(only) == 1 else _INSTANCE.sub("*", only[0]) if only else ""
+    return only[0] if len(only) == 1 else role_name(only[0], "*") if only else ""
 
 
 def _own(part: PathSet) -> Bool:
@@ -469,7 +481,41 @@ def _paths(one: PathSet, which: SetName, rows: list[int], threads: Threads) -> I
             steps=[step[:4] for step in found],
             hairs=(steps.hair[1] - begin).tolist()[:_LONG],
             beneath=[step[4] for step in found] if (steps.beneath >= 0).any() else [],
+            crossings=_crossings(part, threads),
+            inferred=_inferred(part),
         )
+
+
+def _changes_of(part: PathSet) -> tuple[I64, I64]:
+    """Return the segments of a path at which it changes threads, and when that is."""
+    paths = part.paths
+    thread = (paths.host << 32) + paths.tid
+    rows = np.flatnonzero(thread[1:] != thread[:-1]) + 1
+    return rows, paths.begin[rows] - part.executions.begin[0]
+
+
+def _crossings(part: PathSet, threads: Threads) -> list[list[int]]:
+    """Return where a path goes from host to host, and how surely it is known when."""
+    paths = part.paths
+    rows, when = _changes_of(part)
+    crosses = paths.host[rows] != paths.host[rows - 1]
+    rows, when = rows[crosses], when[crosses]
+    both = np.stack([paths.uncertainty[rows], paths.uncertainty[rows - 1]])
+    bound = np.where((both < 0).any(axis=0), -1, both.max(axis=0, initial=0))
+    code = threads.codes(part)
+    found: list[list[int]] = np.column_stack([when, code[rows - 1], code[rows], bound]).tolist()
+    return found[:_LONG]
+
+
+def _inferred(part: PathSet) -> list[list[int]]:
+    """Return which changes of thread are inferred, and how probable they are."""
+    rows, when = _changes_of(part)
+    confidence = part.paths.confidence
+    sure = np.minimum(confidence[rows], confidence[rows - 1])
+    some = sure < SURE
+    mille = np.minimum(np.floor(1000 * sure[some]), 999).astype(np.int64)
+    found: list[list[int]] = np.column_stack([when[some], mille]).tolist()
+    return found[:_LONG]
 
 
 def _shortened(steps: list[list[int]]) -> list[list[int]]:

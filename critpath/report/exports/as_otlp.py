@@ -173,8 +173,8 @@ class _Spans:
             "endTimeUnixNano": str(max(end + epoch, 0)),
         }
 
-    def _uncertainty(self, row: int, above: int | None) -> dict[str, int]:
-        """Return by how much times may be wrong against those of who asked."""
+    def _uncertainty(self, row: int, above: int | None) -> dict[str, int | str]:
+        """Return by how much times may be wrong against those of who asked: a text if unknown."""
         endpoints = self._of.endpoints
         here = int(endpoints.host[self._of.requests.endpoint[row]])
         if above is None or not self._bounds:
@@ -182,7 +182,10 @@ class _Spans:
         there = int(endpoints.host[self._of.subrequests.endpoint[above]])
         if here == there:
             return {}
-        return {"critpath.clock_uncertainty_ns": self._bounds[here] + self._bounds[there]}
+        bounds = self._bounds[here], self._bounds[there]
+        if min(bounds) < 0:
+            return {"critpath.clock_uncertainty": "unknown"}
+        return {"critpath.clock_uncertainty_ns": sum(bounds)}
 
 
 def _digest(*parts: object) -> str:

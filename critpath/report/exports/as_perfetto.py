@@ -21,6 +21,7 @@ import numpy as np
 
 from critpath.documents import FindingEntry
 from critpath.model import Bool, CriticalPaths, State
+from critpath.model.vectors import split_host
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS, words_of
 from critpath.text.phrases import KINDS
@@ -96,6 +97,9 @@ _ENDING: Final = number(_SEQUENCE, _MINE) + number(_FLAGS, _NEEDED)
 
 # What every slice says: its times on the trace's clock, to paste into other tools.
 WINDOW: Final = ("begin (ns)", "end (ns)")
+
+_SURE: Final = 1000  # per mille
+UNKNOWN: Final = "not known"
 
 Value = str | int | bool | None
 
@@ -262,9 +266,10 @@ def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
     """Write critical paths as a Perfetto trace, piece by piece.
 
     A track per execution, with one slice over all of it; below it one per thread on its
-    path, with a slice per segment.  Where the path moves to another thread, a flow leads
-    from the segment of who woke it to that of who was woken.  Findings of a comparison
-    have tracks of their own below the execution.  Several sets have a track each above.
+    path, with a slice per segment; of several hosts these stand below their host's.  Where the
+    path moves to another thread, a flow leads from the segment of who woke it to that of who
+    was woken.  Findings of a comparison have tracks of their own below the execution.  Several
+    sets have a track each above.
 
     Parameters
     ----------
@@ -294,7 +299,7 @@ class _Bodies(dict[tuple[int, ...], bytes]):
         self.slices, self.paths = slices, paths
 
     def __missing__(self, kind: tuple[int, ...]) -> bytes:
-        code, detail, comm, tid, cpu, lossy = kind
+        code, detail, comm, tid, cpu, lossy, bound, mille = kind
         state, said = State(code), self.paths.strings[detail]
         waited = state == State.WAIT_CPU
         self[kind] = self.slices.body(
@@ -307,6 +312,8 @@ class _Bodies(dict[tuple[int, ...], bytes]):
                 "tid": tid if tid >= 0 else None,
                 "cpu": cpu if cpu >= 0 else None,
                 "lossy": True if lossy else None,
+                "between hosts, wrong by at most (ns)": bound or None if bound >= 0 else UNKNOWN,
+                "inferred, sure (per mille)": mille if mille < _SURE else None,
             },
         )
         return self[kind]
@@ -337,20 +344,29 @@ def _execution(
     }
     whole = slices.open(begin, track, slices.body(name, "execution", about))
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
-    columns = ("begin", "end", "state", "detail", "comm", "tid", "cpu", "lossy", "host")
+    columns = ("begin", "end", "state", "detail", "comm", "tid", "cpu", "lossy", "uncertainty")
     tracks: dict[tuple[int, int], int] = {}
+    hosts: dict[int, int] = {}
+    several = bool((paths.host[rows] != executions.host[index]).any())
     before = -1
-    for low, high, *kind, host, leaves in zip(
+    for low, high, *kind, mille, host, leaves in zip(
         *(getattr(paths, column)[rows].tolist() for column in columns),
+        np.floor(_SURE * paths.confidence[rows]).astype(np.int64).tolist(),
+        paths.host[rows].tolist(),
         moves[rows].tolist(),
         strict=True,
     ):
-        _, _, comm, tid, _, _ = kind
+        _, _, comm, tid, *_ = kind
         thread = tracks.get((host, tid))
         if thread is None:
             shown = thread_name(paths.strings[comm], tid)
-            thread = tracks[host, tid] = slices.track(shown, track)
-        segment = slices.open(low, thread, bodies[tuple(kind)])
+            group = track
+            if several:
+                name = split_host(paths.strings[comm])[1].removeprefix("@") or f"host {host}"
+                group = hosts.get(host) or slices.track(name, track)
+                hosts[host] = group
+            thread = tracks[host, tid] = slices.track(shown, group)
+        segment = slices.open(low, thread, bodies[*kind, mille])
         slices.close(high, segment)
         if before >= 0:
             flows += 1

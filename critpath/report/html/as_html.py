@@ -21,9 +21,11 @@ from critpath.report.html.elements import prose, text
 from critpath.report.html.flame import render_flame
 from critpath.report.html.folds import (
     MOST_ROWS,
+    render_clocks,
     render_recordings,
     render_slowest,
     render_statistics,
+    render_waits,
     slowest_rows,
 )
 from critpath.report.html.page import assemble_page, read_asset, script_of
@@ -81,9 +83,10 @@ def render_html(
     body, rules = place_by_rules(
         f"{_top(document, explore, framed=bool(framed))}<main>"
         f"{_answer(document, answer)}{_first_screen(document)}"
-        f"{causes}{'' if folded else render_flame(document)}"
+        f"{causes}{render_waits(document)}{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
         f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
+        f"{render_clocks(document)}"
         f"{render_statistics(document)}{_frame(framed)}</div>"
         f"</main>{_foot(document, causes=bool(causes))}"
     )

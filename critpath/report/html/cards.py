@@ -215,7 +215,7 @@ def _examples(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> st
     hot = _hot(page, cause)
     usual = _usual(page, typical)
     scale = common_scale(typical, [*chosen, *([usual] if usual else [])])
-    lanes = lanes_of([*([usual] if usual else []), *chosen])
+    lanes = lanes_of(page.pictures, [*([usual] if usual else []), *chosen], scale)
     drawn = [f'<fieldset class="ex"><legend>A {text(page.noun(1))} to show</legend>']
     alone = "" if len(chosen) > 1 else " hidden"  # nothing to choose
     for place, path in enumerate(chosen):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, OnThread, ThreadEntry
+from critpath.model import role_name
 from critpath.units import format_ns, safe_text, trace_address
 
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
@@ -232,8 +233,6 @@ def _class(name: str) -> str:
 
 # What an execution is called that nothing in the trace names: thread and time of begin.
 _UNNAMED: Final = re.compile(r"(\d+)@(\d+)", re.ASCII)
-# As vectors/table.py tells numbers of instances from those of a program's name.
-_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
 _FEWEST: Final = 3  # digits of a begin: a single one looks like a number of its own
 
 
@@ -284,4 +283,4 @@ def titled(name: str, short: dict[str, str]) -> str:
 
 def family_of(one: OnThread) -> str:
     """Return the thread's name with ``#`` for numbers, as the roles of states have it."""
-    return _INSTANCE.sub("#", one.comm)
+    return role_name(one.comm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,7 @@ from critpath.documents import (
     ClusterEntry,
     ComparisonDocument,
     DetectionEntry,
+    HostEntry,
     LossSummary,
     SetEntry,
     StateEntry,
@@ -30,7 +32,7 @@ from critpath.report.html.elements import (
     trace_link,
 )
 from critpath.report.palette import LOOKS
-from critpath.text import verdict
+from critpath.text import clocks, verdict
 from critpath.text.answer import listed_causes
 from critpath.text.page import decision, noun_of, recordings_line
 from critpath.text.sentences import counts_of, machine_line, thread_of
@@ -45,6 +47,8 @@ _MOST_STATES: Final = 70
 _MOST_FINDINGS: Final = 60
 _MOST_TYPES: Final = 60
 _MOST_NAMES: Final = 6
+_MOST_WAITS: Final = 20
+_DECIMAL: Final = re.compile(r"-?\d{1,9}\.\d{1,12}")
 _PAPER: Final = "Janecek, Ezzati-Jivan and Hamou-Lhadj, ICPC 2022"
 
 # 7: the slowest requests.
@@ -243,6 +247,82 @@ def render_recordings(document: ComparisonDocument) -> str:
         + items(notes, kind="notes"),
         opened=opened,
     )
+
+
+# Of several hosts: who waited for whom, and how surely times between them are known.
+
+
+def render_waits(document: ComparisonDocument) -> str:
+    """Return the table of who waited for whom over hosts, "" where there is one."""
+    if not document.waits:
+        return ""
+    rows = []
+    for wait in document.waits[:_MOST_WAITS]:
+        who, whom = clocks.name_waits(wait)
+        before, after = wait.mean
+        rows.append(
+            [
+                f"<code>{text(who)}</code>",
+                f"<code>{text(whom)}</code>",
+                *(text(f"{count:,}") for count in wait.requests),
+                *(text(time_of(ns)) if ns else "0" for ns in (before, after)),
+                text(time_of(after - before, sign=True)),
+                text(_before_after(wait.transit)),
+                text(_before_after(wait.queued)),
+            ]
+        )
+    noun = noun_of(document)
+    heads = ["who waited", "for whom", f">{noun} before", ">after", ">mean before", ">after"]
+    heads += [">change", ">of it on its way", ">behind others"]
+    beyond = verdict.left_out(len(document.waits) - _MOST_WAITS, "pair")
+    about = clocks.ABOUT_WAITS.format(noun=noun)
+    return (
+        f'<section id="waits" aria-labelledby="waits-title"><h2 id="waits-title">{clocks.WAITS}'
+        f'</h2><p class="sub">{text(about)}</p>{table(clocks.WAITS, heads, rows)}'
+        f"{said(beyond)}</section>"
+    )
+
+
+def _before_after(both: list[int | float]) -> str:
+    return " → ".join(time_of(ns) if ns else "0" for ns in both) if any(both) else "–"
+
+
+def render_clocks(document: ComparisonDocument) -> str:
+    """Return the fold of hosts' clocks, "" where there is one host."""
+    sets = {which: document.sets[which].clocks for which in NAMES}
+    lines = {which: clocks.clocks_line(known) for which, known in sets.items()}
+    if not any(lines.values()):
+        return ""
+    rows = [
+        [
+            text(NAMES[which]),
+            f"<code>{text(one.host)}</code>",
+            text(_ahead(one)),
+            text(f"{float(one.drift) * 1e6:+.2f} ppm" if _is_told(one) else ""),
+            text(clocks.clock_sure(one)),
+            text(clocks.clock_known(one)),
+            text(clocks.clock_steps(one) if _is_told(one) else ""),
+        ]
+        for which, known in sets.items()
+        for one in known
+    ]
+    heads = ["", "host", ">ahead by", ">drift", ">sure to", "known by", "steps"]
+    unsure = any(one.source == "none" for known in sets.values() for one in known)
+    return _fold(
+        "clocks",
+        "Clocks",
+        lines["sample"] or lines["normal"],
+        paragraph(clocks.ABOUT_CLOCKS) + table("Clocks of the hosts", heads, rows),
+        opened=unsure,
+    )
+
+
+def _is_told(clock: HostEntry) -> bool:
+    return clock.source not in {"reference", "none"} and _DECIMAL.fullmatch(clock.drift) is not None
+
+
+def _ahead(clock: HostEntry) -> str:
+    return f"{clock.ahead_ns / 1e9:+.9f} s" if _is_told(clock) else ""
 
 
 def _fold(anchor: str, title: str, line: str, content: str, *, opened: bool = False) -> str:

@@ -9,11 +9,15 @@ from typing import Final
 
 from critpath.documents import DrawnPath, Pictures
 from critpath.report.html.elements import WORDS, axis, box, place, text, time_of, who
+from critpath.text.requests import describe_crossing, describe_inferred
 
 Step = list[int]  # begin, length (ns), place in threads, place in doings
 Hot = Collection[tuple[int, int]]  # threads and doings that are outlined
 
 _LANES: Final = 6  # the own thread and five others
+_MOST_LANES: Final = 11  # with a lane for each host's name
+_MOST_HOSTS: Final = 5
+_LEAST_BAND: Final = 0.7  # % of the scale: a band that is narrower is not drawn
 _SEEN: Final = 0.16  # % of the scale: narrower steps join what is before them
 _STRIP: Final = 1.0  # the same of a strip
 _LABEL: Final = 5.5  # % of the scale that a label takes
@@ -54,14 +58,39 @@ def scale_of(path: DrawnPath, common: float) -> Scale:
     return Scale(common, max(1, math.ceil(length_of(path) / common - 1e-9)))
 
 
-def lanes_of(paths: Sequence[DrawnPath]) -> dict[int, int]:
-    """Return the lane of every thread: the own one on top, others by their time."""
+def lanes_of(pictures: Pictures, paths: Sequence[DrawnPath], scale: float = 0.0) -> dict[int, int]:
+    """Return the lane of every thread: the own one on top, others by their time.
+
+    Of several hosts each has a lane for its name, and below it its threads: that of the own
+    thread first, others by their time; whoever is only interrupted by what comes from another
+    host is not seen on that scale.
+    """
     time: dict[int, int] = {}
+    seen: set[int] = set()
     for path in paths:
         for step in path.steps:
             time[step[2]] = time.get(step[2], 0) + step[1]
+            if step[1] >= _SEEN / 100 * scale:
+                seen.add(step[2])
     others = sorted((t for t in time if t), key=lambda t: (-time[t], t))
-    return {thread: min(lane, _LANES - 1) for lane, thread in enumerate([0, *others])}
+    if not any(one.host for one in pictures.threads):
+        return {thread: min(lane, _LANES - 1) for lane, thread in enumerate([0, *others])}
+    grouped: dict[str, list[int]] = {}
+    others = [thread for thread in others if thread in seen]
+    for thread in [0, *others]:
+        grouped.setdefault(pictures.threads[thread].host, []).append(thread)
+    shown = {0, *others[: _MOST_LANES - min(len(grouped), _MOST_HOSTS)]}
+    lanes: dict[int, int] = {}
+    free = 0
+    for number, threads in enumerate(grouped.values()):
+        if number < _MOST_HOSTS:
+            free += 1
+        for thread in threads:
+            # What has no lane of its own is in the last of its host's.
+            new = number < _MOST_HOSTS and (thread in shown or thread == threads[0])
+            lanes[thread] = free if new else max(free - 1, 0)
+            free += new
+    return {thread: min(lane, _MOST_LANES + _MOST_HOSTS - 1) for thread, lane in lanes.items()}
 
 
 def join_small(steps: Sequence[Step], least: float) -> list[Step]:
@@ -91,20 +120,23 @@ def draw_lanes(
     """Return a path in lanes; ``spoken`` is what it shows, in words."""
     width = scale.width
     names: dict[int, str] = {}
+    heads: dict[int, str] = {}
     for thread, lane in lanes.items():
-        name = who(pictures.threads[thread])
+        one = pictures.threads[thread]
+        name = who(one).removesuffix(f"@{one.host}" if one.host else "")
         names[lane] = name if lane not in names else "other threads"
+        if one.host and one.host not in heads.values():
+            heads[lane - 1] = one.host
     steps = join_small(path.steps, _SEEN / 100 * width)
     beneath = {step[0]: under for step, under in zip(path.steps, path.beneath, strict=False)}
     drawn: list[str] = []
-    before = -1
+    before, last = -1, Step()
     for begin, length, thread, doing in steps:
-        lane = lanes.get(thread, 0)
+        lane = lanes.get(thread, lanes[0])
         left, wide = 100 * begin / width, 100 * length / width
-        if before not in {-1, lane}:
-            top, height = min(before, lane), abs(before - lane)
-            drawn.append(f'<u class="l{top} h{height}" {place(left)}></u>')
-        before = lane
+        if last and before != lane:
+            drawn += _move(pictures, path, (last, [begin, length, thread, doing]), lanes, width)
+        before, last = lane, [begin, length, thread, doing]
         name = pictures.doings[doing]
         one = pictures.threads[thread]
         about = (" hot" if wide >= _OUTLINED else " warm") if (thread, doing) in hot else ""
@@ -119,10 +151,48 @@ def draw_lanes(
     end = time_of(length_of(path))
     drawn.append(f'<em class="e" {place(100 * length_of(path) / width)}>{text(end)}</em>')
     labels = "".join(f'<span class="l{lane}">{text(name)}</span>' for lane, name in names.items())
+    labels += "".join(
+        f'<span class="l{lane} host">{text(name)}</span>' for lane, name in heads.items()
+    )
     return (
-        f'<div class="lanes n{len(names)}"><div class="names" aria-hidden="true">{labels}</div>'
+        f'<div class="lanes n{max(names) + 1}"><div class="names" aria-hidden="true">{labels}</div>'
         f'<div class="track" role="img" aria-label="{text(spoken)}">{"".join(drawn)}</div></div>'
     )
+
+
+def _move(
+    pictures: Pictures,
+    path: DrawnPath,
+    steps: tuple[Step, Step],
+    lanes: dict[int, int],
+    width: float,
+) -> list[str]:
+    """Return the line along which a path goes from lane to lane, and how sure that is.
+
+    Between hosts it has a head, and a band as wide as the time may be wrong; it is dashed where it
+    is inferred who worked for whom.
+    """
+    (earlier, _, source, _), (begin, _, target, _) = steps
+    before, lane = (lanes.get(thread, lanes[0]) for thread in (source, target))
+    top, height, left = min(before, lane), abs(before - lane), 100 * begin / width
+    # On the way there may be steps that are too short to be drawn.
+    sure = [mille for at, mille in path.inferred if earlier < at <= begin]
+    bounds = [one[3] for one in path.crossings if earlier < one[0] <= begin]
+    one, other = pictures.threads[source], pictures.threads[target]
+    kind, titles, drawn = "", [], []
+    if bounds and one.host != other.host:
+        bound = None if min(bounds) < 0 else max(bounds)
+        kind = (" down" if lane > before else " up") + (" unsure" if bound is None else "")
+        titles.append(describe_crossing(who(one), who(other), bound))
+        wide = 200 * (bound or 0) / width
+        if wide >= _LEAST_BAND:
+            low, high = max(left - wide / 2, 0.0), min(left + wide / 2, 100.0)
+            drawn.append(f'<i class="sure l{top} h{height}" {place(low, high - low)}></i>')
+    if sure:
+        kind += " dashed"
+        titles.append(describe_inferred(min(sure) / 1000))
+    about = f' title="{text("; ".join(titles))}"' if titles else ""
+    return [*drawn, f'<u class="l{top} h{height}{kind}" {place(left)}{about}></u>']
 
 
 def _hairs(

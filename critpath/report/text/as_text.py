@@ -10,8 +10,9 @@ from critpath.documents import ClusterEntry, ComparisonDocument
 from critpath.report.text.alignment import print_alignment
 from critpath.report.text.answer import cause_line, print_answer
 from critpath.report.text.table import Row, print_line, print_table
-from critpath.text import sentences, verdict
+from critpath.text import clocks, sentences, verdict
 from critpath.text.explanation import describe_facts, describe_other_causes, explained
+from critpath.text.page import noun_of
 from critpath.units import plural
 
 # A screen answers the question; the HTML report and the JSON hold the rest.
@@ -20,6 +21,7 @@ _MOST_EXECUTIONS = 10
 _MOST_CLUSTERS = 10
 _MOST_LABELS = 10
 _MOST_ALIGNED = 2
+_MOST_WAITS = 12
 
 
 def render_comparison(
@@ -52,7 +54,10 @@ def render_comparison(
     for which in ("normal", "sample"):
         print_line(console, sentences.set_in_short(document, which), style="dim")
     _print_warnings(document, console)
+    for line in clocks.say_clocks(document):
+        print_line(console, line)
     _print_causes(document, console)
+    _print_waits(document, console)
     if document.states:
         _print_states(document, console)
     _print_durations(document, console)
@@ -100,6 +105,25 @@ def _print_causes(document: ComparisonDocument, console: Console) -> None:
     rest = describe_other_causes(document, [one for one in document.causes if one not in shown])
     for line in filter(None, (rest, account)):
         print_line(console, line)
+
+
+def _print_waits(document: ComparisonDocument, console: Console) -> None:
+    """Print who waited for whom over hosts; nothing of one host."""
+    if not document.waits:
+        return
+    _heading(console, f"{clocks.WAITS}, before → after")
+    rows = []
+    for wait in document.waits[:_MOST_WAITS]:
+        times = [
+            " → ".join(verdict.duration(ns) if ns else "0" for ns in both) if any(both) else "-"
+            for both in (wait.mean, wait.transit, wait.queued)
+        ]
+        count = " → ".join(f"{count:,}" for count in wait.requests)
+        rows.append(Row((*clocks.name_waits(wait), count, *times)))
+    noun = noun_of(document)
+    heads = ("who", "for whom", f">{noun}", ">mean", ">on its way", ">behind others")
+    print_table(console, heads, rows, folding=("who", "for whom"), spare=("behind others", noun))
+    _left_out(console, len(document.waits) - _MOST_WAITS, "pair")
 
 
 def _print_states(document: ComparisonDocument, console: Console) -> None:

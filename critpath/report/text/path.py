@@ -145,8 +145,8 @@ def render_path(document: PathDocument, console: Console, *, most: int = 200) ->
             f"{plural(loss.packets, 'packet')} lost meanwhile",
             style="yellow",
         )
-    if document.uncertainty_ns:
-        print_line(console, requests.crossing_sure(document.uncertainty_ns))
+    for said in requests.path_sure(document.uncertainty_ns, document.confidence):
+        print_line(console, said)
     if document.unexplained:
         print_line(
             console,
