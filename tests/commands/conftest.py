@@ -103,7 +103,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
         return call
 
-    def path_document(paths, index, *, tid, comm, losses, execution, label, uncertainty, confidence):
+    def path_document(
+        paths, index, *, tid, comm, losses, execution, label, uncertainty, confidence
+    ):
         assert isinstance(paths, CriticalPaths)
         assert losses == ()
         assert (execution, label, uncertainty, confidence) == (f"e{index}", "", 0, 1)
