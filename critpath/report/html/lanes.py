@@ -176,8 +176,8 @@ def _move(
     before, lane = (lanes.get(thread, lanes[0]) for thread in (source, target))
     top, height, left = min(before, lane), abs(before - lane), 100 * begin / width
     # On the way there may be steps that are too short to be drawn.
-    sure = [mille for at, mille in path.inferred if earlier < at <= begin]
-    bounds = [one[3] for one in path.crossings if earlier < one[0] <= begin]
+    sure = [one[1] for one in path.inferred if len(one) > 1 and earlier < one[0] <= begin]
+    bounds = [one[3] for one in path.crossings if len(one) > 3 and earlier < one[0] <= begin]
     one, other = pictures.threads[source], pictures.threads[target]
     kind, titles, drawn = "", [], []
     if bounds and one.host != other.host:
