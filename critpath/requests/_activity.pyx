@@ -16,7 +16,9 @@ include "_acts.pxi"
 cdef enum:
     TCP = 6
     MPTCP = 262
+    UNIX = 1
     INET6 = 10
+    JUST_NOW = 1000000    # ns: a thread that connects asks at once
     PEEK = 2              # MSG_PEEK: what is received stays there
     # States of TCP
     ESTABLISHED = 1
@@ -81,9 +83,11 @@ ctypedef struct Place:
 ctypedef struct Hand:
     # The last arrival that a thread caused since its last receive or send.
     int64_t tid
+    int64_t time          # of it
     int32_t host
     int32_t endpoint      # plus 1
     int8_t used
+    int8_t connects       # it was at what listens: the thread connects
     int8_t left           # a packet of it went to a device since
     int64_t asleep        # the row of its sleep since, plus 1; where only such are kept
 
@@ -428,16 +432,29 @@ cdef class Activities:
             self.name(&self.endpoints[at], v + 1)
             return 0
         at = self.endpoint_of(v[0], host, <int32_t>v[1], <int32_t>v[2], time)
-        e = &self.endpoints[at]
-        if e.listens:
-            return 0
         if kind == KIND_SOCKET_ARRIVAL:
             tid = self.waker_at(c, cpu)
-            self.put(time, ACT_ARRIVAL, tid, host, at, 0)
-            if tid > 0:
-                self.hand_of(tid, host).endpoint = at + 1
+            hand = self.hand_of(tid, host) if tid > 0 else NULL
+            if v[1] == UNIX and hand != NULL:
+                at = self.connect_unix(at, tid, hand, time)
+            e = &self.endpoints[at]
+            if not e.listens:
+                self.put(time, ACT_ARRIVAL, tid, host, at, 0)
+            if hand != NULL and (not e.listens or e.family == UNIX):
+                hand.endpoint, hand.time = at + 1, time
             return 0
         tid = self.thread_at(c, cpu)
+        e = &self.endpoints[at]
+        if e.listens:
+            if e.family != UNIX:
+                return 0
+            at = self.begin_life(v[0], host, UNIX, <int32_t>v[2], time)
+        elif e.family == UNIX and kind == KIND_SOCKET_SEND and v[3] > 0 and tid > 0:
+            hand = self.hand_of(tid, host)
+            if hand.connects and hand.endpoint - 1 != at:
+                at = self.open_unix(at, 2, tid, time)
+            hand.connects = 0
+        e = &self.endpoints[at]
         if kind == KIND_SOCKET_RECEIVE:
             if v[4] & PEEK or v[3] < 0:
                 return 0
@@ -458,7 +475,39 @@ cdef class Activities:
             hand.endpoint = 0
             hand.left = 0
             hand.asleep = 0
+            hand.connects = 0
         return 0
+
+    cdef int32_t connect_unix(self, int32_t at, int64_t tid, Hand* hand,
+                              int64_t time) except -1 nogil:
+        """Return the endpoint at which a thread makes data arrive.
+
+        Of unix sockets no event tells that one is opened or closed, and their addresses are used
+        again at once.  A connection makes an arrival at what listens, and no send follows it.
+        """
+        cdef Endpoint* e = &self.endpoints[at]
+        cdef Endpoint* f
+        if hand.endpoint - 1 == at:
+            return at
+        if not hand.endpoint or time - hand.time > JUST_NOW:
+            hand.connects = 0
+            return at
+        f = &self.endpoints[hand.endpoint - 1]
+        if hand.connects or f.family != UNIX or (f.moved and not f.listens) or e.listens:
+            return at
+        f.listens = 1
+        hand.connects = 1
+        return self.open_unix(at, 1, tid, time)
+
+    cdef int32_t open_unix(self, int32_t at, int32_t opening, int64_t tid,
+                           int64_t time) except -1 nogil:
+        """Return the endpoint that a unix socket is from now on: accepted, or connected."""
+        cdef Endpoint* e = &self.endpoints[at]
+        if e.moved or e.opening:
+            at = self.begin_life(e.socket, e.host, UNIX, e.protocol, time)
+        self.endpoints[at].opening = opening
+        self.put(time, ACT_OPEN, tid, self.endpoints[at].host, at, opening)
+        return at
 
     cdef void pair(self, int32_t sender, int32_t receiver) noexcept nogil:
         """Note to whom a send arrived: most sends of an endpoint arrive at its peer."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
-_ANOTHER_HOUR: Final = 0.25  # of the mean: the machine alone may make it so much less
+_ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
 _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3

@@ -218,3 +218,34 @@ def test_an_ipv4_address_within_ipv6_is_the_ipv4_one_where_it_was_written_down()
     assert (of.local, of.remote) == ((0, 0x0A000001, 80), (0, 0x0A000002, 4000))
     other = [0x20010DB8 << 32, 1, 0, 1]
     assert read_dumped([0, 1, 80, 1, 10, 0, 0, *other, 6, 0, 1, 7, 9, ""]).local[0] == other[0]
+
+
+def test_connections_of_a_unix_socket_whose_addresses_are_used_again_each_time():
+    # php-fpm behind Apache: no event tells of a unix socket that it is opened or closed, but a
+    # connection makes data arrive at what listens.  Here both ends change places each time.
+    listener, one, other, client, server = 9 << 40, 1 << 40, 2 << 40, 11, 12
+    events = [(1, 0, Kind.SWITCH, [0, 0, 0, 0, 0])]
+
+    def put(tid, kind, *fields):
+        at = 10 * len(events)
+        events.append((at, 0, Kind.SWITCH, [0, 0, 1, 0, tid]))
+        events.append((at + 10, 0, kind, [*fields]))
+
+    expected = 6
+    for turn in range(expected):
+        mine, theirs = (one, other) if turn % 2 else (other, one)
+        put(client, Kind.SOCKET_ARRIVAL, listener, 1, 0)
+        for length in (8, 700):
+            put(client, Kind.SOCKET_ARRIVAL, theirs, 1, 0)
+            put(client, Kind.SOCKET_SEND, mine, 1, 0, length, 0)
+        put(server, Kind.SOCKET_RECEIVE, theirs, 1, 0, 708, 0)
+        put(server, Kind.SOCKET_ARRIVAL, mine, 1, 0)
+        put(server, Kind.SOCKET_SEND, theirs, 1, 0, 72, 0)
+        put(client, Kind.SOCKET_RECEIVE, mine, 1, 0, 72, 0)
+        put(server, Kind.SOCKET_RECEIVE, theirs, 1, 0, 0, 0)
+    found = turns.find_turns(collect(events), no_workers(), lambda _: "", end=1 << 40)
+    assert len(found.requests) == expected
+    ends = found.endpoints
+    asked = [int(at) for at in found.requests.endpoint.tolist()]
+    assert all(ends.serves[at] == 1 and ends.role_how[at] == 1 for at in asked)  # accepted
+    assert len({int(ends.peer[at]) for at in asked}) == expected
