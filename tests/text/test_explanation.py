@@ -117,8 +117,8 @@ CASES = {
             "meanwhile_after": 10.3 * MS,
         },
         (
-            "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests, the thread waiting "
-            "for a CPU for 10.3 ms instead of 1.1 ms"
+            "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests, the thread "
+            "waiting for a CPU for 10.3 ms instead of 1.1 ms"
         ),
     ),
     "a wait that was never there": (
