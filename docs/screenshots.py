@@ -1,7 +1,8 @@
-"""Take pictures of the report's main views: ``make screenshots`` runs this.
+"""Take pictures of the main views of report and explorer: ``make screenshots`` runs this.
 
 Light and dark, 1400 and 700 pixels wide, of two comparisons of the recordings in
-fixtures/lttng-guest.  The browser is Debian's chromium through its driver.
+fixtures/lttng-guest, of requests (fixtures/requests) and of slices of one of the former.  The
+browser is Debian's chromium through its driver.
 """  # noqa: INP001 - a script beside the documents, no package
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -23,11 +25,13 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 IMAGES: Final = ROOT / "docs" / "images"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+SHOP: Final = ROOT / "fixtures" / "requests" / "shop.paths"
 EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -48,15 +52,17 @@ class View:
     Parameters
     ----------
     name : str
-        The file is ``report-NAME-THEME-WIDTH.png``.
+        The file is ``PAGE-NAME-THEME-WIDTH.png``.
     sample : str
-        The recording that is compared with ``normal``.
+        The recording that is compared with ``normal``, or explored.
     show : tuple of str
         CSS selectors; the picture holds the first element that each matches, and all between.
     fragment : str
         What follows ``#`` in the address.
     most : int
         Greatest height in pixels; what is longer is cut below.
+    page : str
+        ``report`` or ``explore``.
     """
 
     name: str
@@ -64,6 +70,21 @@ class View:
     show: tuple[str, ...]
     fragment: str = ""
     most: int = 1100
+    page: str = "report"
+
+
+# A step further: the carts alone, and which of these are slow.
+CARTS: Final = ("service == 'nginx:28080'", "message == 'GET /cart'")
+
+
+def _linked(given: Sequence[str]) -> str:
+    """Return the link to a step: given these, the slowest tenth."""
+    steps = [
+        {"f": field, "o": "==", "v": value.strip("'")}
+        for field, _, value in (one.partition(" == ") for one in given)
+    ]
+    slow = {"f": "latency", "o": ">=", "v": {"p": 90}}
+    return quote(json.dumps({"g": steps, "w": slow, "y": "latency"}))
 
 
 VIEWS: Final = (
@@ -72,6 +93,10 @@ VIEWS: Final = (
     View("flame", "sample-lock", ("#flame", ".flame")),
     View("statistics", "sample-lock", ("#statistics",), "statistics", most=1000),
     View("ok", "normal-2", (".top", ".first")),
+    View("answer", "shop", (".top", ".answer", "#view-1", "#view-4"), page="explore"),
+    View("sketch", "shop", ("#view-5",), page="explore"),
+    View("step", "shop", ("#view-6", ".answer", "#view-4"), _linked(CARTS), page="explore"),
+    View("slices", "normal", ("#view-5",), page="explore"),
 )
 
 
@@ -86,30 +111,36 @@ def take(
     place.mkdir(exist_ok=True)
     made = set()
     with tempfile.TemporaryDirectory(prefix="critpath-pictures-") as scratch:
-        for sample in sorted({view.sample for view in VIEWS}):
-            page(sample, Path(scratch))
+        for kind, sample in sorted({(view.page, view.sample) for view in VIEWS}):
+            page(kind, sample, Path(scratch))
         with served(Path(scratch)) as port:
             for theme, width in itertools.product(themes, widths):
                 with driver(browser, theme, width, port) as chromium:
                     for view in VIEWS:
-                        file = place / f"report-{view.name}-{theme}-{width}.png"
+                        file = place / f"{view.page}-{view.name}-{theme}-{width}.png"
                         file.write_bytes(small(picture(chromium, view)))
                         made.add(file)
-    for old in set(place.glob("report-*.png")) - made:
+    for old in {*place.glob("report-*.png"), *place.glob("explore-*.png")} - made:
         old.unlink()
     total = sum(file.stat().st_size for file in made)
     sys.stderr.write(f"{len(made)} pictures, {total / 1000:.0f} kB in all\n")
 
 
-def page(sample: str, place: Path) -> None:
-    """Compare two recordings and write the report."""
-    for name in ("normal", sample):
+def page(kind: str, sample: str, place: Path) -> None:
+    """Compare two recordings and write the report, or explore one and write that page."""
+    if sample == "shop":
+        shutil.copytree(SHOP, place / sample, dirs_exist_ok=True)
+    for name in () if sample == "shop" else ("normal", sample):
         with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
             tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
-    report = place / f"{sample}.html"
-    command = [sys.executable, "-m", "critpath", "compare", "normal", sample, "--quiet"]
+    target = place / f"{kind}-{sample}.html"
+    words = {
+        "report": ("compare", "normal", sample, "--execution", EXECUTION, "--html", target),
+        "explore": ("explore", sample, "-o", target),
+    }[kind]
+    slices = ("--execution", "slices:wake") if (kind, sample) == ("explore", "normal") else ()
     done = subprocess.run(  # noqa: S603 - our own command
-        [*command, "--execution", EXECUTION, "--html", str(report)],
+        [*(sys.executable, "-m", "critpath"), *map(str, words), *slices, "--quiet"],
         cwd=place,
         capture_output=True,
         text=True,
@@ -188,13 +219,12 @@ def picture(chromium: Any, view: View) -> bytes:
         If the report has no such element: the view has to follow the page.
     """
     chromium.get("about:blank")  # a new fragment alone would not load the page again
-    chromium.get(
-        f"http://{HOST}/{view.sample}.html" + (f"#{view.fragment}" if view.fragment else "")
-    )
+    fragment = f"#{view.fragment}" if view.fragment else ""
+    chromium.get(f"http://{HOST}/{view.page}-{view.sample}.html{fragment}")
     chromium.execute_async_script(_PAINTED)
     where = chromium.execute_script(_PLACE, list(view.show))
     if where is None:
-        raise LookupError(f"view {view.name}: {' or '.join(view.show)} is not in the report")
+        raise LookupError(f"view {view.name}: {' or '.join(view.show)} is not in the page")
     left, top, width, height = where
     clip = {
         "x": max(0, left - MARGIN),

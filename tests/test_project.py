@@ -291,9 +291,12 @@ def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_scr
     assert max(picture.stat().st_size for picture in pictures) < 200_000
     assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
     script = (ROOT / "docs" / "screenshots.py").read_text(encoding="utf-8")
-    views = set(re.findall(r'View\(\s*"(\w+)"', script))
+    views = {
+        f"{page or 'report'}-{name}"
+        for name, page in re.findall(r'View\("(\w+)".*?(?:page="(\w+)")?\),\n', script)
+    }
     variants = {f"{theme}-{width}" for theme in ("light", "dark") for width in (1400, 700)}
-    names = {f"report-{view}-{variant}.png" for view in views for variant in variants}
+    names = {f"{view}-{variant}.png" for view in views for variant in variants}
     assert {picture.name for picture in pictures} == names
 
 

@@ -200,7 +200,8 @@ def _find_turns(
     events = replayed.events
     if replayed.sockets is None:
         raise TypeError("replayed without the events of sockets")
-    if replayed.sockets.hidden and not len(replayed.sockets.endpoints):
+    hidden = replayed.sockets.hidden
+    if hidden and not len(replayed.sockets.endpoints):
         raise UnreadableError(
             f"{recording}: the kernel hid which socket is which",
             "record again as root (kernel.kptr_restrict)",
@@ -231,7 +232,11 @@ def _find_turns(
         activity=found.activity,
         endpoints=found.endpoints,
         requests=made.requests,
-        account=replace(found.account, unattributed=made.unattributed),
+        account=replace(
+            found.account,
+            unattributed=made.unattributed,
+            unknown=found.account.unknown + hidden,
+        ),
         incomplete=found.incomplete,
         processes=found.processes,
         subrequests=made.subrequests,

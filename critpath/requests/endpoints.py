@@ -273,7 +273,8 @@ class Resolver:
         listened = {(int(r[EndpointColumn.HOST]), int(r[EndpointColumn.LOCAL_PORT])) for r in rows}
         tcp = [of for of in self._dumped if of.family != UNIX and of.protocol != UDP]
         listened |= {(of.host, of.local[2]) for of in tcp if of.state == LISTEN}
-        return listened, {of.host for of in tcp}
+        # Where nothing at all listens the list may have been cut: it says nothing of who asks.
+        return listened, {of.host for of in tcp if of.state == LISTEN}
 
     def _build(self) -> Endpoints:
         strings = {text: code for code, text in enumerate(HOWS)}

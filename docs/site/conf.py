@@ -52,6 +52,7 @@ PAGES: Final = {
         "docs/reading-the-report",
         "docs/what-next",
         "docs/exploring",
+        "docs/conditions",
         "docs/recording",
         "docs/finding-requests",
         "docs/slices",

@@ -31,7 +31,7 @@ def test_every_view_is_in_the_report_and_a_picture_of_it_has_something_to_see(
     image = pytest.importorskip("PIL.Image", reason="Pillow is missing: pip install --group docs")
     screenshots.take(tmp_path, themes=(theme,), widths=(700,))
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {f"report-{view.name}-{theme}-700.png" for view in screenshots.VIEWS}
+    assert names == {f"{view.page}-{view.name}-{theme}-700.png" for view in screenshots.VIEWS}
     for path in tmp_path.iterdir():
         with image.open(path) as picture:
             assert picture.width > 600
@@ -42,7 +42,7 @@ def test_every_view_is_in_the_report_and_a_picture_of_it_has_something_to_see(
 
 def test_a_view_that_the_report_has_no_more_is_an_error(browser, screenshots, tmp_path):
     gone = screenshots.View("gone", "sample-lock", ("#no-such-section",))
-    screenshots.page("sample-lock", tmp_path)
+    screenshots.page("report", "sample-lock", tmp_path)
     with (
         screenshots.served(tmp_path) as port,
         screenshots.driver(browser.BROWSER, "light", 700, port) as chromium,

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from critpath.commands import doctor
 from critpath.errors import UnreadableError, UsageError
 from critpath.executions.specification import parse_specification
 from critpath.explore.conditions import LONGEST, TERMS, parse_condition
 from critpath.model import Kind, Manifest
 from critpath.pipeline.requesting import require_sockets
+from critpath.text import notes
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
 
@@ -47,6 +49,110 @@ def test_a_specification_that_fits_nothing(asked):
         asked.find(asked.talk(), "requests:port=8081")
     assert caught.value.exit_code == 2
     assert caught.value.what == "requests:port=8081: no such service among :80"
+
+
+def dump(asked, socket, near="10.0.0.1:80", far="10.0.0.2:4000", *, family="4", state=1, last=0):
+    """Return the event of a socket that was there before."""
+    return (1, 0, Kind.SOCKET_STATEDUMP, [
+        *(socket, *asked.ends(family, near, far), 6, last, state, 99, 1, 0),
+    ])  # fmt: skip
+
+
+def test_the_kernel_hides_which_socket_is_which(asked):
+    """All addresses are 0: what an unprivileged reader gets with kernel.kptr_restrict."""
+    hidden = [(at, cpu, kind, [0, *fields[1:]]) if kind != Kind.SWITCH else (at, cpu, kind, fields)
+              for at, cpu, kind, fields in asked.talk()]  # fmt: skip
+    with pytest.raises(UnreadableError) as caught:
+        asked.find(hidden, "requests")
+    error = caught.value
+    assert error.exit_code == 4
+    assert error.what == "normal: the kernel hid which socket is which"
+    assert error.do == "record again as root (kernel.kptr_restrict)"
+    # Of some it is known: these are found, and the others counted.
+    executions, _, _ = asked.find([*asked.talk(), *hidden[2:]], "requests")
+    assert len(executions) == 3
+    assert "uses of sockets that are not known" in executions.notes[0]
+
+
+def test_addresses_that_are_hashes_are_as_good_as_others(asked):
+    """As perf prints pointers: each its own number, and none its address."""
+    hashed = [(at, cpu, kind, [0x2B1F00D5, *fields[1:]] if kind != Kind.SWITCH else fields)
+              for at, cpu, kind, fields in asked.talk()]  # fmt: skip
+    assert len(asked.find(hashed, "requests")[0]) == 3
+
+
+LISTENS = 10
+
+
+@pytest.mark.parametrize(
+    ("dumped", "found"),
+    [
+        ((), None),  # missing: nobody is known to serve
+        ((("SERVER", {}),), None),  # truncated before who listens
+        ((("OTHER", {"near": "0.0.0.0:80", "far": "0.0.0.0:0", "state": LISTENS}),
+          ("SERVER", {})), 3),
+        # A socket twice, of which the second says something else: the first counts.
+        ((("OTHER", {"near": "0.0.0.0:80", "far": "0.0.0.0:0", "state": LISTENS}),
+          ("SERVER", {}), ("SERVER", {"near": "10.9.9.9:99", "far": "10.0.0.3:1"})), 3),
+        # A port that is listened on by nobody who answers; another family than the events say.
+        ((("OTHER", {"near": "0.0.0.0:99", "far": "0.0.0.0:0", "state": LISTENS}),
+          ("SERVER", {"near": "[::1]:80".strip("[]").replace("]", ""), "far": "::2:4000",
+                      "family": "6"})), None),
+    ],
+)  # fmt: skip
+def test_what_was_there_before_is_missing_cut_or_contradicts_itself(asked, dumped, found):
+    sockets = {"SERVER": asked.SERVER, "OTHER": 1 << 43}
+    events = [dump(asked, sockets[name], **more) for name, more in dumped]
+    events += asked.talk(accepted=False)
+    if found is None:
+        # As where there is nothing: who receives first may be taken for the server, if asked for.
+        with pytest.raises(UnreadableError, match="but no socket listens or accepts") as caught:
+            asked.find(events, "requests")
+        assert caught.value.exit_code == 4
+        found = 3
+        executions, _, _ = asked.find(events, "requests:role=first")
+    else:
+        executions, _, _ = asked.find(events, "requests")
+    assert len(executions) == found
+
+
+def test_a_clock_that_goes_back_makes_no_request_of_less_than_nothing(asked):
+    events = asked.talk(times=4)
+    at, cpu, kind, fields = events[7]  # a receive, 5 us before its arrival
+    events[7] = (max(at - 60, 0), cpu, kind, fields)
+    executions, _, _ = asked.find(sorted(events, key=lambda one: one[0]), "requests")
+    assert (executions.end >= executions.begin).all()
+    ordered = executions.begin.argsort()
+    assert (executions.begin[ordered][1:] >= executions.end[ordered][:-1]).all()
+    # Unsorted, as from a reader whose clock went back.
+    executions, _, _ = asked.find(events, "requests")
+    assert (executions.end >= executions.begin).all()
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**62])
+def test_huge_lengths_are_messages_and_overflow_nothing(asked, size):
+    events = [
+        (at, cpu, kind, [*fields[:3], size, *fields[4:]])
+        if kind in {Kind.SOCKET_RECEIVE, Kind.SOCKET_SEND}
+        else (at, cpu, kind, fields)
+        for at, cpu, kind, fields in asked.talk()
+    ]
+    executions, _, _ = asked.find(events, "requests")
+    assert len(executions) == 3
+    assert min(executions.requests.bytes_in) >= 0
+
+
+def test_a_set_with_too_many_doubtful_requests_is_inconclusive():
+    said = notes.requests_doubtful("sample", 12, {8443: 12}, 100)
+    assert said.startswith("12 % of the requests of the sample set")
+    assert "(:8443)" in said
+
+
+def test_doctor_says_what_of_requests_this_kernel_tells(critpath):
+    told = critpath("doctor").stdout
+    if "requests of servers: " in told:
+        assert any(f"requests of servers: {way}" in told for way in doctor._WAYS.values())
+    assert "a request begins when it is read" in doctor._WAYS["calls"]
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0])

@@ -442,9 +442,9 @@ def draw_sketch(
             "</rect>"
         )
     for one, other, at in sketch.links:
-        first, last = (a * LANE + 8 + 18 * (a < b) for a, b in ((one, other), (other, one)))
+        top, bottom = (a * LANE + 8 + 18 * (a < b) for a, b in ((one, other), (other, one)))
         boxes.append(
-            f'<line class="ln" x1="{x(at)}%" x2="{x(at)}%" y1="{first}" y2="{last}" '
+            f'<line class="ln" x1="{x(at)}%" x2="{x(at)}%" y1="{top}" y2="{bottom}" '
             'marker-end="url(#arrow)"/>'
         )
     label, bar = format_ns(latency), ""
