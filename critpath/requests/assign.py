@@ -46,6 +46,7 @@ _LONGEST: Final = 6  # what requests ask, to try its orders
 _ORDERS: Final = 6  # that are tried
 ALIKE: Final = 0.97  # of a process's requests: nothing more is tried
 ALIKE_ASKS: Final = 0.5  # at the most, where nothing shows a mistake
+_WAY: Final = 0.02  # of evenness that every further usual way takes: with many, mistakes are usual
 LEAST_GAIN: Final = 0.002  # of requests that are usual, to believe one pass rather than another
 
 
@@ -449,7 +450,8 @@ def _evenness(run: _Run) -> float:
     even = sum(tuple(history) in usual for history in run.histories.values())
     nobodys = sum(owner < 0 for owner in run.owner.values())
     # Of two that are as even, the one with fewer ways to be usual says more.
-    return even / (len(run.histories) + nobodys) - 0.001 * len(usual)
+    more = len(usual) - len({history[0] for history in usual})
+    return even / (len(run.histories) + nobodys) - _WAY * more
 
 
 def _learn_delays(table: Tables, events: Sequence[_Event], run: _Run) -> Delays:
