@@ -29,7 +29,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests import _owners
-from critpath.requests.rounds import Helpers, Step, try_orders
+from critpath.requests.rounds import Helpers, Step, follow_ends, try_orders
 
 CONNECTED: Final = 2  # of an endpoint's opening
 # What a loop's requests may do next is only asked where their order alone was seen to mislead.
@@ -193,6 +193,7 @@ class _Attribution:
         self.woken[about] = self._number(woken)
         self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
         self.followed = np.zeros(len(self.keys), np.bool_)  # loops of which helpers are, too
+        self.by_ends = self.followed.copy()  # loops whose order was found from both ends
         self._add_unanswered()
         self._find_kinds()
         self._make_pass()
@@ -313,12 +314,18 @@ class _Attribution:
         """Make the pass; return the sub-requests' owners, of which some may be given."""
         activity = self.activity
         blank = np.zeros((0, self.kinds), np.int32)
+        known = np.full(len(self.subrequests), NONE, np.int32)
+        if given is not None and len(given):  # nobody asks before he was received
+            asked = self.subrequests.begin_ns > self.times[given, 1]
+            known[asked] = given[asked]
         self.native.run(
             *(activity.time_ns, activity.act, self.thread, activity.endpoint, self.woken, lead),
             np.full(len(self.at), -1, np.int32) if learned is None else learned.root,
             blank if learned is None else learned.child,
             blank.astype(np.uint8) if learned is None else learned.may,
-            np.full(len(self.subrequests), -1, np.int32) if given is None else given,
+            np.full(len(self.subrequests), -1, np.int32)
+            if given is None
+            else given.astype(np.int32),
         )
         return self.native.take_owners()
 
@@ -344,10 +351,11 @@ class _Attribution:
             if self._count_heals().sum() > plain.sum():
                 kept = None
                 owners = self._run(best)
-            owners = self._try_pools(owners, best, kept)
+            owners, given = self._try_pools(owners, best, kept)
+            owners = self._try_ends(owners, best, kept, given)
         return self._make_tables(owners)
 
-    def _try_pools(self, owners: I64, lead: I32, learned: _Learned | None) -> I64:
+    def _try_pools(self, owners: I64, lead: I32, learned: _Learned | None) -> tuple[I64, I32]:
         """Follow who waits for a connection, on loops where this is contradicted less often."""
         heals = self._count_heals()
         subs = self.subrequests
@@ -365,13 +373,49 @@ class _Attribution:
                 given[mine] = found
                 broken = np.vstack([broken, lost])
         if not (given >= 0).any():
-            return owners
+            return owners, given
         self._run(lead, learned, given)
         with_pools = self._count_heals() + np.bincount(broken[:, 1], minlength=len(heals))
         better = (with_pools < heals) | self.followed
         given[~better[asker]] = -1
         self.broken = broken[better[broken[:, 1]]]
-        return self._run(lead, learned, given)
+        return self._run(lead, learned, given), given
+
+    def _try_ends(self, owners: I64, lead: I32, learned: _Learned | None, given: I32) -> I64:
+        """Say who asked from both ends where no order held: with sleeps, it follows from answers.
+
+        All of it stays doubtful.
+        """
+        subs, wrong = self.subrequests, self._count_heals()
+        wrong += np.bincount(self.broken[:, 1], minlength=len(wrong))
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
+        many = np.bincount(self.reader, minlength=len(self.keys))
+        doubted = (wrong > EXCHANGED * many) | self._find_odd(owners[:, 0])
+        for number in np.flatnonzero(self.loops & ~self.followed & doubted).tolist():
+            mine = np.flatnonzero(asker == number)
+            if subs.connects[mine].any() or len(np.unique(self.asked[mine])) != 1:
+                continue  # tokens tell apart who asks different services
+            found = follow_ends(self._list_steps(number, mine))
+            if found is not None:
+                given[mine] = [found.get(row, -1) for row in mine.tolist()]
+                self.by_ends[number] = True
+        return self._run(lead, learned, given) if self.by_ends.any() else owners
+
+    def _list_steps(self, number: int, mine: I64) -> list[tuple[int, Step, int, int]]:
+        """Return what happens on a loop, as far as `follow_ends` looks at it."""
+        received = np.flatnonzero(self.reader == number)
+        sent = received[received < len(self.requests)]
+        kinds = (
+            (self.times[received, 1], Step.RECEIVE, received),
+            (self.subrequests.end_ns[mine], Step.RESULT, mine),
+            (self.subrequests.begin_ns[mine], Step.ASK, mine),
+            (self.requests.answered_ns[sent], Step.ANSWER, sent),
+        )
+        return sorted(
+            (time, step, row, 0)
+            for times, step, of in kinds
+            for time, row in zip(times.tolist(), of.tolist(), strict=True)
+        )
 
     def _follow_pool(self, number: int, mine: I64) -> tuple[I32, I64]:
         """Return whose a loop's sub-requests are if its requests share connections to a service.
@@ -534,7 +578,7 @@ class _Attribution:
         confused = np.zeros(len(self.keys), np.bool_)
         confused[self.native.take_heals()[:, 1]] = True
         unseen = confused & ~self.followed & (handed > ODD * all_of)
-        odd_one = (odd > ODD * all_of) | unseen
+        odd_one = (odd > ODD * all_of) | unseen | self.by_ends
         result: Bool = self.loops & (all_of >= FEW) & odd_one
         return result
 

@@ -379,3 +379,41 @@ class Helpers:
             at = bisect.bisect_right(times, time) - 1
             found.append(times[at] if at >= 0 else 0)
         return np.array(found, np.int64)
+
+
+def follow_ends(rows: Sequence[_Row]) -> dict[int, int] | None:
+    """Say who asked, from both ends: of a loop whose requests all ask twice; None: they do not.
+
+    Who was received first asks first, and who is answered next had asked what came back first.
+    What happens between, such as sleeps, need not be known.
+    """
+    counts = np.bincount([step for _, step, _, _ in rows], minlength=len(Step))
+    if abs(int(counts[Step.ASK]) - 2 * int(counts[Step.RECEIVE])) > _ALIKE * counts[Step.RECEIVE]:
+        return None
+    owner: dict[int, int] = {}
+    begin: deque[int] = deque()  # received, and nothing asked yet
+    back: dict[int, None] = {}  # sub-requests with a result, in this order
+    received: dict[int, int] = {}
+    asked: dict[int, int] = {}
+    for time, step, row, _ in rows:
+        if step == Step.RECEIVE:
+            received[row] = time
+            begin.append(row)
+        elif step == Step.ASK:
+            asked[row] = time
+            if begin:
+                owner[row] = begin.popleft()
+        elif step == Step.RESULT:
+            back[row] = None
+        elif step == Step.ANSWER and row in received:
+            could = [sub for sub in back if asked.get(sub, 0) > received[row]]
+            # Else what was taken for another's first: the latest that is there.
+            others = [sub for sub in reversed(could) if owner.get(sub) != row]
+            last = next((sub for sub in could if sub not in owner), next(iter(others), NONE))
+            begin.extendleft([owner[last]] if last in owner else [])
+            owner[last] = row
+            back = {sub: None for sub in back if sub != last and owner.get(sub) != row}
+            if row in begin:
+                begin.remove(row)
+            owner.pop(NONE, None)
+    return owner

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.requests.rounds import Rounds, Step, try_orders
+from critpath.requests.rounds import Rounds, Step, follow_ends, try_orders
 
 
 class Loop:
@@ -142,3 +142,20 @@ def test_requests_that_differ_are_not_followed() -> None:
     rows = Loop(7, (True, False), 3, 4).run().rows
     backs = [row for row in rows if row[1] == Step.HAND_BACK]
     assert try_orders([row for row in rows if row not in backs[::3]], 4) is None
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_with_sleeps_both_ends_tell(seed: int, clients: int) -> None:
+    """Nobody sees who sleeps how long; who was received first and who is answered next is seen."""
+    loop = Loop(seed, (False, True, False), clients, 20)
+    loop.run()
+    seen = [row for row in loop.rows if row[1] not in {Step.HAND_BACK, Step.BECOME_READY}]
+    owner = follow_ends(seen)
+    assert owner is not None
+    right = sum(owner.get(sub) == row for sub, row in loop.owner.items())
+    assert right >= (0.7 if clients > 1 else 1) * len(loop.owner)
+
+
+def test_both_ends_say_nothing_of_other_numbers() -> None:
+    """What asks once or three times has no first and last that are all."""
+    assert follow_ends(Loop(3, (True, False), 3, 20).run().rows) is None
