@@ -11,6 +11,7 @@ import numpy as np
 
 from critpath.model import Executions, PathSet, State, role_name
 from critpath.model.exploration import FactTable, Question
+from critpath.model.vectors import split_host
 
 MOST: Final = 200  # executions whose sketch is in a page
 MOST_LANES: Final = 8
@@ -163,7 +164,9 @@ def _draw(
             links.append([0, lane, first - origin])
         elif lane > 0:
             links.append([lane, 0, 0])
-    links = [list(one) for one in dict.fromkeys(map(tuple, links))]
+    place = lanes.group()
+    own = [[place[one[0]], *one[1:]] for one in own]
+    links = [[place[one[0]], place[one[1]], one[2]] for one in dict.fromkeys(map(tuple, links))]
     return Sketch(lanes.shown, _joined(own), len(lanes.left_out), links[:MOST_LINKS])
 
 
@@ -173,18 +176,26 @@ class _Lanes:
     def __init__(self, colours: dict[str, int]) -> None:
         self.shown: list[list[Any]] = []
         self.left_out: set[int] = set()
-        self._of: dict[int, int] = {}
+        self._of: dict[tuple[int, str], int] = {}
         self._colours = colours
 
     def of(self, thread: int, name: str) -> int:
         """Return a thread's lane, -1 where there are too many."""
-        if thread in self._of:
-            return self._of[thread]
+        key = thread, split_host(name)[1]  # two hosts may have threads of one number
+        if key in self._of:
+            return self._of[key]
         if len(self.shown) >= MOST_LANES:
             self.left_out.add(thread)
             return -1
         self.shown.append([name or str(thread), thread, _colour(name, self._colours)])
-        return self._of.setdefault(thread, len(self._of))
+        return self._of.setdefault(key, len(self._of))
+
+    def group(self) -> list[int]:
+        """Put the threads of each host beneath each other; return the new place of every lane."""
+        hosts = [split_host(name)[1] for name, *_ in self.shown]
+        order = sorted(range(len(hosts)), key=lambda lane: (hosts.index(hosts[lane]), lane))
+        self.shown = [self.shown[lane] for lane in order]
+        return [order.index(lane) for lane in range(len(order))]
 
 
 def colours_of(paths: PathSet, table: FactTable) -> dict[str, int]:
