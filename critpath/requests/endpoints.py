@@ -136,6 +136,8 @@ class Resolver:
         closed = [c if c >= 0 else self._end for c in self.column(EndpointColumn.CLOSED).tolist()]
         partner = self.column(EndpointColumn.PARTNER).tolist()
         votes = self.column(EndpointColumn.VOTES).tolist()
+        # What nobody used is of another machine, on the same kernel.
+        moved = self.column(EndpointColumn.FIRST) > 0
         known = self.column(EndpointColumn.KNOWN).tolist()
         by_key: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for at, key in enumerate(keys):
@@ -156,6 +158,7 @@ class Resolver:
                 if free:
                     self._peer[at], self._peer[free[0]] = free[0], at
         elsewhere = self._find_elsewhere()
+        elsewhere |= ~moved[self.column(EndpointColumn.PARTNER)]
         for at in np.flatnonzero((self._peer == NONE) & ~elsewhere).tolist():
             other = partner[at]
             if other == NONE or votes[at] < 1 or self._peer[other] != NONE:

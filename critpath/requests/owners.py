@@ -200,7 +200,7 @@ class _Attribution:
 
     def _number_threads(self, every: Sequence[I64]) -> None:
         """Give threads their numbers, in order, so that they are looked up, not searched for."""
-        self._width = 2 + max(int((keys & _LOW).max(initial=0)) for keys in every if len(keys))
+        self._width = 2 + max(int((keys & _LOW).max(initial=0)) for keys in every)
         hosts = 1 + max(int(keys.max(initial=0)) >> 32 for keys in every)
         self._numbers: I64 = np.zeros(0, np.int64)
         if hosts * self._width > _MOST_NUMBERED:

@@ -53,6 +53,27 @@ def test_who_asks_whom(together, tmp_path, capsys, monkeypatch):
     assert {of["host"] for of in document["hosts"]} >= {"web", "app", "redis"}
 
 
+def test_a_host_that_is_missing_is_named_and_counted(together, tmp_path):
+    place = tmp_path / "without"
+    shutil.copytree(together, place)
+    shutil.rmtree(place / "trace/app")
+    file = tmp_path / "requests.json"
+    assert main(["requests", str(place), "--json", str(file)]) == 0
+    document = json.loads(file.read_text())
+    found = {of["service"]: of for of in document["services"]}
+    (asked,) = found["nginx@web:8080"]["calls"]
+    assert asked.endswith(":8000")
+    assert "web" not in asked
+    assert document["not_recorded"] == found["nginx@web:8080"]["requests"] == 60
+
+
+def test_a_host_that_used_no_socket_has_no_services(together, tmp_path, capsys):
+    shutil.copytree(together / "trace/postgres", tmp_path / "idle/trace")
+    shutil.copy(together / "critpath.json", tmp_path / "idle")
+    assert main(["requests", str(tmp_path / "idle")]) == 0
+    assert "0 calls to hosts that were not recorded" in capsys.readouterr().out.replace("\n", " ")
+
+
 def test_paths_cross_hosts_and_say_how_surely(together, capsys):
     words = ["path", str(together), "--execution", "requests:web:8080", "--format", "json"]
     assert main(words) == 0
