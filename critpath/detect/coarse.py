@@ -224,7 +224,7 @@ def detect(
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
-    blocks = exchangeable(blocks, least)
+    turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
     families = two_families(
         x, y, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
@@ -239,7 +239,7 @@ def detect(
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
-        families = confirm_by_runs(families, (x, y), clean, strata, runs, share)
+        families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
     enough = whole.ways * least >= 1
     flags, least_ns = flag(families, found, alpha=alpha, floor=share), share * found.normal_mean[-1]
     evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))

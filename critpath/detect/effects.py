@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from critpath.detect.gate import GateTest, compare_runs, gate
+from critpath.detect.gate import GateTest, compare_blocks, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
 
@@ -395,6 +395,7 @@ def confirm_by_runs(
     strata: tuple[I64, I64],
     runs: tuple[I64, I64] | None,
     floor: float,
+    blocks: tuple[I64, I64] | None = None,
 ) -> Families:
     """Raise the p-values of what a neighbour's burst may have made of sets recorded together.
 
@@ -415,6 +416,8 @@ def confirm_by_runs(
         Run of every execution; None where each is one.
     floor : float
         Share of the mean duration that a change has to be without these waits, too.
+    blocks : (int64 array, int64 array) or None
+        Block of every execution, too few to be exchanged.
     """
     ours, theirs = (np.column_stack([t.durations, t.total]) for t in others)
     clean = ours, theirs
@@ -424,9 +427,11 @@ def confirm_by_runs(
     )
     by_type = large(found.stratum_effect, found.stratum_error, floor * found.stratum_mean[:, -1:])
     least, least_of = 1.0 - over_all, 1.0 - by_type
-    # Where every execution is a run, a burst is longer than these, and nothing tells how long.
+    # Where every execution is a run, a burst is longer than these: only blocks tell them apart.
     usual, usual_of = np.ones_like(least), np.ones_like(least_of)
-    if runs is not None:
+    if runs is None and blocks is not None:
+        usual = _block_p_values(*durations, strata, blocks)
+    elif runs is not None:
         slow = slow_end(clean[0][:, -1], clean[1][:, -1], *strata, SLOW)
         of_clean = _run_p_values(*clean, strata, runs, slow)
         least, least_of = np.maximum(least, of_clean[0]), np.maximum(least_of, of_clean[1])
@@ -438,6 +443,19 @@ def confirm_by_runs(
         p_value=np.maximum(families.p_value, least),
         stratum_p_value=np.maximum(families.stratum_p_value, least_of),
     )
+
+
+def _block_p_values(
+    normal: I64, sample: I64, strata: tuple[I64, I64], blocks: tuple[I64, I64]
+) -> F64:
+    """Return p-values of blocks over all types [columns]."""
+    ours, theirs = normal.astype(np.float64), sample.astype(np.float64)
+    for s in np.unique(strata[0]):
+        middle = ours[strata[0] == s].mean(axis=0)
+        ours[strata[0] == s] -= middle
+        theirs[strata[1] == s] -= middle
+    known = np.isin(strata[1], strata[0])
+    return compare_blocks(ours, theirs[known], (blocks[0], blocks[1][known]))
 
 
 def _run_p_values(

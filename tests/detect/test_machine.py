@@ -73,6 +73,40 @@ def test_the_burst_of_a_stranger_is_no_alarm_and_hides_none():
     )
 
 
+def in_blocks(rng, count, *, more=0.0, burst=4):
+    """Judge runs of one execution each in blocks of ABBA or BAAB, a stranger busy for a while.
+
+    ``more`` is how much longer one side's runs wait for a cpu that the stranger has.
+    """
+    side = np.concatenate([((0, 1, 1, 0), (1, 0, 0, 1))[rng.integers(2)] for _ in range(count)])
+    block, taken = np.arange(4 * count) // 4, rng.normal(2e6, 1e5, 4 * count) + more * side
+    for _ in range(count):
+        begin = rng.integers(-burst, 4 * count)
+        taken[max(begin, 0) : begin + burst] += rng.exponential(4e6)
+    sets, clean = [], []
+    for which in (0, 1):
+        table = drawn(rng.integers(1 << 30), n=2 * count)
+        clean.append(table)
+        durations = table.durations.copy()
+        durations[:, 2] += taken[side == which].astype(np.int64)
+        sets.append(VectorTable(table.symbols, table.counts, durations))
+    n = 2 * count
+    return judge(
+        *sets, CompareSettings(permutations=1999), labels=(("",) * n, ("",) * n),
+        sessions=(None, None), blocks=(block[side == 0], block[side == 1]),
+        clean=(clean[0], clean[1]), screening=False,
+    ).detection.flagged  # fmt: skip
+
+
+def test_what_every_block_shows_no_stranger_made():
+    """A neighbour that the program brings along makes others have the cpu for longer, too."""
+    rng = np.random.default_rng(3)
+    assert in_blocks(rng, 6, more=12e6)
+    assert in_blocks(rng, 5, more=40e6)
+    assert not in_blocks(rng, 4, more=40e6)  # too few to tell what they vary by
+    assert sum(in_blocks(rng, 6, burst=burst) for burst in (1, 2, 5, 9, 24) for _ in range(4)) == 0
+
+
 def marks(normal, sample, burst, session, *, known=True):
     """Return which executions are marked in sets of different times, a stranger's time told."""
     n, m = len(normal), len(sample)
