@@ -8,10 +8,9 @@ request may ask next is learned from the recording itself, and an answer shows w
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +28,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests import _owners
-from critpath.requests.rounds import Helpers, Step, follow_ends, try_orders
+from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
 
 CONNECTED: Final = 2  # of an endpoint's opening
 # What a loop's requests may do next is only asked where their order alone was seen to mislead.
@@ -44,6 +43,7 @@ DIRECT: Final = 0.9  # of a loop's receives, to be followed at once by a send fo
 EXCHANGED: Final = 0.02
 _LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
 _MOST_NUMBERED: Final = 1 << 24  # ids of all hosts that a table is made for
+WANDERS: Final = 0.05  # of a process's sub-requests, to be answered to another thread than asked
 ODD: Final = 0.02  # so may be those that ask another number of times than is usual
 
 
@@ -431,17 +431,17 @@ class _Attribution:
         asks, connects = mine[subs.connects[mine] == 0], mine[subs.connects[mine] == 1]
         opened = np.isin(subs.endpoint[asks], subs.endpoint[connects])
         kinds = (
-            (self.times[received, 1], received, _Step.RECEIVE),
-            (requests.answered_ns[sent], sent, _Step.ANSWER),
-            (subs.begin_ns[asks], asks, _Step.ASK),
-            (subs.end_ns[asks], asks, _Step.RESULT),
-            (subs.begin_ns[connects], connects, _Step.OPEN),
+            (self.times[received, 1], received, PoolStep.RECEIVE),
+            (requests.answered_ns[sent], sent, PoolStep.ANSWER),
+            (subs.begin_ns[asks], asks, PoolStep.ASK),
+            (subs.end_ns[asks], asks, PoolStep.RESULT),
+            (subs.begin_ns[connects], connects, PoolStep.OPEN),
         )
         time = np.concatenate([times for times, _, _ in kinds])
         rows = np.concatenate([rows for _, rows, _ in kinds])
         steps = np.concatenate([np.full(len(rows), step) for _, rows, step in kinds])
         order = np.lexsort((steps, time))
-        pool = _Pool(len(np.unique(subs.endpoint[asks[~opened]])), subs.endpoint.tolist())
+        pool = Pool(len(np.unique(subs.endpoint[asks[~opened]])), subs.endpoint.tolist())
         broken = []
         for moment, row, step in zip(
             time[order].tolist(), rows[order].tolist(), steps[order].tolist(), strict=True
@@ -519,6 +519,12 @@ class _Attribution:
         chosen = (how == Rule.ORDER) | (how == Rule.RESUME)
         chosen[chosen] = doubt.cover(self._number(asker[chosen]), self.subrequests.begin_ns[chosen])
         sure = np.where(chosen, Certainty.DOUBTFUL, sure)
+        process, wanders = self._find_wanderers()
+        rows = np.flatnonzero(np.isin(process, wanders))
+        only = self._find_only(process[rows], self.subrequests.begin_ns[rows])
+        request[rows] = np.where(only >= 0, only, request[rows])
+        how[rows[only >= 0]] = Rule.ALONE
+        sure[rows] = np.where(only >= 0, Certainty.CERTAIN, Certainty.DOUBTFUL)
         nobody = (request < 0) | (request >= many)
         subrequests = dataclasses.replace(
             self.subrequests,
@@ -528,7 +534,40 @@ class _Attribution:
             probability=np.zeros(0),  # by the certainty
         )
         followed = np.unique(self.process[self.followed])
-        return Owned(subrequests, self._make_slices(doubt), len(heals), followed)
+        return Owned(subrequests, self._make_slices(doubt, wanders), len(heals), followed)
+
+    def _find_wanderers(self) -> tuple[I64, I64]:
+        """Return of sub-requests the processes, and those in which work goes from thread to thread.
+
+        As goroutines do: what a thread received does not tell whose work it does next.
+        """
+        activity, subs = self.activity, self.subrequests
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
+        process = self.process[asker]
+        asked = np.flatnonzero(subs.connects == 0)
+        at = np.searchsorted(activity.time_ns, subs.end_ns[asked])
+        found = (activity.endpoint[at] == subs.endpoint[asked]) & (activity.act[at] == Act.RECEIVE)
+        moved = found & (activity.tid[at] != subs.tid[asked])
+        every, of = np.unique(process[asked], return_inverse=True)
+        count = np.bincount(of, minlength=len(every))
+        many = np.bincount(of[moved], minlength=len(every)) > WANDERS * count
+        return process, every[many & (count >= FEW)]
+
+    def _find_only(self, process: I64, time: I64) -> I64:
+        """Return the only request that is under way in processes at times; -1 if it is not one."""
+        only = np.full(len(time), -1, np.int64)
+        for each in np.unique(process).tolist():
+            mine = np.flatnonzero(process == each)
+            rows = np.flatnonzero(self.process[self.reader] == each)
+            rows = rows[np.argsort(self.times[rows, 0], kind="stable")]
+            if not len(rows):
+                continue
+            begun = np.searchsorted(self.times[rows, 0], time[mine], side="right")
+            ended = np.searchsorted(np.sort(self.times[rows, 2]), time[mine])
+            last = rows[np.maximum(begun - 1, 0)]
+            alone = (begun - ended == 1) & (self.times[last, 2] >= time[mine])
+            only[mine[alone]] = last[alone]
+        return only
 
     def _find_contended(self, how: I64) -> I64:
         """Find departures of loops that took the last free connection to a service.
@@ -582,8 +621,11 @@ class _Attribution:
         result: Bool = self.loops & (all_of >= FEW) & odd_one
         return result
 
-    def _make_slices(self, doubt: Doubts) -> Slices:
-        """Make the table; steps of loops that are not direct, or in doubt, are shared."""
+    def _make_slices(self, doubt: Doubts, wanders: I64) -> Slices:
+        """Make the table; steps of loops that are not direct, or in doubt, are shared.
+
+        So is what threads do among which work wanders, while there are several requests.
+        """
         slices = self.native.take_slices()
         receives, closed = self.native.take_steps()
         direct = closed >= DIRECT * receives
@@ -596,6 +638,12 @@ class _Attribution:
         slices[step[shared], 3] = -1
         slices[step[shared], 5] = Rule.NONE
         slices[step[shared], 6] = Certainty.DOUBTFUL
+        process = self.process[slices[:, 0]]
+        rows = np.flatnonzero(np.isin(process, wanders) & (slices[:, 3] >= 0))
+        ends = (self._find_only(process[rows], slices[rows, column]) for column in (1, 2))
+        rows = rows[np.any([one != slices[rows, 3] for one in ends], axis=0)]
+        slices[rows, 3], slices[rows, 5] = -1, Rule.NONE
+        slices[rows, 6] = Certainty.DOUBTFUL
         # What the end of the recording left without an answer is no request of the table.
         slices = slices[slices[:, 3] < len(self.requests)]
         slices = slices[np.argsort(slices[:, 1], kind="stable")]
@@ -635,100 +683,6 @@ class _Attribution:
             bits = np.int64(1) << np.minimum(np.maximum(activity.value[mine], 0), 62)
             run[of], cpus[of] = _spend_one(time, act == Act.RUN, bits, begin[of], end[of])
         return run, cpus
-
-
-class _Step(IntEnum):
-    """What a loop does that shares connections among its requests."""
-
-    RECEIVE = 0
-    RESULT = 1
-    ANSWER = 2
-    OPEN = 3
-    ASK = 4
-
-
-class _Pool:
-    """Who has, and who waits for, a loop's connections to a service.
-
-    Parameters
-    ----------
-    free : int
-        Connections from before the recording.
-    endpoint : list of int
-        Of each sub-request.
-    """
-
-    def __init__(self, free: int, endpoint: list[int]) -> None:
-        self.owner: dict[int, int] = {}  # requests, of sub-requests
-        self._size = self._free = free
-        self._endpoint = endpoint
-        self._opened: dict[int, int] = {}  # by whom, until it is used
-        self._ready: deque[tuple[int, bool]] = deque()  # and whether it gives one back
-        self._waiting: deque[int] = deque()
-        self._unanswered: set[int] = set()
-
-    def follow(self, step: int, row: int) -> int:
-        """Go on by a step of a request or sub-request; return whom it contradicts, or -1."""
-        if step == _Step.RECEIVE:
-            self._unanswered.add(row)
-            self._ready.append((row, False))
-        elif step == _Step.RESULT:
-            self._ready.append((self.owner.get(row, -1), True))
-        elif step == _Step.ANSWER:
-            return self._answer(row)
-        elif step == _Step.ASK and self._endpoint[row] in self._opened:
-            self.owner[row] = self._opened.pop(self._endpoint[row])
-        else:
-            return self._depart(row, opens=step == _Step.OPEN)
-        return NONE
-
-    def _come(self) -> int:
-        """Let the next go on, who first gives back what it has; that wakes who waits longest."""
-        request, gives = self._ready.popleft()
-        if gives:
-            self._free += 1
-            if self._waiting:
-                self._ready.append((self._waiting.popleft(), False))
-        return request
-
-    def _depart(self, row: int, *, opens: bool) -> int:
-        while self._ready:
-            request = self._come()
-            if request not in self._unanswered:
-                continue
-            if opens:
-                self._size += 1
-                self._opened[self._endpoint[row]] = request
-            elif self._free > 0:
-                self._free -= 1
-            else:
-                self._waiting.append(request)
-                continue
-            self.owner[row] = request
-            return NONE
-        if not self._waiting:
-            return NONE
-        # Somebody else went on, by what is not seen.
-        self.owner[row] = self._waiting.popleft()
-        return self.owner[row]
-
-    def _answer(self, row: int) -> int:
-        """Let those before it go on: whom a connection was free for did not take it."""
-        self._unanswered.discard(row)
-        against = NONE
-        if any(request == row for request, _ in self._ready):
-            while (request := self._come()) != row:
-                if request in self._unanswered:
-                    against = request if self._free > 0 else against
-                    self._waiting.append(request)
-        elif row in self._waiting:
-            self._waiting.remove(row)
-            against = row
-        if not self._unanswered:
-            self._ready.clear()
-            self._waiting.clear()
-            self._free = self._size
-        return against
 
 
 class Doubts:

@@ -417,3 +417,97 @@ def follow_ends(rows: Sequence[_Row]) -> dict[int, int] | None:
                 begin.remove(row)
             owner.pop(NONE, None)
     return owner
+
+
+class PoolStep(IntEnum):
+    """What a loop does that shares connections among its requests."""
+
+    RECEIVE = 0
+    RESULT = 1
+    ANSWER = 2
+    OPEN = 3
+    ASK = 4
+
+
+class Pool:
+    """Who has, and who waits for, a loop's connections to a service.
+
+    Parameters
+    ----------
+    free : int
+        Connections from before the recording.
+    endpoint : list of int
+        Of each sub-request.
+    """
+
+    def __init__(self, free: int, endpoint: list[int]) -> None:
+        self.owner: dict[int, int] = {}  # requests, of sub-requests
+        self._size = self._free = free
+        self._endpoint = endpoint
+        self._opened: dict[int, int] = {}  # by whom, until it is used
+        self._ready: deque[tuple[int, bool]] = deque()  # and whether it gives one back
+        self._waiting: deque[int] = deque()
+        self._unanswered: set[int] = set()
+
+    def follow(self, step: int, row: int) -> int:
+        """Go on by a step of a request or sub-request; return whom it contradicts, or -1."""
+        if step == PoolStep.RECEIVE:
+            self._unanswered.add(row)
+            self._ready.append((row, False))
+        elif step == PoolStep.RESULT:
+            self._ready.append((self.owner.get(row, -1), True))
+        elif step == PoolStep.ANSWER:
+            return self._answer(row)
+        elif step == PoolStep.ASK and self._endpoint[row] in self._opened:
+            self.owner[row] = self._opened.pop(self._endpoint[row])
+        else:
+            return self._depart(row, opens=step == PoolStep.OPEN)
+        return NONE
+
+    def _come(self) -> int:
+        """Let the next go on, who first gives back what it has; that wakes who waits longest."""
+        request, gives = self._ready.popleft()
+        if gives:
+            self._free += 1
+            if self._waiting:
+                self._ready.append((self._waiting.popleft(), False))
+        return request
+
+    def _depart(self, row: int, *, opens: bool) -> int:
+        while self._ready:
+            request = self._come()
+            if request not in self._unanswered:
+                continue
+            if opens:
+                self._size += 1
+                self._opened[self._endpoint[row]] = request
+            elif self._free > 0:
+                self._free -= 1
+            else:
+                self._waiting.append(request)
+                continue
+            self.owner[row] = request
+            return NONE
+        if not self._waiting:
+            return NONE
+        # Somebody else went on, by what is not seen.
+        self.owner[row] = self._waiting.popleft()
+        return self.owner[row]
+
+    def _answer(self, row: int) -> int:
+        """Let those before it go on: whom a connection was free for did not take it."""
+        self._unanswered.discard(row)
+        against = NONE
+        if any(request == row for request, _ in self._ready):
+            while (request := self._come()) != row:
+                if request in self._unanswered:
+                    against = request if self._free > 0 else against
+                    self._waiting.append(request)
+        elif row in self._waiting:
+            self._waiting.remove(row)
+            against = row
+        if not self._unanswered:
+            self._ready.clear()
+            self._waiting.clear()
+            self._free = self._size
+        return against

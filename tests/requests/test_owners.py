@@ -271,6 +271,40 @@ def test_who_waits_for_a_connection_is_overtaken(simulate: ModuleType, drawing: 
         assert (subs.attribution == Certainty.LIKELY).sum() > 290
 
 
+def test_where_work_goes_from_thread_to_thread_only_one_request_alone_is_sure(
+    drawing: ModuleType,
+) -> None:
+    """Two threads go on for each other, as goroutines do; every other turn has one request."""
+    made = drawing.Drawing("goroutines")
+    made.lines = {"p.x": [], "p.y": []}
+    one, other = made.lines.values()
+    for turn in range(1, 21):
+        at, a, b = 20_000 * turn, f"{100 * turn}", f"{100 * turn + 10}"
+        both = turn % 2 == 0
+        one += [(f"R{a}", at), (f"sa{turn}", at + 2000), (f"S{a}", at + 9000)]
+        other += [(f"R{b}", at + 1000)] if both else []
+        # Whose it is: that of the request which the other thread received.
+        other += [(f"sb{turn}", at + 3000)] if both else []
+        other += [(f"ra{turn}", at + 5000)]
+        one += [(f"rb{turn}", at + 6000)] if both else []
+        other += [(f"S{b}", at + 8000)] if both else []
+    for line in (one, other):
+        line.sort(key=lambda word: word[1])
+    tables = drawing.draw(made)
+    found = owning.find_owners(*tables.arguments)
+    owner = drawing.found_subs(tables, found.subrequests)
+    for turn in range(1, 21):
+        if turn % 2:
+            assert owner[f"a{turn}"] == f"{100 * turn} alone certain"
+        else:
+            assert owner[f"a{turn}"].split()[-1] in {"doubtful", "-"}
+            assert owner[f"b{turn}"].split()[-1] in {"doubtful", "-"}
+    sure = found.slices.attribution == Certainty.CERTAIN
+    numbers = {tables.numbers[row] for row in found.slices.request[sure].tolist()}
+    assert numbers
+    assert all(int(number) // 100 % 2 for number in numbers)
+
+
 def test_run_and_cpus(drawing: ModuleType) -> None:
     [each] = [
         d

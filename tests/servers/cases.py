@@ -121,6 +121,12 @@ CASES: Final = {
         )
         for n in (2, 8)
     },
+    "go": Case(
+        "goroutines, kept connections (serve.go, Redis)",
+        *(("{place}/serve", "{served}", "8", "{redis}", "{truth}"), "http"),
+        asks="redis",
+        needs=("go",),
+    ),
     "memcached": Case(
         "threads with loops of their own (memcached)",
         ("memcached", "-u", "root", "-l", "127.0.0.1", "-p", "{served}", "-t", "4"),
@@ -272,6 +278,10 @@ class Park:
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         if _find("javac"):
             subprocess.run(["javac", "-d", str(self.place), str(HERE / "Pool.java")], check=True)
+        if _find("go"):
+            words = ("go", "build", "-o", str(self.place / "serve"), str(HERE / "serve.go"))
+            cache = {"GOCACHE": str(self.place / "go"), "CGO_ENABLED": "0"}
+            subprocess.run(words, check=True, env={**os.environ, **cache})
 
     def start_backends(self) -> None:
         """Start PostgreSQL and Redis, where they are installed."""
