@@ -359,22 +359,24 @@ _TELLING: Final = RUNNING | {
 
 
 def add_meanwhile(
-    causes: Sequence[Cause], counts: StepCounts, sums: Callable[[State], tuple[I64, I64]]
+    causes: Sequence[Cause], counts: StepCounts, sums: Callable[[State, str], tuple[I64, I64]]
 ) -> tuple[Cause, ...]:
     """Say of causes behind others' requests what the thread did, where that is mostly one state.
 
-    ``sums`` gives nanoseconds of both sets, [executions, states] as of `PathSet.sum_beneath`.
+    ``sums`` gives nanoseconds of threads of a role, of both sets, [executions, states] as of
+    `PathSet.sum_beneath`.
     """
-    known: dict[State, tuple[I64, I64]] = {}
+    known: dict[tuple[State, str], tuple[I64, I64]] = {}
     result = []
     for cause in causes:
         facts = cause.facts
         if facts is None or facts.state not in _TURNS or cause.contribution <= 0:
             result.append(cause)
             continue
-        if facts.state not in known:
-            known[facts.state] = sums(facts.state)
-        normal, sample = known[facts.state]
+        what = facts.state, facts.role
+        if what not in known:
+            known[what] = sums(*what)
+        normal, sample = known[what]
         mine = list(cause.executions)
         before = np.mean([normal[counts.groups[e]].mean(axis=0) for e in mine], axis=0)
         after = sample[mine].mean(axis=0)

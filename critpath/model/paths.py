@@ -14,6 +14,7 @@ import numpy as np
 from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.vectors import role_name
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -464,21 +465,31 @@ class PathSet(Table):
                 lossy=self.lossy[rows],
             )
 
-    def sum_beneath(self, state: State | None = None) -> I64:
-        """Return for each execution how long its thread was in each state beneath others' requests.
+    def sum_beneath(self, state: State | None = None, role: str | None = None) -> I64:
+        """Return for each execution how long a thread was in each state beneath others' requests.
 
         Parameters
         ----------
         state : State, optional
             QUEUED or SHARED; None for both.
+        role : str, optional
+            Of threads that are counted; "" for the execution's own, None for all.
         """
         found = np.zeros((len(self), len(State)), np.int64)
         first = 0
-        for chunk in self.paths.chunks():
-            some = np.flatnonzero((chunk.beneath > 0) & ((state is None) | (chunk.state == state)))
-            place = (chunk.path[some] + first, chunk.beneath[some].astype(np.int64))
-            np.add.at(found, place, chunk.duration[some])
-            first += len(chunk)
+        for some in self.chunks():
+            paths, of = some.paths, some.executions
+            chosen = (paths.beneath > 0) & ((state is None) | (paths.state == state))
+            own = (paths.tid == of.tid[paths.path]) & (paths.host == of.host[paths.path])
+            if role == "":
+                chosen &= own
+            elif role is not None:
+                named = [role_name(text) == role for text in paths.strings]
+                chosen &= ~own & np.array([*named, False])[paths.comm]
+            rows = np.flatnonzero(chosen)
+            place = (paths.path[rows] + first, paths.beneath[rows].astype(np.int64))
+            np.add.at(found, place, paths.duration[rows])
+            first += len(some)
         return found
 
     def take(self, rows: I64) -> PathSet:

@@ -83,6 +83,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
+    unjoined = normal, sample
     normal, sample = with_like_labels(normal, sample)
     require_alike_processes(normal, sample)
     normal, sample, unlike = with_like_states(
@@ -122,6 +123,7 @@ def compare(
         warnings=(
             *([partial] if partial else []),
             *_note_interpreters(normal, sample),
+            *_note_joined(unjoined, (normal, sample)),
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
             *unlike,
@@ -239,10 +241,12 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
 
 
 _ASK_OTHERS: Final = 0.25  # of a service's requests: so many more are of one kind than before
+_NEARLY_NONE: Final = 0.1  # of them on one side: the kind is new there, or went
+_TOO_FEW: Final = 20  # requests of a service, to tell
 
 
 def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
-    """Drop whom requests ask from the labels of services whose requests now ask others."""
+    """Drop whom requests ask from labels of services of which a kind came, or went."""
     from critpath.requests.links import ASKS
 
     sides = [Counter(path_set.executions.label) for path_set in (normal, sample)]
@@ -253,9 +257,9 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, Path
     moved = set()
     for label in {*sides[0], *sides[1]}:
         base = label.partition(ASKS)[0]
-        if all(whole[base] for whole in of):
-            before, after = (c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
-            if abs(after - before) >= _ASK_OTHERS:
+        if all(whole[base] >= _TOO_FEW for whole in of):
+            shares = sorted(c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
+            if shares[0] <= _NEARLY_NONE and shares[1] - shares[0] >= _ASK_OTHERS:
                 moved.add(base)
     if not moved:
         return normal, sample
@@ -266,6 +270,17 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, Path
         return replace(of, executions=replace(of.executions, label=chosen))
 
     return relabel(normal), relabel(sample)
+
+
+def _note_joined(before: Sequence[PathSet], after: Sequence[PathSet]) -> list[str]:
+    """Say which services' requests are one kind, whomever they ask."""
+    labels = [
+        [label for each in sets for label in each.executions.label] for sets in (before, after)
+    ]
+    joined = {new for old, new in zip(*labels, strict=True) if old != new}
+    if not joined or not after[1].specification.startswith("requests"):
+        return []
+    return [notes.joined_kinds(sorted(joined))]
 
 
 def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
@@ -541,9 +556,9 @@ def explain(
     )
     causes = add_meanwhile(
         *(causes, counts),
-        lambda state: (
-            comparison.normal.sum_beneath(state),
-            comparison.sample.sum_beneath(state),
+        lambda state, role: (
+            comparison.normal.sum_beneath(state, role),
+            comparison.sample.sum_beneath(state, role),
         ),
     )
     if settings.level:

@@ -171,8 +171,8 @@ def _choose_executions(
         sure = find_confidence(len(found.requests), found.subrequests)[chosen] >= least
         if not sure.any() and len(sure):
             raise UsageError(
-                f"{safe_text(specification.text)}: none of {len(sure):,} requests is so sure",
-                "leave min_confidence out, or less: critpath requests says how sure they are",
+                f"{safe_text(specification.text)}: no request of {len(sure):,} is that sure",
+                "lower min_confidence, or leave it out: critpath requests says how sure they are",
             )
         found = replace(found, account=replace(found.account, unsure=int((~sure).sum())))
         chosen = chosen[sure]

@@ -66,6 +66,14 @@ def unknown_arguments(programs: Sequence[str]) -> str:
     )
 
 
+def joined_kinds(services: Sequence[str]) -> str:
+    """Requests of a service ask others than before."""
+    return (
+        f"many requests of {', '.join(map(quoted, services))} ask other services than before: "
+        "they are compared as one kind, whomever they ask"
+    )
+
+
 def different_recordings(key: str, values: Sequence[str]) -> str:
     """The recordings of one set differ in a key of `ENVIRONMENT`."""
     return f"the recordings come from different {ENVIRONMENT[key]}: {', '.join(values)}"
@@ -100,7 +108,7 @@ def requests_found(
         (account.unattributed, "sub-requests of no request"),
         (account.unknown, "uses of sockets that are not known"),
         (account.datagrams, "over UDP, of which another may have been answered"),
-        (account.unsure, "left out, as what they asked is less sure than asked for"),
+        (account.unsure, "left out, below min_confidence"),
     )
     left = "".join(f"; {count:,} {what}" for count, what in rest if count)
     found = "".join(

@@ -73,7 +73,7 @@ def path_sure(bound: int | None, probability: float) -> list[str]:
     """Return how surely a path's times and parts are known, a line each; none where all is sure."""
     said = [] if bound == 0 else [crossing_sure(bound)]
     if probability < SURE:
-        said.append(f"the least sure part of it belongs to it with {sure_share(probability)}")
+        said.append(f"parts of it are inferred, the least sure with {sure_share(probability)}")
     return said
 
 

@@ -133,6 +133,20 @@ def test_it_is_said_on_the_terminal_and_in_json(queued, critpath, tmp_path, load
     assert [one["beneath"] for one in segments] == ["WAIT_NET", "", "RUN"]
 
 
+def test_it_is_added_up_by_thread(queued):
+    queued = replace(queued, paths=replace(queued.paths, tid=np.array([7, 7, 8])))
+    waits = {
+        (State.QUEUED, ""): (State.WAIT_NET, 1_000_000),
+        (State.SHARED, "gunicorn"): (State.RUN, 1_000_000),
+        (State.SHARED, ""): (State.RUN, 0),
+        (State.QUEUED, "gunicorn"): (State.WAIT_NET, 0),
+        (State.SHARED, "nginx"): (State.RUN, 0),
+    }
+    for (state, role), (meanwhile, ns) in waits.items():
+        assert queued.sum_beneath(state, role)[0, meanwhile] == ns
+    assert queued.sum_beneath().sum() == 2_000_000
+
+
 def test_it_goes_with_the_paths(queued):
     again = queued.take(np.array([0, 0]))
     assert again.paths.beneath.tolist() == [*queued.paths.beneath.tolist()] * 2

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from critpath.documents import DrawnPath, FlameEntry
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.report.html.flame import lay_out
-from critpath.report.html.lanes import common_scale, join_small, length_of, scale_of
+from critpath.report.html.lanes import common_scale, join_small, lanes_of, length_of, scale_of
 from critpath.report.html.steps import Column, _folded, columns_of, looks_of
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -144,3 +145,14 @@ def test_a_card_per_cause_and_one_example_is_chosen(factory):
 def test_a_page_without_a_slowdown_has_no_cards(factory):
     document = structs.replace(comparison_document(factory.comparison()), verdict="ok")
     assert 'id="causes"' not in render_html(document)
+
+
+def test_threads_of_many_hosts_are_below_their_own_hosts_names():
+    threads = [
+        {"name": f"db{n}@h{n}", "own": not n, "colour": 1, "host": f"h{n}"} for n in range(7)
+    ]
+    pictures = SimpleNamespace(threads=[SimpleNamespace(**one) for one in threads])
+    path = SimpleNamespace(steps=[[n * 1_000, 1_000, n, 0] for n in range(7)])
+    lanes = lanes_of(pictures, [path], 7_000)
+    # A name and a lane for each of five hosts; behind them a name and a lane for the others.
+    assert [lanes[n] for n in range(7)] == [1, 3, 5, 7, 9, 11, 11]

@@ -49,10 +49,10 @@ def test_requests_are_left_out_and_counted(unpack, critpath):
         return int(re.search(r"requests: (\d+) of", done.stderr)[1]), done.stderr
 
     every, said = count("")
-    assert "less sure" not in said
+    assert "below min_confidence" not in said
     sure, said = count(",min_confidence=0.99")
     assert 0 < sure <= every
-    assert ("less sure" in said) == (sure < every)
+    assert ("below min_confidence" in said) == (sure < every)
 
 
 @pytest.mark.parametrize(("unsure", "said"), [(20, 0), (30, 1)])

@@ -79,12 +79,13 @@ def lanes_of(pictures: Pictures, paths: Sequence[DrawnPath], scale: float = 0.0)
     others = [thread for thread in others if thread in seen]
     for thread in [0, *others]:
         grouped.setdefault(pictures.threads[thread].host, []).append(thread)
-    shown = {0, *others[: _MOST_LANES - min(len(grouped), _MOST_HOSTS)]}
+    hosts = min(len(grouped), _MOST_HOSTS)
+    shown = {0, *others[: _MOST_LANES - hosts - 2 * (len(grouped) > _MOST_HOSTS)]}
     lanes: dict[int, int] = {}
     free = 0
     for number, threads in enumerate(grouped.values()):
-        if number < _MOST_HOSTS:
-            free += 1
+        # Hosts behind the last have one lane together.
+        free += 1 if number < _MOST_HOSTS else 2 * (number == _MOST_HOSTS)
         for thread in threads:
             # What has no lane of its own is in the last of its host's.
             new = number < _MOST_HOSTS and (thread in shown or thread == threads[0])
@@ -126,7 +127,7 @@ def draw_lanes(
         name = who(one).removesuffix(f"@{one.host}" if one.host else "")
         names[lane] = name if lane not in names else "other threads"
         if one.host and one.host not in heads.values():
-            heads[lane - 1] = one.host
+            heads[lane - 1] = "other hosts" if lane - 1 in heads else one.host
     steps = join_small(path.steps, _SEEN / 100 * width)
     beneath = {step[0]: under for step, under in zip(path.steps, path.beneath, strict=False)}
     drawn: list[str] = []
