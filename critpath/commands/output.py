@@ -221,7 +221,8 @@ def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> Inconclu
     why = "; ".join(reasons)
     return InconclusiveError(
         f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
-        "say what an execution is with --execution SPEC ('events:?,?' lists the trace's events)",
+        "say what else an execution is: --execution 'requests:?' lists the servers, "
+        "'events:?,?' the events of the trace",
     )
 
 

@@ -19,6 +19,8 @@ UNIX: Final = 1
 INET6: Final = 10
 UDP: Final = 17
 LISTEN: Final = 10
+# What has neither port nor path, by its family.
+NAMELESS: Final = {UNIX: "unix", 16: "netlink"}
 # How it is known who serves: `Endpoints.role_how`.
 HOWS: Final = ("", "accepted", "connected", "listened", "bound", "first")
 ACCEPTED, CONNECTED, LISTENED, BOUND, FIRST = range(1, 6)

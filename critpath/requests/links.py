@@ -24,6 +24,7 @@ from critpath.model.requests import (
 )
 from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
+from critpath.requests.endpoints import NAMELESS
 from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
 
 DOUBTED: Final = 0.01  # of a service's sub-requests
@@ -209,8 +210,13 @@ def name_labels(
     pairs = np.unique(
         subrequests.request[rows].astype(np.int64) * max(len(keys), 1) + number.reshape(-1)
     )
+    # Without a port either: a unix socket whose path no event told, the kernel, or unknown.
+    families = set(endpoints.family[at[(far == 0) & (service == 0)]].tolist())
+    nameless = NAMELESS.get(families.pop(), "?") if len(families) == 1 else "?"
     names = [
-        requests.strings[s] if s > 0 else (endpoints.strings[-f] if f < 0 else f":{f}")
+        requests.strings[s]
+        if s > 0
+        else (endpoints.strings[-f] if f < 0 else f":{f}" if f else nameless)
         for s, f in targets
     ]
     asks: dict[int, tuple[int, ...]] = {}

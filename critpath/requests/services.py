@@ -18,6 +18,7 @@ from critpath.model.requests import (
     ServicesFound,
     Sketches,
 )
+from critpath.requests.endpoints import NAMELESS
 
 # `RequestTable.why` of what is no single request.
 _SEVERAL: Final = "multiplexed"
@@ -114,9 +115,9 @@ def _name_elsewhere(sketches: Sketches, row: int) -> str:
     of = sketches.endpoints
     at = int(sketches.subrequests.endpoint[row])
     path = of.strings[int(of.path[at])]
-    if path:
-        return path
     peer, port = int(of.peer[at]), int(of.remote_port[at])
+    if path or not port:
+        return path or NAMELESS.get(int(of.family[at]), "?")
     if peer >= 0 and len(sketches.hosts) > 1:
         return f"{sketches.hosts[int(of.host[peer])]}:{port}"
     return f"{of.strings[int(of.remote_address[at])]}:{port}"

@@ -347,6 +347,8 @@ def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseF
     waited = sum(f.contribution or 0.0 for f in mine if f.state == "WAIT_CPU" and not f.role)
     waited /= max(len(cause.positions), 1)
     itself = (facts.time_after or 0.0) - (facts.time_before or 0.0)
+    # Both together are no more than what stands beside the sentence.
+    waited = min(waited, (cause.contribution or 0.0) - itself)
     return f", and then {format_ns(waited)} more for a CPU" if waited > itself else ""
 
 

@@ -86,6 +86,26 @@ def test_labels_in_doubt_name_all_that_the_service_asks(load: Any) -> None:
     assert {found.requests.strings[c] for c in found.requests.label} == {"server:8000 → :6379"}
 
 
+@pytest.mark.parametrize(("family", "name"), [(1, "unix"), (16, "netlink"), (2, "?")])
+def test_who_has_neither_port_nor_path_is_called_by_its_family(
+    load: Any, family: int, name: str
+) -> None:
+    simulate, drawing = load("requests/simulate.py"), load("requests/drawing.py")
+    world = simulate.simulate("loop, unequal sleeps", 1, 20, 1)
+    found = attribute(*simulate.arguments(world, drawing)[:4])
+    at = np.isin(np.arange(len(world.endpoints)), found.subrequests.endpoint)
+    nameless = dataclasses.replace(
+        world.endpoints,
+        family=np.where(at, family, world.endpoints.family).astype(np.int32),
+        **{
+            key: np.where(at, 0, getattr(world.endpoints, key)).astype(np.int32)
+            for key in ("remote_port", "path")
+        },
+    )
+    label, strings = name_labels(nameless, found.requests, found.subrequests)
+    assert {strings[each] for each in label} == {f"server:8000 → {name}"}
+
+
 def test_labels_name_what_is_asked(tiers: Any) -> None:
     _, found = tiers
     labels = {found.requests.strings[code] for code in found.requests.label.tolist()}

@@ -462,7 +462,12 @@ def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
     behind = structs.replace(first, state="WAIT_CPU", role="", contribution=400 * MS)
     document.findings.append(behind)
     cause.findings = [cause.findings[0], len(document.findings) - 1]
-    assert describe_cause(document, cause, they=True) == (
+    said = (
         "They wait for the disk 188 times a request, on average, instead of never: 11.3 ms, and "
-        "then 200 ms more for a CPU"
+        "then {} ms more for a CPU"
     )
+    cause.contribution = 220.0 * MS
+    assert describe_cause(document, cause, they=True) == said.format(200)
+    # A step faster won some of it back: no more than "+200 ms each" beside it.
+    cause.contribution = 200.0 * MS
+    assert describe_cause(document, cause, they=True) == said.format(189)
