@@ -323,9 +323,7 @@ class _Attribution:
             np.full(len(self.at), -1, np.int32) if learned is None else learned.root,
             blank if learned is None else learned.child,
             blank.astype(np.uint8) if learned is None else learned.may,
-            np.full(len(self.subrequests), -1, np.int32)
-            if given is None
-            else given.astype(np.int32),
+            known,
         )
         return self.native.take_owners()
 
@@ -543,8 +541,8 @@ class _Attribution:
         """
         activity, subs = self.activity, self.subrequests
         asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
-        process = self.process[asker]
-        asked = np.flatnonzero(subs.connects == 0)
+        process = np.append(self.process, -1)[asker]  # (a thread that did nothing has no number)
+        asked = np.flatnonzero((subs.connects == 0) & (process >= 0))
         at = np.searchsorted(activity.time_ns, subs.end_ns[asked])
         found = (activity.endpoint[at] == subs.endpoint[asked]) & (activity.act[at] == Act.RECEIVE)
         moved = found & (activity.tid[at] != subs.tid[asked])
@@ -617,8 +615,8 @@ class _Attribution:
         confused = np.zeros(len(self.keys), np.bool_)
         confused[self.native.take_heals()[:, 1]] = True
         unseen = confused & ~self.followed & (handed > ODD * all_of)
-        odd_one = (odd > ODD * all_of) | unseen | self.by_ends
-        result: Bool = self.loops & (all_of >= FEW) & odd_one
+        odd_one = (odd > ODD * all_of) | unseen
+        result: Bool = (self.loops & (all_of >= FEW) & odd_one) | self.by_ends
         return result
 
     def _make_slices(self, doubt: Doubts, wanders: I64) -> Slices:

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.model.requests import Act, Certainty, Rule
+from critpath.model import Workers
+from critpath.model.requests import (
+    Act,
+    Activity,
+    Certainty,
+    Endpoints,
+    RequestTable,
+    Rule,
+    Subrequests,
+)
 from critpath.requests import owners as owning
 
 HERE = Path(__file__).resolve().parent
@@ -236,6 +245,47 @@ def test_invariants_on_servers(simulate: ModuleType, drawing: ModuleType) -> Non
     for number, name in enumerate(simulate.CLASSES):
         world = simulate.simulate(name, 16, 100, 100 + number)
         check_invariants(simulate.arguments(world, drawing))
+
+
+def test_of_nothing_nothing_is_found(drawing: ModuleType) -> None:
+    """No activity and no requests, but what somebody asked whom nobody saw act."""
+    for asked in (0, 1):
+        endpoints = drawing.fill(Endpoints, asked, host=np.zeros(asked), serves=np.zeros(asked))
+        subs = drawing.fill(
+            Subrequests, asked, endpoint=np.zeros(asked), begin_ns=np.ones(asked),
+            end_ns=np.full(asked, 5), tid=np.ones(asked), connects=np.zeros(asked),
+        )  # fmt: skip
+        activity, workers = drawing.fill(Activity, 0), drawing.fill(Workers, 0)
+        requests = drawing.fill(RequestTable, 0, strings=("",))
+        found = owning.find_owners(activity, workers, endpoints, requests, subs)
+        assert (found.subrequests.request == -1).all()
+        assert not len(found.slices)
+
+
+def test_who_is_not_received_yet_does_not_ask(simulate: ModuleType, drawing: ModuleType) -> None:
+    """Two requests that are exchanged: what one asked before the other came stays its own."""
+    world = simulate.simulate("loop, pooled (asyncio)", 4, 40, 1)
+    of = owning._Attribution(*simulate.arguments(world, drawing))
+    every = np.zeros(len(of.keys), np.int32)
+    before = of._run(every)[:, 0]
+    last = np.full(len(of.subrequests), len(world.requests) - 1, np.int32)
+    owner = of._run(every, None, last)[:, 0]
+    late = of.times[last[0], 1] >= of.subrequests.begin_ns
+    assert late.sum() > len(late) / 2
+    assert (owner[late] == before[late]).all()
+
+
+def test_a_small_loop_seen_from_both_ends_stays_doubtful(
+    simulate: ModuleType, drawing: ModuleType
+) -> None:
+    """Too few requests to say what is usual, but enough to say that no order held."""
+    world = simulate.simulate("loop, pooled (asyncio)", 4, owning.FEW - 1, 1)
+    of = owning._Attribution(*simulate.arguments(world, drawing))
+    owners = of._run(np.zeros(len(of.keys), np.int32))
+    assert owners[:, 1].tolist().count(Rule.ORDER) > 3
+    of.by_ends |= of.loops
+    subs = of._make_tables(owners).subrequests
+    assert (subs.attribution[subs.how == Rule.ORDER] == Certainty.DOUBTFUL).all()
 
 
 def test_a_loop_that_works_at_once_has_slices_of_its_own(
