@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -133,9 +134,11 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     if kept < _FEW:
         warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
+    given = settings.origins["execution"] == "command line"  # the sample is to be read alike
+    asked = f" --execution {shlex.quote(settings['execution'])}" if given else ""
     hint(
         f"{pipeline.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
-        f"next: critpath compare {arguments.output} SAMPLE",
+        f"next: critpath compare {arguments.output} SAMPLE{asked}",
         quiet=quiet,
     )
     return EXIT_OK

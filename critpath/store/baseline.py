@@ -23,6 +23,7 @@ from critpath.model import (
     RequestFacts,
     State,
 )
+from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store import write_text
 from critpath.untrusted import LARGEST, TooLargeError, load_json
@@ -262,7 +263,7 @@ def _paths(
     origin = _whole(given.get("origin"), f"{place}.origin", -_END)
     begins: list[int] = []
     ends: list[int] = []
-    steps, lossy, elsewhere = [], [], []
+    steps, lossy, elsewhere, rows = [], [], [], []
     columns: dict[str, list[Any]] = {name: [] for name in ("id", "label", "thread", "session")}
     affected = []
     spent = 0
@@ -287,6 +288,7 @@ def _paths(
         affected.append(row.get("lossy", False))
         lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
         elsewhere.append(_idle(row.get("elsewhere_idle", []), f"{where}.elsewhere_idle", path))
+        rows.append((where, row))
     if spent >= MOST_TIME:
         _wrong(f"{place}.executions", "executions whose times can be added up")
     texts = tuple(strings)
@@ -309,8 +311,9 @@ def _paths(
     ).astype(np.int64)
     kind_table = np.array(kinds, np.int64).reshape(-1, 2)[table[:, 0]]
     thread_table = np.array(threads, np.int64).reshape(-1, 3)[table[:, 1]]
+    start = np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64)
     paths = CriticalPaths(
-        start=np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64),
+        start=start,
         begin=ended - table[:, 3],
         end=ended,
         state=kind_table[:, 0].astype(np.uint8),
@@ -322,8 +325,52 @@ def _paths(
         lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
         strings=texts,
         elsewhere_idle=np.concatenate([np.zeros(0, np.int64), *elsewhere]),
+        **_read_certainty(rows, start, thread_table[:, 1], kind_table[:, 0].astype(np.uint8)),
     )
     return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
+
+
+def _read_certainty(
+    rows: Sequence[tuple[str, dict[str, Any]]], start: I64, host: I64, state: Any
+) -> dict[str, Any]:
+    """Return what a thread did beneath, how surely, and by how much times of hosts may be wrong."""
+    beneath = np.zeros(len(host), np.uint8)
+    uncertainty, confidence = _usual_uncertainty(start, host, state), np.ones(len(host))
+    for (where, row), low, high in zip(rows, start.tolist(), start[1:].tolist(), strict=False):
+        for name, places in _object_at(row, "beneath", where).items():
+            if name not in STATES or type(places) is not list:
+                _wrong(f"{where}.beneath", "places in the path, by names of states")
+            for place in places:
+                at = _whole(place, f"{where}.beneath", 0, high - low)
+                beneath[low + at] = STATES.index(name)
+        for at, value in _pairs(row, "uncertainty_ns", where, high - low):
+            uncertainty[low + at] = _whole(value, f"{where}.uncertainty_ns", -1, _TIME)
+        for at, value in _pairs(row, "confidence", where, high - low):
+            if type(value) not in {int, float} or not 0 <= value <= 1:
+                _wrong(f"{where}.confidence", "probabilities")
+            confidence[low + at : high] = value
+    return {"beneath": beneath, "uncertainty": uncertainty, "confidence": confidence}
+
+
+def _usual_uncertainty(start: I64, host: I64, state: Any) -> I64:
+    """Return what a file leaves out: of what comes from another host it is not known."""
+    found: I64 = np.where(find_crossings(start, host, state)[0], -1, 0).astype(np.int64)
+    return found
+
+
+def _object_at(row: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    found = row.get(key, {})
+    if type(found) is not dict:
+        _wrong(f"{where}.{key}", "an object")
+    return dict(found)
+
+
+def _pairs(row: Mapping[str, Any], key: str, where: str, count: int) -> Iterator[tuple[int, Any]]:
+    found = row.get(key, [])
+    if type(found) is not list or len(found) % 2:
+        _wrong(f"{where}.{key}", "a list of pairs: a place in the path, and a value")
+    for at, value in zip(found[::2], found[1::2], strict=True):
+        yield _whole(at, f"{where}.{key}", 0, count), value
 
 
 def _requests(
@@ -538,6 +585,7 @@ def _rows(
     thread_of = {thread: code for code, thread in enumerate(table)}
     of, executions = paths.paths, paths.executions
     steps = np.column_stack([kinds, threads, of.cpu, of.duration])
+    usual = _usual_uncertainty(of.start, of.host, of.state)
     for i, name in enumerate(executions.id):
         mine = slice(int(of.start[i]), int(of.start[i + 1]))
         subject = int(executions.tid[i]), int(executions.host[i]), executions.comm[i]
@@ -556,10 +604,26 @@ def _rows(
             idle = np.flatnonzero(of.elsewhere_idle[mine] > 0)
             pairs = np.column_stack([idle, of.elsewhere_idle[mine][idle]])
             row["elsewhere_idle"] = pairs.reshape(-1).tolist()
+        row |= _write_certainty(of, mine, usual[mine])
         if executions.requests is not None:
             row["request"] = _request(executions.requests, i)
         row["path"] = steps[mine].reshape(-1).tolist()
         yield row
+
+
+def _write_certainty(of: CriticalPaths, mine: slice, usual: I64) -> dict[str, Any]:
+    """Return of a path what `_read_certainty` reads, without what is usual."""
+    found: dict[str, Any] = {}
+    codes, wrong, sure = of.beneath[mine], of.uncertainty[mine], of.confidence[mine]
+    if codes.any():
+        names = [int(code) for code in np.unique(codes[codes > 0])]
+        found["beneath"] = {STATES[code]: np.flatnonzero(codes == code).tolist() for code in names}
+    if len(other := np.flatnonzero(wrong != usual)):
+        found["uncertainty_ns"] = np.column_stack([other, wrong[other]]).reshape(-1).tolist()
+    changes = np.flatnonzero(sure != np.concatenate([[1.0], sure[:-1]]))
+    if len(changes):  # from each of these places on
+        found["confidence"] = [x for at in changes.tolist() for x in (at, float(sure[at]))]
+    return found
 
 
 def _request(known: RequestFacts, row: int) -> dict[str, Any]:

@@ -75,6 +75,9 @@ def path_sets(draw: st.DrawFn) -> PathSet:
             elsewhere_idle=np.minimum(
                 column(0, 9, total), np.array(segment_end, np.int64) - segment_begin
             ),
+            beneath=column(0, len(State) - 1, total, np.uint8),
+            uncertainty=column(-1, 9, total),
+            confidence=column(0, 3, total) / 3,
         ),
         session=column(0, len(sources) - 1, count),
         sources=tuple(sources),

@@ -48,7 +48,10 @@ def plain(paths: PathSet) -> dict:
         "start": of.start.tolist(),
         "columns": {
             n: getattr(of, n).tolist()
-            for n in ("begin", "end", "state", "tid", "host", "cpu", "lossy", "elsewhere_idle")
+            for n in (
+                *("begin", "end", "state", "tid", "host", "cpu", "lossy", "elsewhere_idle"),
+                *("beneath", "uncertainty", "confidence"),
+            )
         },
         "detail": [utf8(of.strings[c]) for c in of.detail.tolist()],
         "comm": [utf8(of.strings[c]) for c in of.comm.tolist()],

@@ -221,3 +221,25 @@ def test_perfetto_has_a_group_for_each_host(paths, tmp_path):
     written = (tmp_path / "p.pftrace").read_bytes()
     for text in (b"web", b"app", b"redis", b"between hosts, wrong by at most (ns)"):
         assert text in written
+
+
+def test_a_baseline_of_several_hosts_answers_as_their_recordings(answer, tmp_path):
+    kept = tmp_path / "b.json"
+    assert main(["baseline", "save", str(answer / "a"), "-o", str(kept), "--quiet"]) == 0
+    words = [str(kept), str(answer / "b"), "--quiet", "--json", str(tmp_path / "c.json")]
+    assert main(["compare", *words]) == 1
+    found, expected = (json.loads((place / "c.json").read_text()) for place in (tmp_path, answer))
+    for document in (found, expected):
+        document["sets"]["normal"]["sources"] = document["sets"]["sample"]["sources"] = []
+    assert found == expected
+
+
+@pytest.mark.long
+def test_several_hosts_pass_the_gate_of_their_own_baseline(together, tmp_path, capsys):
+    asked = ["--execution", "requests:web:8080"]
+    kept = tmp_path / "b.json"
+    assert main(["baseline", "save", str(together), *asked, "-o", str(kept)]) == 0
+    assert f"SAMPLE {' '.join(asked)}\n" in capsys.readouterr().err
+    [session] = json.loads(kept.read_text())["sessions"]
+    assert any("beneath" in row for row in session["executions"])
+    assert main(["compare", str(kept), str(together), *asked, "--gate", "p50"]) == 0
