@@ -11,6 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -450,11 +451,14 @@ class _Attribution:
         owner = np.array([pool.owner.get(row, -1) for row in mine.tolist()], np.int32)
         return owner, np.array(broken, np.int64).reshape(-1, 4)
 
+    @cached_property
+    def _helpers(self) -> Helpers:
+        return Helpers(self.activity, self.endpoints, self.thread, self.woken)
+
     def _follow_rounds(self, number: int, mine: I64) -> tuple[I32, I64] | None:
         """Return the same for a loop that hands its requests over to helpers that tell it so."""
-        requests, subs, activity = self.requests, self.subrequests, self.activity
+        requests, subs, helpers = self.requests, self.subrequests, self._helpers
         threads = np.flatnonzero((self.process == self.process[number]) & ~self.serving)
-        helpers = Helpers(activity, self.endpoints, self.thread, self.woken)
         back = np.array(helpers.hand_backs(number, threads.tolist()), np.int64)
         if not len(back) or subs.connects[mine].any():
             return None

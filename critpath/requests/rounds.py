@@ -10,10 +10,11 @@ given back wakes the longest waiting, but who comes to that point sooner takes i
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict, deque
+import math
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import combinations, product
+from itertools import chain, combinations, islice, product
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,10 @@ from critpath.model.requests import NONE, Act, Activity, Endpoints
 
 _LONGEST: Final = 6  # what requests ask and hand over, to try its orders
 _MOST: Final = 0.5  # of what a helper ran for a result, to have been done before it lost its cpu
+_TRIED: Final = 2000  # requests that its orders are tried on
 _WRONG: Final = 0.9  # of the requests contradict: this is not what they do
+_LEFT: Final = 1000  # results that nobody took account of: both ends say nothing then
+_LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
 _ALIKE: Final = 0.05  # requests may hand over so much more or less often than once, twice, ...
 
 
@@ -64,9 +68,10 @@ class Rounds:
     """
 
     def __init__(self, hands: Sequence[bool], free: int, *, patient: bool = True) -> None:
-        self._patient = patient
+        self.patient = patient
         self.owner: dict[int, int] = {}  # requests, of sub-requests
         self.broken: list[tuple[int, int]] = []  # time, and the request that contradicts
+        self.against: set[int] = set()  # the requests that do
         self.hands, self._size, self._free = tuple(hands), free, free
         self._ready: deque[_Entry] = deque()
         self._waiting: deque[int] = deque()
@@ -76,9 +81,11 @@ class Rounds:
         self._round, self._looked, self._receives = 0, -1, False
         self._now = 0
 
-    def follow(self, rows: Sequence[_Row]) -> Rounds:
-        """Go through all that happens."""
+    def follow(self, rows: Sequence[_Row], most: float = math.inf) -> Rounds:
+        """Go through all that happens, or until more requests than so many contradict."""
         for time, step, row, arrived in rows:
+            if len(self.against) > most:
+                break
             self._now = time
             if step in {Step.RECEIVE, Step.RESULT}:
                 self._look(time, arrived)
@@ -93,13 +100,13 @@ class Rounds:
                 self._act(time, step, row)
         return self
 
-    def contradict(self) -> int:
-        """Return how many requests contradict what was found."""
-        return len({request for _, request in self.broken})
+    def _break(self, request: int) -> None:
+        self.broken.append((self._now, request))
+        self.against.add(request)
 
     def _look(self, time: int, arrived: int) -> None:
         """Go to another round if what is received was not there when this one looked."""
-        if arrived > self._looked and not (self._patient and self._is_early()):
+        if arrived > self._looked and not (self.patient and self._is_early()):
             self._settle()
             self._round += 1
             self._looked, self._receives = time, True
@@ -177,7 +184,7 @@ class Rounds:
             if self._next(request) is None:
                 late.append(entry)
             elif self._free > 0:
-                self.broken.append((self._now, request))
+                self._break(request)
                 late.append(entry)
             else:
                 self._waiting.append(request)
@@ -197,7 +204,7 @@ class Rounds:
             return
         if self._waiting:  # somebody went on, by what is not seen
             self._give(row, self._waiting.popleft())
-            self.broken.append((self._now, self.owner[row]))
+            self._break(self.owner[row])
 
     def _give(self, row: int, request: int) -> None:
         self.owner[row] = self._asked[row] = request
@@ -215,14 +222,14 @@ class Rounds:
                 continue
             answered = self._next(request) is None
             if answered or self._free > 0:
-                self.broken.append((self._now, request))
+                self._break(request)
             if answered:
                 late.append(entry)
             else:
                 self._waiting.append(request)
         self._ready.extendleft(reversed(late))
         if self._next(row) is not None or row in self._asked.values():
-            self.broken.append((self._now, row))
+            self._break(row)
             self._exchange(row)
         del self._done[row]
         for queue in (self._waiting, self._handed):
@@ -268,13 +275,33 @@ def try_orders(rows: Sequence[_Row], free: int) -> Rounds | None:
     even = abs(hands - round(hands)) <= _ALIKE and abs(asks - round(asks)) <= _ALIKE
     if not even or round(asks) < 1 or round(hands) < 1 or many > _LONGEST:
         return None
+    received = (at for at, (_, step, _, _) in enumerate(rows) if step == Step.RECEIVE)
+    first = rows[: next(islice(received, _TRIED, None), len(rows))]
     best: Rounds | None = None
     for at, patient in product(combinations(range(many), round(hands)), (True, False)):
         order = [place in at for place in range(many)]
-        found = Rounds(order, free, patient=patient).follow(rows)
-        if best is None or found.contradict() < best.contradict():
+        most = math.inf if best is None else len(best.against) - 1
+        found = Rounds(order, free, patient=patient).follow(first, most)
+        if len(found.against) <= most:
             best = found
-    return None if best is None or best.contradict() > _WRONG * requests else best
+        if not found.against:
+            break
+    if best is not None and len(first) < len(rows):
+        best = Rounds(best.hands, free, patient=best.patient).follow(rows)
+    return None if best is None or len(best.against) > _WRONG * requests else best
+
+
+class _Groups:
+    """The rows of each thread, in order; rows of none are -1."""
+
+    def __init__(self, thread: I32, threads: int) -> None:
+        self._rows = np.argsort(thread, kind="stable")
+        self._bounds = np.searchsorted(thread[self._rows], np.arange(threads + 1))
+
+    def find(self, thread: int) -> I64:
+        """Return the rows of a thread."""
+        inside = thread + 1 < len(self._bounds)
+        return self._rows[slice(*self._bounds[thread : thread + 2])] if inside else self._rows[:0]
 
 
 class Helpers:
@@ -294,6 +321,15 @@ class Helpers:
         self._activity, self._endpoints = activity, endpoints
         self._thread, self._woken = thread, woken
         self._arrivals: dict[int, list[int]] = defaultdict(list)
+        threads = 1 + max(int(thread.max(initial=-1)), int(woken.max(initial=-1)))
+        self._acts_of = _Groups(thread, threads)
+        self._woke = _Groups(np.where(activity.act == Act.WAKE, woken, -1), threads)
+        # What each thread had done last before a row; an interrupt is no thread.
+        keys = (activity.host.astype(np.int64) << 32) | (activity.tid.astype(np.int64) & _LOW)
+        order = np.argsort(keys, kind="stable")
+        again = (np.diff(keys[order], prepend=-1) == 0) & (activity.tid[order] >= 0)
+        self._last = np.full(len(activity), -1, np.int16)
+        self._last[order[again]] = activity.act[order[np.flatnonzero(again) - 1]]
 
     def hand_backs(self, loop: int, threads: Sequence[int]) -> list[int]:
         """Return when threads let the loop know that they are done, over a socket to itself.
@@ -302,13 +338,14 @@ class Helpers:
         it ran since it last slept, it ran before that, or before it woke the loop.
         """
         activity, ends = self._activity, self._endpoints
-        reads = (activity.act == Act.RECEIVE) & (self._thread == loop) & (activity.endpoint >= 0)
-        own = np.unique(activity.endpoint[reads])
+        mine = self._acts_of.find(loop)
+        own = np.unique(activity.endpoint[mine[activity.act[mine] == Act.RECEIVE]])
+        own = own[own >= 0]
         own = own[(ends.serves[own] != 0) & (ends.serves[own] != 1)]
         peers = np.flatnonzero(np.isin(ends.peer, own))
         found: list[int] = []
         for helper in threads:
-            mine = np.flatnonzero(self._thread == helper)
+            mine = self._acts_of.find(helper)
             sends = (activity.act[mine] == Act.SEND) & np.isin(activity.endpoint[mine], peers)
             if sends.any():
                 found += self._moments(mine, sends, loop)
@@ -337,25 +374,22 @@ class Helpers:
         It waits for a lock that a helper has: the request becomes ready only then.
         """
         activity = self._activity
-        of = (self._thread == loop) | ((activity.act == Act.WAKE) & (self._woken == loop))
-        before: dict[int, int] = {}  # what each other thread did last
+        about = np.union1d(self._acts_of.find(loop), self._woke.find(loop))
+        about = about[(activity.act[about] != Act.RECEIVE) | (activity.endpoint[about] >= 0)]
         found: dict[int, int] = {}
         read: int | None = None
         slept = False
         tells = (Act.ARRIVAL, Act.OPEN)
-        columns = (activity.time_ns, activity.act, activity.tid, self._thread, activity.endpoint)
-        for time, act, tid, thread, endpoint, about in zip(
-            *(column.tolist() for column in columns), of.tolist(), strict=True
+        columns = (activity.time_ns, activity.act, activity.tid, self._thread, self._last)
+        for time, act, tid, thread, last in zip(
+            *(column[about].tolist() for column in columns), strict=True
         ):
-            last, before[tid] = before.get(tid), act
-            if not about or (act == Act.RECEIVE and endpoint < 0):
-                continue
             if thread == loop and act == Act.RECEIVE:
                 read, slept = time, False
             elif read is None or act == Act.PREEMPT:
                 continue
             elif thread != loop:
-                read = None if slept and last in tells else read
+                read = None if slept and (tid < 0 or last in tells) else read
             elif act == Act.SLEEP:
                 slept = True
             elif act == Act.RUN:
@@ -391,32 +425,80 @@ def follow_ends(rows: Sequence[_Row]) -> dict[int, int] | None:
     if abs(int(counts[Step.ASK]) - 2 * int(counts[Step.RECEIVE])) > _ALIKE * counts[Step.RECEIVE]:
         return None
     owner: dict[int, int] = {}
-    begin: deque[int] = deque()  # received, and nothing asked yet
-    back: dict[int, None] = {}  # sub-requests with a result, in this order
-    received: dict[int, int] = {}
-    asked: dict[int, int] = {}
+    begin: OrderedDict[int, None] = OrderedDict()  # received, and nothing asked yet
+    back = _Results()
+    unanswered: OrderedDict[int, int] = OrderedDict()  # and when each was received
     for time, step, row, _ in rows:
         if step == Step.RECEIVE:
-            received[row] = time
-            begin.append(row)
+            unanswered[row] = time
+            begin[row] = None
         elif step == Step.ASK:
-            asked[row] = time
+            back.asked[row] = time
             if begin:
-                owner[row] = begin.popleft()
+                owner[row] = begin.popitem(last=False)[0]
         elif step == Step.RESULT:
-            back[row] = None
-        elif step == Step.ANSWER and row in received:
-            could = [sub for sub in back if asked.get(sub, 0) > received[row]]
-            # Else what was taken for another's first: the latest that is there.
-            others = [sub for sub in reversed(could) if owner.get(sub) != row]
-            last = next((sub for sub in could if sub not in owner), next(iter(others), NONE))
-            begin.extendleft([owner[last]] if last in owner else [])
+            back.add(row, owner.get(row, NONE))
+        elif step == Step.ANSWER and row in unanswered:
+            last = back.take(row, unanswered.pop(row))
+            other = owner.get(last, NONE)
+            if other in unanswered:
+                begin[other] = None
+                begin.move_to_end(other, last=False)
             owner[last] = row
-            back = {sub: None for sub in back if sub != last and owner.get(sub) != row}
-            if row in begin:
-                begin.remove(row)
             owner.pop(NONE, None)
+            begin.pop(row, None)
+            back.forget(row, next(iter(unanswered.values()), time))
+            if back.count() > _LEFT + 2 * len(unanswered):
+                return None
     return owner
+
+
+class _Results:
+    """Sub-requests with a result of which nobody took account yet, in this order."""
+
+    def __init__(self) -> None:
+        self.asked: dict[int, int] = {}  # when
+        self._free: OrderedDict[int, int] = OrderedDict()
+        self._owned: OrderedDict[int, int] = OrderedDict()  # and by whom
+        self._by: dict[int, list[int]] = defaultdict(list)
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self._free) + len(self._owned)
+
+    def add(self, sub: int, owner: int) -> None:
+        """Add one that has its result."""
+        if owner == NONE:
+            self._free[sub] = owner
+        else:
+            self._owned[sub] = owner
+            self._by[owner].append(sub)
+
+    def take(self, row: int, received: int) -> int:
+        """Take the last of a request: the first that nobody asked, or -1.
+
+        Else what was taken for another's first: the latest that is there.
+        """
+        could = (sub for sub in self._free if self.asked.get(sub, 0) > received)
+        others = (
+            sub
+            for sub, of in reversed(self._owned.items())
+            if of != row and self.asked.get(sub, 0) > received
+        )
+        last = next(chain(could, others), NONE)
+        self._free.pop(last, None)
+        self._owned.pop(last, None)
+        return last
+
+    def forget(self, row: int, oldest: int) -> None:
+        """Drop what a request that is answered asked, and all from before the oldest."""
+        for sub in self._by.pop(row, ()):
+            self._owned.pop(sub, None)
+        for subs in (self._free, self._owned):
+            while subs and self.asked.get(next(iter(subs)), 0) <= oldest:
+                sub, owner = subs.popitem(last=False)
+                if owner in self._by:
+                    self._by[owner].remove(sub)
 
 
 class PoolStep(IntEnum):

@@ -6,11 +6,13 @@ import heapq
 import random
 from collections import deque
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.requests.rounds import Rounds, Step, follow_ends, try_orders
+from critpath.model.requests import Act, Activity
+from critpath.requests.rounds import Helpers, Rounds, Step, follow_ends, try_orders
 
 
 class Loop:
@@ -159,3 +161,49 @@ def test_with_sleeps_both_ends_tell(seed: int, clients: int) -> None:
 def test_both_ends_say_nothing_of_other_numbers() -> None:
     """What asks once or three times has no first and last that are all."""
     assert follow_ends(Loop(3, (True, False), 3, 20).run().rows) is None
+
+
+def test_what_requests_leave_behind_is_forgotten() -> None:
+    """Half ask four times and half never: what is kept does not grow with them."""
+    rows, now = [], 0
+    for row in range(4000):
+        rows.append((now, Step.RECEIVE, row, 0))
+        for sub in range(4 * row, 4 * row + 4 * (row % 2)):
+            rows += [(now + 1, Step.ASK, sub, 0), (now + 2, Step.RESULT, sub, 0)]
+            now += 2
+        rows.append((now + 1, Step.ANSWER, row, 0))
+        now += 2
+    owner = follow_ends(rows)
+    assert owner is not None
+    seen = sum(sub // 4 == of for sub, of in owner.items())
+    assert seen >= 0.4 * len(owner)
+
+
+def test_results_that_nobody_accounts_for_say_nothing() -> None:
+    """One request stays, and beside it others come and go of which half ask four times."""
+    rows = [(0, Step.RECEIVE, 0, 0)]
+    for row in range(1, 4000):
+        now = 20 * row
+        rows.append((now, Step.RECEIVE, row, 0))
+        for sub in range(4 * row, 4 * row + 4 * (row % 2)):
+            rows += [(now + 1, Step.ASK, sub, 0), (now + 15, Step.RESULT, sub, 0)]
+        rows.append((now + 10, Step.ANSWER, row, 0))
+    assert follow_ends(sorted(rows)) is None
+
+
+def test_threads_of_two_hosts_and_interrupts_are_told_apart() -> None:
+    """A loop that sleeps for a lock goes on when a thread of its own host gives it back."""
+    moves = [
+        (0, Act.RECEIVE, 1, 0, 0, 9), (1, Act.SLEEP, 1, 0, -1, 0), (2, Act.RUN, 2, 0, -1, 0),
+        (3, Act.ARRIVAL, 2, 1, 0, 0), (4, Act.WAKE, 2, 0, -1, 1), (5, Act.RUN, 1, 0, -1, 0),
+        (10, Act.RECEIVE, 1, 0, 0, 9), (11, Act.SLEEP, 1, 0, -1, 0),
+        (14, Act.WAKE, -1, 0, -1, 1), (15, Act.RUN, 1, 0, -1, 0),
+    ]  # fmt: skip
+    time, act, tid, host, end, value = (np.array(column) for column in zip(*moves, strict=True))
+    kinds = (np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
+    columns = zip((time, act, tid, host, end, value), kinds, strict=True)
+    activity = Activity(*(column.astype(kind) for column, kind in columns))
+    thread = np.where(tid < 0, -1, tid + 2 * host).astype(np.int32)
+    woken = np.where(act == Act.WAKE, value, -1).astype(np.int32)
+    helpers = Helpers(activity, None, thread, woken)  # type: ignore[arg-type]
+    assert helpers.ready_since(1) == {0: 5}
