@@ -275,6 +275,22 @@ def test_who_is_not_received_yet_does_not_ask(simulate: ModuleType, drawing: Mod
     assert (owner[late] == before[late]).all()
 
 
+@pytest.mark.parametrize(("share", "followed"), [(8, True), (2, False)])
+def test_what_most_contradict_is_not_followed(
+    simulate: ModuleType, drawing: ModuleType, monkeypatch: Any, share: int, followed: bool
+) -> None:
+    """How a loop goes round is believed while few requests contradict it."""
+    world = simulate.simulate("loop, pooled (asyncio)", 4, 80, 1)
+    of = owning._Attribution(*simulate.arguments(world, drawing))
+    lead = np.zeros(len(of.keys), np.int32)
+    owners = of._run(lead)
+    [loop] = np.flatnonzero(of.loops)
+    against = np.array([[1, loop, row, row] for row in range(80 // share)])
+    monkeypatch.setattr(of, "_follow_rounds", lambda _, mine: (owners[mine, 0], against))
+    of._try_pools(owners, lead, None)
+    assert of.followed[loop] == followed
+
+
 def test_a_small_loop_seen_from_both_ends_stays_doubtful(
     simulate: ModuleType, drawing: ModuleType
 ) -> None:
