@@ -16,7 +16,7 @@ from critpath.read.records import Record, replace
 from critpath.units import safe_text
 from critpath.untrusted import load_json
 
-_LARGEST: Final = 1 << 20
+_LARGEST: Final = 8 << 20
 _MOST: Final = 1000
 _LATEST: Final = 1 << 61  # ns: sums of times must not overflow
 _AGAIN: Final = "name the hosts' recordings one by one, or record again"

@@ -53,6 +53,7 @@ _LINE: Final = 4096
 _PIECE: Final = 1 << 20
 _TOLD: Final = 2000  # letters of what a host says went wrong
 _PROBES: Final = 200  # times that a host is asked the time, before and after
+_ASKED: Final = 5.0  # seconds after which it is asked no more
 _NARROWEST: Final = 20  # of them are kept: those that took least
 _DIGITS: Final = 20  # of a time
 
@@ -62,7 +63,7 @@ exec 3<&0
 keep=
 d=$(mktemp -d) || exit 125
 # What was recorded by sudo is root's until it is whole.
-trap '[ "$keep" ] || rm -rf "$d" 2>/dev/null || sudo -n rm -rf "$d"' EXIT
+trap '[ "$keep" ] || rm -rf "$d" 2>/dev/null || sudo -n rm -rf --one-file-system -- "$d"' EXIT
 trap 'exit 129' HUP INT TERM PIPE
 command -v {first} >/dev/null || {{
   echo "{say} failed: {first} was not found on the host"
@@ -92,7 +93,6 @@ p=$!
   read -r word <&3 || : >"$d/lost"
   # sudo hands no signal on whose sender is in its own process group.
   {{ setsid kill -TERM $p || setsid sudo -n kill -TERM $p || kill -TERM $p; }}
-  [ -e "$d/lost" ] || read -r word <&3 || : >"$d/lost"
 ) >/dev/null 2>&1 &
 r=$!
 wait $p
@@ -202,17 +202,20 @@ class _Host:
             *(SAY, "clock")
         ]:
             return
-        found = []
+        found, end = [], time.monotonic() + _ASKED
         for _ in range(_PROBES):
             left = time.monotonic_ns()
             self._input.write(b"?")
             self._input.flush()
-            line = self._output.readline(_DIGITS).strip()
+            line = self._output.readline(_LINE).strip()
             back = self.moved_ns()
-            if not line.isdigit():
+            if not line:
                 self.wrong = self.wrong or self._ended() or "the line is dead"
-                return
+            if not line.isdigit() or len(line) > _DIGITS:
+                return  # its clock is not known; what it recorded is
             found.append((left, int(line), back))
+            if time.monotonic() > end:
+                break
         self._input.write(b".")
         self._input.flush()
         found.sort(key=lambda probe: probe[2] - probe[0])
@@ -512,7 +515,7 @@ def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
         for name, host in zip(fetched, kept, strict=True)
     ]
     document = {"format": HOSTS_FORMAT, "boot_id": boot_id(), "hosts": listed}
-    text = json.dumps(document, indent=1) + "\n"
+    text = json.dumps(document) + "\n"
     (place.write_path / HOSTS).write_text(text, encoding="utf-8")
     place.publish(None)
     for host in kept:

@@ -85,7 +85,7 @@ def clocks_line(clocks: Sequence[HostEntry]) -> str:
     lost = [one.host for one in clocks if one.source == UNALIGNED]
     said = []
     if wide:
-        bounds = ", ".join(f"{one.host} ±{format_ns(one.middle_ns or 0)}" for one in wide)
+        bounds = ", ".join(f"{one.host} {clock_sure(one)}" for one in wide)
         said.append(f"sure to {bounds}")
     if same:
         said.append(f"{listed([one.host for one in same])} exactly (one kernel's)")

@@ -319,7 +319,8 @@ def test_an_interrupt_ends_it_and_keeps_what_is_whole(sshd, tmp_path, times):
         assert process.returncode == 125, said
         assert "interrupted" in said
         assert not (tmp_path / "set").exists()
-    assert sshd.left() == []
+    # What was being made whole when the line ended stays on its host.
+    assert times > 1 or sshd.left() == []
 
 
 @pytest.mark.parametrize(
