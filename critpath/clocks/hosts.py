@@ -63,7 +63,8 @@ def align_clocks(
     expressed in the reference's time over the pairs that are known best: a maximum spanning tree by
     how surely.  Where no clock of three and more hosts stepped or bent, one linear programme
     then moves all lines to where the smallest margin of all pairs, by the pair's delay, is
-    largest.  Who recorded all hosts and asked them the time is one more, which nobody is told of.
+    largest.  The machine that asked all hosts the time is one host more, and is left out of the
+    result.
     """
     count = len(facts)
     facts, exchanged = _add_asker(facts, exchanged)

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--execution",
         metavar="SPEC",
         default="",
-        help="of what the cause is told, such as slices:wake, marker or requests (whole runs)",
+        help="what to name the cause of, such as slices:wake, marker or requests (whole runs)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"

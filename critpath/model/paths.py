@@ -153,7 +153,7 @@ def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
     inside[start[:-1][start[:-1] < len(host)]] = False
     changes = np.flatnonzero(inside[1:] & (host[1:] != host[:-1]))
     flies = state == State.NET_TRANSIT
-    # Of both sides, that which is in flight; of two that are, the first: it is the longer way.
+    # The side that is in flight; where both are, the first, which is the longer way.
     before = changes[flies[changes]]
     other[before] = host[before + 1]
     after = changes[~flies[changes]] + 1

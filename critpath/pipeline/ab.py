@@ -65,7 +65,7 @@ class AbRequest:
     label : str
         A regular expression that finds an execution's kind in what it prints; "" for none.
     specification, profile : str
-        Of what the cause is told, and what is recorded for that; "" for whole runs.
+        What the cause is named of, and recorded for; "" for whole runs.
     every_block : bool
         Look after every block.
     traced : bool

@@ -219,7 +219,7 @@ def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
 
 
 def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
-    """Drop from labels what only one of the sets tells of, or what is to be found out.
+    """Drop from labels what only one of the sets knows, or what the comparison is to find.
 
     That is what interpreters ran; and whom requests of a service ask, where many of them ask
     others than before: a cache that was turned off is no other kind of request.

@@ -2,8 +2,9 @@
 
 One ssh per host runs a small script there: it says ``ready``, waits for ``start``, records, says
 ``done``, and sends the recording as an archive.  It stops at ``stop`` or when its input ends, and
-removes what it made, but for a whole recording of which nobody said ``fetched``.  Before and after
-it is asked the time some hundred times, so that clocks can be aligned whatever was recorded.
+removes what it made, except a whole recording that was not confirmed with ``fetched``.  Before
+and after it is asked the time some hundred times, so that clocks can be aligned whatever was
+recorded.
 """
 
 from __future__ import annotations
