@@ -10,8 +10,6 @@ from critpath.text.phrases import quoted
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from critpath.documents import ComparisonDocument, KindEntry, SetEntry
 
 _NOUNS: Final = {
@@ -168,23 +166,26 @@ def _apart(both: tuple[SetEntry, SetEntry]) -> list[str]:
     for one in both:
         if one.window is None or not one.epochs or not all(one.epochs):
             return []
+        if max(one.epochs) - min(one.epochs) < NS_PER_S:  # of one boot: to the nanosecond
+            epoch = one.epochs[0]
+            spans.append((one.window.begin + epoch, one.window.end + epoch))
+            continue
         moments = sorted(_moment(text) for text in one.recorded if text)
         if not moments:
             return []
         spans.append((moments[0], moments[-1]))
     (first, last), (begin, end) = spans
-    if begin < last and first < end:
-        return ["recorded in turns"]
-    gap = abs((begin - first).total_seconds())
-    if gap < 1:
+    gap = abs(begin - first) / NS_PER_S
+    if gap < 1 or (begin < last and first < end):
         return ["recorded in turns"]
     return [f"recorded {_long(gap)} apart"]
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: str) -> int:
+    """Return a date of a recording in ns since 1970."""
     from datetime import datetime  # noqa: PLC0415 - start-up time
 
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
+    return int(datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()) * NS_PER_S
 
 
 def _long(seconds: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.documents import KindEntry, MachineEntry, PercentileEntry, Pictures
+from critpath.documents import KindEntry, MachineEntry, PercentileEntry, Pictures, Window
 from critpath.model import RequestAccount
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
@@ -25,7 +25,7 @@ from critpath.text.answer import (
     serious_warnings,
 )
 from critpath.text.explanation import describe_cause
-from critpath.text.page import with_noun
+from critpath.text.page import recordings_line, with_noun
 
 MS = 1_000_000.0
 GOLDEN = sorted((Path(__file__).parent.parent / "report" / "golden").glob("*.json"))
@@ -411,3 +411,24 @@ def test_each_figure_of_the_second_line_is_the_first_causes(place):
     for number, unit in shown:
         ns = float(number) * scales[unit]
         assert any(abs(ns - time) <= 0.06 * max(time, 1) for time in times)
+
+
+@pytest.mark.parametrize(
+    ("begin", "written", "shown"),
+    [
+        (1.5, "2026-11-23T10:00:01+0000", "recorded in turns"),  # each file has its own date
+        (0.2, "2026-11-23T10:00:00+0000", "recorded in turns"),
+        (30, "2026-11-23T10:00:30+0000", "recorded 30 s apart"),
+        (600, "2026-11-23T10:10:00+0000", "recorded 10 minutes apart"),
+    ],
+)
+def test_sets_that_overlap_were_recorded_in_turns(document, begin, written, shown):
+    found = document(kind("", 10, 11))
+    epoch = 1_795_428_000_000_000_000
+    for one, first, date in (
+        (found.sets.normal, 0, "2026-11-23T10:00:00+0000"),
+        (found.sets.sample, begin, written),
+    ):
+        one.window = Window(begin=int(first * 1e9), end=int((first + 20) * 1e9))
+        one.epochs, one.recorded = [epoch], [date]
+    assert shown in recordings_line(found)
