@@ -132,7 +132,13 @@ def _run(arguments: list[str]) -> int:
         # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return verb_module(parsed.verb).run(parsed, settings)
+    verb = verb_module(parsed.verb)
+    if settings["hosts"] == "auto" or parsed.verb == "record":
+        return verb.run(parsed, settings)
+    from critpath.read.hosts import decide_hosts  # noqa: PLC0415 - start-up time
+
+    with decide_hosts(settings["hosts"]):
+        return verb.run(parsed, settings)
 
 
 def _fail(what: str, do: str, code: int) -> int:

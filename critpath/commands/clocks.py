@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
     from critpath.pipeline.clocks import FoundClocks
 
-SETTINGS = ()
+SETTINGS = ("hosts",)
 EXIT_UNKNOWN: Final = 3  # as `compare`'s inconclusive: the clock of a host is not known
 
 

@@ -220,6 +220,16 @@ def add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]
                 default=argparse.SUPPRESS,
                 help=shown,
             )
+        elif setting.options:
+            for value, text in setting.options.items():
+                parser.add_argument(
+                    f"--{setting.name}-{value}",
+                    dest="setting_" + setting.name,
+                    action="store_const",
+                    const=value,
+                    default=argparse.SUPPRESS,
+                    help=text.replace("%", "%%"),
+                )
         else:
             parser.add_argument(
                 f"--{setting.name}",

@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -260,6 +260,8 @@ class Setting:
     metavar : str
     repeated : bool
         The option may be given several times; its values add up to a tuple.
+    options : mapping of str
+        Values that are an option each, ``--NAME-VALUE``, and what `--help` shows of them.
     """
 
     name: str
@@ -268,6 +270,7 @@ class Setting:
     shown: str | Callable[[], str]
     metavar: str = ""
     repeated: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def help(self) -> str:
@@ -322,6 +325,19 @@ SETTINGS: Final[dict[str, Setting]] = {
             "auto",
             "how traces are read: auto, native or babeltrace2",
             "NAME",
+        ),
+        Setting(
+            "hosts",
+            one_of("auto", "together", "apart"),
+            "auto",
+            "several recordings in a directory: of several hosts at one time (together), or "
+            "repetitions (apart); auto: what they say of their machines, times and connections",
+            options={
+                "together": "recordings in one directory are of several hosts at one time",
+                "apart": "recordings in one directory are repetitions, whatever their machines",
+                "auto": "decided by what the recordings say of their machines, times and "
+                "connections (the default)",
+            },
         ),
         Setting(
             "interrupts",
@@ -490,7 +506,9 @@ SETTINGS: Final[dict[str, Setting]] = {
     )
 }
 
-READING: Final = ("execution", "doubtful", "assign", "reader", "interrupts", "max-memory")
+READING: Final = (
+    *("execution", "doubtful", "assign", "reader", "hosts", "interrupts", "max-memory"),
+)
 OF_REQUESTS: Final = ("doubtful", "assign")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)

@@ -15,7 +15,7 @@ from critpath.units import format_ns, plural, safe_text
 if TYPE_CHECKING:
     from critpath.model import Events, Loss, Manifest
 
-SETTINGS = ("reader",)
+SETTINGS = ("reader", "hosts")
 
 _SHOWN: Final = 20  # places of losses
 

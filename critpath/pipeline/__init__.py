@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         read_sketches,
         read_slices,
     )
+    from critpath.read.hosts import decide_hosts
     from critpath.requests.tiers import sum_tiers
 
 _HOMES: Final = {
@@ -96,6 +97,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("decide_hosts",), "critpath.read.hosts"),
     **dict.fromkeys(("sum_services",), "critpath.requests.services"),
     **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
 }
@@ -118,6 +120,7 @@ __all__ = [
     "compare",
     "dask_address",
     "dask_engine",
+    "decide_hosts",
     "describe_baseline",
     "explore",
     "extract",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from critpath.pipeline.extraction import (
 )
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
+from critpath.read.hosts import decide_hosts, decided_hosts
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -419,6 +420,8 @@ class _Task:
         The user's current directory, if the process that reads it may have another.
     place : str
         Among the others, for who waits: `` (2 of 6)``; nothing of a single one.
+    hosts : str
+        Which directories are sets of hosts, as the user decided (`decide_hosts`).
     """
 
     recording: Path
@@ -427,6 +430,7 @@ class _Task:
     directory: Path | None = None
     here: str = ""
     place: str = ""
+    hosts: str = field(default_factory=decided_hosts)
 
     def __str__(self) -> str:
         return str(self.recording)
@@ -459,7 +463,8 @@ def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[Path
 
 def _read_set(task: _Task) -> list[PathSet]:
     """Extract a recording in another process, which sends what it found."""
-    return list(_stream_sets(task))
+    with decide_hosts(task.hosts):
+        return list(_stream_sets(task))
 
 
 def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
@@ -473,7 +478,8 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
         if task.here
         else _stream_sets(task, progress)
     )
-    part = store.write_part(task.directory, task.number, sets)
+    with decide_hosts(task.hosts):
+        part = store.write_part(task.directory, task.number, sets)
     return _Written(task.number, part, __version__)
 
 

@@ -295,8 +295,10 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
     check_inputs(sources)
     names = {"execution": "specification", "max-memory": "max_memory"}
     # What is about requests is in the specification.
-    options = {names.get(name, name): settings[name] for name in READING if name not in OF_REQUESTS}
-    parts = pipeline.extract_each(sources, **options)
+    elsewhere = {*OF_REQUESTS, "hosts"}
+    options = {names.get(name, name): settings[name] for name in READING if name not in elsewhere}
+    with pipeline.decide_hosts(settings["hosts"]):
+        parts = pipeline.extract_each(sources, **options)
     for part in parts:
         require_executions(part, part.sources)
     return parts

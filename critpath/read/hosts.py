@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,28 @@ _LARGEST: Final = 8 << 20
 _MOST: Final = 1000
 _LATEST: Final = 1 << 61  # ns: sums of times must not overflow
 _AGAIN: Final = "name the hosts' recordings one by one, or record again"
+
+
+# What the user decided: a property of the whole command, which its workers are told.
+_decided: Final = ContextVar("hosts", default="auto")
+
+
+@contextmanager
+def decide_hosts(how: str) -> Iterator[None]:
+    """Decide which directories of recordings are sets of hosts.
+
+    ``together`` all of them, ``apart`` none, ``auto`` those of which the recordings say so.
+    """
+    before = _decided.set(how)
+    try:
+        yield
+    finally:
+        _decided.reset(before)
+
+
+def decided_hosts() -> str:
+    """Return what `decide_hosts` was told."""
+    return _decided.get()
 
 
 class HostRecording(Record):
@@ -47,19 +71,21 @@ def find_hosts(directory: Path) -> tuple[HostRecording, ...]:
     """Return the hosts of a set of hosts, by their names; none where it is none.
 
     A directory is one that has a ``hosts.json``, or in which recordings of different machines
-    overlap in time and were connected to each other.
+    overlap in time and were connected to each other; or as `decide_hosts` was told.
 
     Raises
     ------
     UnreadableError
         If its ``hosts.json`` is malformed, or names what is not there.
     """
-    file = directory / HOSTS
-    if (directory / MANIFEST).is_file():
+    how = decided_hosts()
+    if how == "apart" or (directory / MANIFEST).is_file():
         return ()
+    file = directory / HOSTS
     read = _read_list(file) if file.is_file() and not file.is_symlink() else None
     if read is None:
-        return _find_connected(directory)
+        together = how == "together"
+        return _name_beneath(directory) if together else _find_connected(directory)
     listed, asker = read
     found: dict[str, HostRecording] = {}
     places: set[Path] = set()
@@ -114,6 +140,57 @@ def _entry(file: Path, entry: Any) -> tuple[str, str]:
     if below in {".", ".."} or "/" in below or "\0" in below:
         raise UnreadableError(f"{file}: the recording {safe_text(below)} is not beside it", _AGAIN)
     return name, below
+
+
+def note_hosts(directory: Path) -> str:
+    """Return in a line which hosts a directory was taken for where no list says it; "" if so."""
+    hosts = find_hosts(directory)
+    if not hosts or (directory / HOSTS).is_file():
+        return ""
+    names = safe_text(", ".join(host.name for host in hosts))
+    why = (
+        "as --hosts-together says"
+        if decided_hosts() == "together"
+        else "as their machines talked at one time (--hosts-apart takes them for repetitions)"
+    )
+    return f"recordings of the hosts {names} are taken as one, {why}"
+
+
+def note_apart(recording: Path) -> str:
+    """Return in a line that a recording was not taken for a host's, though it is; "" if not."""
+    if decided_hosts() != "apart":
+        return ""
+    above = recording.parent
+    with decide_hosts("auto"):
+        hosts = find_hosts(above)
+    if recording not in {host.directory for host in hosts}:
+        return ""
+    names = safe_text(", ".join(host.name for host in hosts))
+    return f"recordings of {names} are taken for repetitions, not for hosts, as --hosts-apart says"
+
+
+def _name_beneath(directory: Path) -> tuple[HostRecording, ...]:
+    """Return the recordings directly in a directory, as hosts; none where there is one only."""
+    from critpath.read.recording import find_sessions  # noqa: PLC0415 - it imports this
+
+    places = [place for place in find_sessions(directory) if place.parent == directory]
+    if not 1 < len(places) <= _MOST:
+        return ()
+    names = [place.name for place in places]
+    said = [_read_name(place) for place in places]
+    if all(said) and len({*said}) == len(said):
+        names = said
+    hosts = zip(names, places, strict=True)
+    return tuple(HostRecording(name, place) for name, place in sorted(hosts))
+
+
+def _read_name(place: Path) -> str:
+    try:
+        manifest = read_manifest(place)
+    except UnreadableError:
+        return ""
+    name = manifest.host.get("name") if manifest is not None else None
+    return name if isinstance(name, str) else ""
 
 
 def _find_connected(directory: Path) -> tuple[HostRecording, ...]:

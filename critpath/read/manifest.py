@@ -216,10 +216,15 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     UnreadableError
         As `read_manifest`; or if the recorder has not written a trace yet.
     """
+    from critpath.read.hosts import note_apart  # noqa: PLC0415 - it imports this
+
     manifest = read_manifest(recording)
+    apart = note_apart(recording)
     if manifest is None:
-        return _open_hosts(recording)
+        common, notes = _open_hosts(recording)
+        return common, (*notes, *([apart] if apart else []))
     return manifest, (
+        *([apart] if apart else []),
         *_check_finished(manifest, recording),
         *manifest.warnings,
         *_note_unusual_runs(manifest),
@@ -228,10 +233,12 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
 
 def _open_hosts(directory: Path) -> tuple[Manifest, tuple[str, ...]]:
     """Return what the recordings of a set of hosts have in common; an empty manifest otherwise."""
-    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - it imports this
+    from critpath.read.hosts import find_hosts, note_hosts  # noqa: PLC0415 - it imports this
 
     opened = [(host.name, *open_manifest(host.directory)) for host in find_hosts(directory)]
-    notes = [f"{safe_text(name)}: {note}" for name, _, found in opened for note in found]
+    said = note_hosts(directory) if opened else ""
+    notes = [said] if said else []
+    notes += [f"{safe_text(name)}: {note}" for name, _, found in opened for note in found]
     profiles = {manifest.profile for _, manifest, _ in opened}
     executions = {manifest.execution for _, manifest, _ in opened}
     common = replace(

@@ -318,17 +318,25 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     UnreadableError
         If there is none.
     """
+    found = find_sessions(source)
+    if not found:
+        return (source,)  # reading it reports what is wrong
+    sets = _find_sets(found, source)
+    if {*sets} != {*found}:
+        return tuple(sets)
+    if len(found) == 1 and not (found[0] / MANIFEST).is_file():
+        return (source,)  # one session: the user's own name for it, which is the shortest
+    return found
+
+
+def find_sessions(source: Path) -> tuple[Path, ...]:
+    """Return the recordings at or below a path, each host's of a set by itself."""
     traces = find_trace_directories(source)
     if not traces:
-        return (source,)  # reading it reports what is wrong
+        return ()
     found = dict.fromkeys(_find_session(trace, source) for trace in traces)
     # Do not skip a recording without a trace: reading it reports what is wrong.
     found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
-    sets = _find_sets(found, source)
-    if sets.keys() != found.keys():
-        return tuple(sets)
-    if len(found) == 1 and not (next(iter(found)) / MANIFEST).is_file():
-        return (source,)  # one session: the user's own name for it, which is the shortest
     return tuple(found)
 
 

@@ -244,6 +244,79 @@ def test_a_directory_is_asked_once_whether_it_is_a_set(hosts, tmp_path, monkeypa
     assert asked == [tmp_path]
 
 
+def test_the_user_says_that_recordings_are_of_hosts(hosts, tmp_path, capsys):
+    """Of one machine twice, by its manifests: only the user can know."""
+    for run in ("run-1", "run-2"):
+        for name in ("app", "web"):
+            place = tmp_path / "normal" / run / name
+            shutil.copytree(hosts / name, place)
+            manifest = json.loads((place / "critpath.json").read_text())
+            manifest["host"] = {"name": "box", "machine_id": "1"}
+            (place / "critpath.json").write_text(json.dumps(manifest))
+    source = tmp_path / "normal"
+    assert len(find_recordings(source)) == 4
+    with sets.decide_hosts("together"):
+        assert find_recordings(source) == (source / "run-1", source / "run-2")
+        assert [of.name for of in find_hosts(source / "run-1")] == ["app", "web"]
+        assert find_hosts(source) == ()
+        assert find_hosts(source / "run-1" / "app") == ()
+    saved = tmp_path / "paths.parquet"
+    extract = ["extract", str(source), "--execution", "requests", "-o", str(saved), "--jobs", "2"]
+    assert main([*extract, "--hosts-together"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("of the hosts app, web are taken as one, as --hosts-together says") == 1
+    assert main(["query", str(saved), "select count(distinct host) from segments"]) == 0
+    assert "2" in capsys.readouterr().out
+    assert main(["clocks", "--hosts-together", str(source / "run-1")]) == 0
+    assert "app" in capsys.readouterr().out
+
+
+def test_names_of_hosts_that_differ_are_their_own(hosts, tmp_path):
+    for name in ("app", "web"):
+        shutil.copytree(hosts / name, tmp_path / f"{name}-recorded")
+    with sets.decide_hosts("together"):
+        assert [of.name for of in find_hosts(tmp_path)] == ["app", "web"]
+
+
+def test_traces_without_manifests_are_hosts_if_the_user_says_so(hosts, tmp_path):
+    for name in ("app", "web"):
+        shutil.copytree(hosts / name / "trace", tmp_path / name)  # as LTTng's are
+    assert len(find_recordings(tmp_path)) == 2
+    with sets.decide_hosts("together"):
+        assert find_recordings(tmp_path) == (tmp_path,)
+        assert {trace.host for trace in find_traces(tmp_path)} == {"app", "web"}
+
+
+def test_the_user_says_that_recordings_are_repetitions(hosts, tmp_path, capsys):
+    place = tmp_path / "set"
+    for name in ("app", "web"):
+        shutil.copytree(hosts / name, place / name)
+    listed(place, ["app", "web"])
+    assert find_recordings(place) == (place,)
+    assert main(["verify", "--hosts-apart", str(place)]) in {0, 3}
+    saved = tmp_path / "apart.parquet"
+    how = ["--execution", "requests", "--hosts-apart"]
+    assert main(["extract", str(place), *how, "-o", str(saved)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("app, web are taken for repetitions, not for hosts, as --hosts-apart") == 1
+    # In settings, too, where the command line wins.
+    (tmp_path / "critpath.toml").write_text('hosts = "apart"\n')
+    config = ["--config", str(tmp_path / "critpath.toml")]
+    assert main(["verify", *config, str(place)]) in {0, 3}
+    assert main(["clocks", *config, "--hosts-auto", str(place)]) == 0
+    assert main(["clocks", *config, str(place)]) == 0  # the recordings of two hosts
+
+
+def test_a_set_that_was_found_is_said(tmp_path):
+    write(tmp_path, "web", machine="1", addresses=["10.0.0.1"], peers=["10.0.0.2"])
+    write(tmp_path, "app", machine="2", addresses=["10.0.0.2"], peers=[])
+    assert "app, web are taken as one, as their machines talked" in sets.note_hosts(tmp_path)
+    assert sets.note_hosts(tmp_path / "web") == ""
+    with sets.decide_hosts("apart"):
+        assert find_hosts(tmp_path) == ()
+        assert "for repetitions" in sets.note_apart(tmp_path / "web")
+
+
 @pytest.mark.parametrize(
     "clock",
     [
