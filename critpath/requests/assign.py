@@ -34,10 +34,10 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests.owners import Owned, process_keys, thread_keys
+from critpath.requests.pools import judge_probability
 from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
-SURE: Final = 0.9  # likely, not doubtful, from here on
 _PASSES: Final = 4
 _CANDIDATES: Final = 64  # tokens of a queue that are looked at
 _BROAD: Final = 0.05  # of delays are of no kind
@@ -102,7 +102,7 @@ def assign(
         What the rules found.
     """
     subrequests = owned.subrequests
-    table = Tables(activity, workers, endpoints, requests, subrequests)
+    table = Tables(activity, workers, endpoints, requests, subrequests, owned.pooled)
     found = subrequests.request.astype(np.int64)
     sure = subrequests.probability.copy()
     if method != "queues":
@@ -123,7 +123,7 @@ def assign(
 
 def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> Subrequests:
     """Return the table with other owners where they were changed."""
-    likely = np.where(sure >= SURE, Certainty.LIKELY, Certainty.DOUBTFUL)
+    likely = judge_probability(sure)
     how = np.where(found >= 0, Rule.ASSIGNED, Rule.NONE)
     return dataclasses.replace(
         subrequests,
@@ -144,8 +144,10 @@ class Tables:
         endpoints: Endpoints,
         requests: RequestTable,
         subrequests: Subrequests,
+        pooled: Bool,
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
+        self.pooled = pooled
         self.endpoints = endpoints
         self._workers = workers
         readers = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
@@ -187,8 +189,9 @@ class Tables:
 
     @cached_property
     def certain(self) -> list[bool]:
-        """Return of which sub-requests the rules are sure."""
-        return list((self.subrequests.attribution == Certainty.CERTAIN).tolist())
+        """Return of which sub-requests the rules are sure, or the pool they are of is known."""
+        sure = self.subrequests.attribution == Certainty.CERTAIN
+        return list((sure | self.pooled).tolist())
 
     @cached_property
     def kinds(self) -> int:
@@ -206,7 +209,8 @@ class Tables:
         subs = self.subrequests
         found = []
         for process in np.unique(self.of_request).tolist():
-            mine = np.flatnonzero((self.of_sub == process) & (subs.connects == 0))
+            mine = (self.of_sub == process) & (subs.connects == 0) & ~self.pooled
+            mine = np.flatnonzero(mine)
             doubt = (subs.request[mine] < 0) | (subs.attribution[mine] == Certainty.DOUBTFUL)
             if doubt.sum() > UNSURE * len(mine):
                 found.append(int(process))
@@ -322,6 +326,7 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
     doubted = np.ones(len(rows), np.bool_)
     if not later:
         doubted = table.subrequests.attribution[rows] != Certainty.CERTAIN
+    doubted &= ~table.pooled[rows]
     return rows[doubted], owner[doubted], probable[doubted]
 
 

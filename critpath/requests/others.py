@@ -17,13 +17,13 @@ import numpy as np
 
 from critpath.model import F64, I64
 from critpath.model.requests import Act
+from critpath.requests.matching import IMPOSSIBLE, match
 from critpath.requests.transitions import END, Transitions
 
 if TYPE_CHECKING:
     from critpath.requests.assign import Tables
 
 _AT_ONCE: Final = 400  # requests of one assignment
-_IMPOSSIBLE: Final = 1e9
 _ROUNDS: Final = 3
 _MOST: Final = 64  # steps of one request
 
@@ -98,7 +98,7 @@ def _match_delays(tables: Tables, requests: I64, subs: I64, owner: I64) -> None:
                 delay = times[some][np.newaxis, :] - begin[one][:, np.newaxis]
                 fits = (delay >= 0) & (times[some][np.newaxis, :] <= end[one][:, np.newaxis])
                 log = np.log(np.maximum(delay, 1000))
-                cost = np.where(fits, (log - middle) ** 2 if number else log, _IMPOSSIBLE)
+                cost = np.where(fits, (log - middle) ** 2 if number else log, IMPOSSIBLE)
                 for at, to in _solve(cost):
                     owner[mine[some[to]]] = requests[one[at]]
                     logs.append(log[at, to])
@@ -133,7 +133,7 @@ def _match_steps(tables: Tables, requests: I64, subs: I64, owner: I64, found: I6
                 break
             low, high = min(s for s, _ in spans), max(e for _, e in spans)
             some = np.flatnonzero(free & (begin >= low) & (begin <= high))
-            cost = np.full((len(active), len(some) + len(active)), _IMPOSSIBLE)
+            cost = np.full((len(active), len(some) + len(active)), IMPOSSIBLE)
             for at, row in enumerate(active):
                 before = tuple(histories[row][-2:])
                 cost[at, len(some) + at] = -math.log(known.probability(before, END))
@@ -194,9 +194,4 @@ def _chunks(requests: I64) -> list[I64]:
 
 def _solve(cost: F64) -> list[tuple[int, int]]:
     """Return the pairs of the cheapest assignment that are possible."""
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - takes a while to load
-
-    if not cost.size:
-        return []
-    pairs = zip(*(side.tolist() for side in linear_sum_assignment(cost)), strict=True)
-    return [(at, to) for at, to in pairs if cost[at, to] < _IMPOSSIBLE]
+    return [(at, to) for at, to in enumerate(match(cost).tolist()) if to >= 0]

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests import _owners
+from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
 
 CONNECTED: Final = 2  # of an endpoint's opening
@@ -63,12 +65,15 @@ class Owned:
         How often an answer showed that two requests of a loop had been confused.
     followed : int64
         Processes with a loop of which it was followed what it hands over to helper threads.
+    pooled : bool
+        Which sub-requests threads of a pool ask for a loop that is told when they are done.
     """
 
     subrequests: Subrequests
     slices: Slices
     exchanged: int
     followed: I64
+    pooled: Bool
 
 
 def find_owners(
@@ -465,7 +470,8 @@ class _Attribution:
         """Return the same for a loop that hands its requests over to helpers that tell it so."""
         requests, subs, helpers = self.requests, self.subrequests, self._helpers
         threads = np.flatnonzero((self.process == self.process[number]) & ~self.serving)
-        back = np.array(helpers.hand_backs(number, threads.tolist()), np.int64)
+        times = chain.from_iterable(helpers.hand_backs(number, threads.tolist()).values())
+        back = np.sort(np.array([done for _, done in times], np.int64))
         if not len(back) or subs.connects[mine].any():
             return None
         received = np.flatnonzero(self.reader == number)
@@ -500,6 +506,26 @@ class _Attribution:
         owner = np.array([followed.owner.get(row, -1) for row in mine.tolist()], np.int32)
         return owner, np.array(broken, np.int64).reshape(-1, 4)
 
+    def _follow_pools(self) -> Pooled:
+        """Say who asked where threads of a pool ask for a loop (`critpath.requests.pools`)."""
+        subs = self.subrequests
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
+        # (A thread that did nothing has no number.)
+        aside = (subs.connects == 0) & ~np.append(self.serving, True)[asker]
+        process = np.append(self.process, -1)[asker]
+        pooled = Pooled(len(subs))
+        for number in np.flatnonzero(self.loops).tolist():
+            rows = np.flatnonzero(aside & (process == self.process[number]))
+            of = {int(t): rows[asker[rows] == t] for t in np.unique(asker[rows])}
+            if not of:
+                continue
+            asks = {t: (subs.begin_ns[mine], subs.end_ns[mine]) for t, mine in of.items()}
+            received = np.flatnonzero(self.reader == number)
+            received = received[np.argsort(self.times[received, 1], kind="stable")]
+            found = find_units(self._helpers, number, asks)
+            pooled.add(*found, of, received, self.times[received])
+        return pooled
+
     def _count_heals(self) -> I64:
         heals: I64 = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
         return heals
@@ -533,6 +559,12 @@ class _Attribution:
         request[rows] = np.where(only >= 0, only, request[rows])
         how[rows[only >= 0]] = Rule.ALONE
         sure[rows] = np.where(only >= 0, Certainty.CERTAIN, Certainty.DOUBTFUL)
+        pooled = self._follow_pools()
+        owner, probable = pooled.owner, pooled.probability
+        request, how = np.where(
+            owner >= 0, (owner, np.full(len(how), Rule.ASSIGNED)), (request, how)
+        )
+        sure = np.where(owner >= 0, judge_probability(probable), sure)
         nobody = (request < 0) | (request >= many)
         subrequests = dataclasses.replace(
             self.subrequests,
@@ -541,8 +573,11 @@ class _Attribution:
             attribution=np.where(nobody, Certainty.DOUBTFUL, sure).astype(np.uint8),
             probability=np.zeros(0),  # by the certainty
         )
+        known = np.where((owner >= 0) & ~nobody, probable, subrequests.probability)
+        subrequests = dataclasses.replace(subrequests, probability=known)
         followed = np.unique(self.process[self.followed])
-        return Owned(subrequests, self._make_slices(doubt, wanders), len(heals), followed)
+        slices = self._make_slices(doubt, wanders, pooled)
+        return Owned(subrequests, slices, len(heals), followed, owner >= 0)
 
     def _find_wanderers(self) -> tuple[I64, I64]:
         """Return of sub-requests the processes, and those in which work goes from thread to thread.
@@ -629,7 +664,7 @@ class _Attribution:
         result: Bool = (self.loops & (all_of >= FEW) & odd_one) | self.by_ends
         return result
 
-    def _make_slices(self, doubt: Doubts, wanders: I64) -> Slices:
+    def _make_slices(self, doubt: Doubts, wanders: I64, pooled: Pooled) -> Slices:
         """Make the table; steps of loops that are not direct, or in doubt, are shared.
 
         So is what threads do among which work wanders, while there are several requests.
@@ -652,6 +687,8 @@ class _Attribution:
         rows = rows[np.any([one != slices[rows, 3] for one in ends], axis=0)]
         slices[rows, 3], slices[rows, 5] = -1, Rule.NONE
         slices[rows, 6] = Certainty.DOUBTFUL
+        units = pooled.slices()
+        slices = np.vstack([slices[~np.isin(slices[:, 0], units[:, 0])], units])
         # What the end of the recording left without an answer is no request of the table.
         slices = slices[slices[:, 3] < len(self.requests)]
         slices = slices[np.argsort(slices[:, 1], kind="stable")]

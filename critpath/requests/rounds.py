@@ -331,8 +331,10 @@ class Helpers:
         self._last = np.full(len(activity), -1, np.int16)
         self._last[order[again]] = activity.act[order[np.flatnonzero(again) - 1]]
 
-    def hand_backs(self, loop: int, threads: Sequence[int]) -> list[int]:
-        """Return when threads let the loop know that they are done, over a socket to itself.
+    def hand_backs(self, loop: int, threads: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """Return when each of threads tells the loop that it is done, and when it was done.
+
+        It sends to a socket that the loop has to itself.
 
         A thread that loses its cpu on the way to the system call was done before: if most that
         it ran since it last slept, it ran before that, or before it woke the loop.
@@ -343,15 +345,15 @@ class Helpers:
         own = own[own >= 0]
         own = own[(ends.serves[own] != 0) & (ends.serves[own] != 1)]
         peers = np.flatnonzero(np.isin(ends.peer, own))
-        found: list[int] = []
+        found: dict[int, list[tuple[int, int]]] = {}
         for helper in threads:
             mine = self._acts_of.find(helper)
             sends = (activity.act[mine] == Act.SEND) & np.isin(activity.endpoint[mine], peers)
             if sends.any():
-                found += self._moments(mine, sends, loop)
-        return sorted(found)
+                found[helper] = [*self._moments(mine, sends, loop)]
+        return found
 
-    def _moments(self, mine: I64, sends: np.ndarray, loop: int) -> Iterator[int]:
+    def _moments(self, mine: I64, sends: np.ndarray, loop: int) -> Iterator[tuple[int, int]]:
         acts = self._activity.act[mine].tolist()
         times = self._activity.time_ns[mine].tolist()
         wakes = ((self._activity.act[mine] == Act.WAKE) & (self._woken[mine] == loop)).tolist()
@@ -363,7 +365,7 @@ class Helpers:
             elif act == Act.PREEMPT or wake or send:
                 ran, since = ran + time - since, time
                 if send:
-                    yield done_at if done_at is not None and done > _MOST * ran else time
+                    yield time, done_at if done_at is not None and done > _MOST * ran else time
                     ran, done, done_at = 0, 0, None
                 elif done_at is None or ran > done / _MOST:
                     done, done_at = ran, time

@@ -1,7 +1,7 @@
 """The application of the experiment: eight kinds of work in five patterns of requests, and four
-more (``HELD_OUT``) that nothing was developed with.
+more (``HELD_OUT``) that nothing was developed with. Pattern 6 is a loop before a pool of threads.
 
-``wsgi`` (pattern 1, gunicorn with threads) and ``asgi`` (2 to 5, uvicorn); environment ``WORK``,
+``wsgi`` (pattern 1, gunicorn with threads) and ``asgi`` (2 to 6, uvicorn); environment ``WORK``,
 ``PATTERN``, ``REDIS``, ``POSTGRES``, ``OUTER`` (addresses), ``TRUTH``, ``ALIKE``. A request names
 itself by ``X-Request-ID``, makes a call, works, and makes a call. ``GET /truth`` writes what was
 noted meanwhile to a file: of each request and of each call a row, with the asking port::
@@ -20,6 +20,7 @@ import struct
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ PORTS: Final = {"web": 8080, "app": 8000, "redis": 6379, "postgres": 5432, "oute
 WORK, PATTERN = os.environ.get("WORK", "cpu"), int(os.environ.get("PATTERN", "1"))
 PLACE: Final = Path(os.environ.get("TRUTH", "truth")).parent
 CPU_S, SLEEP_S, LOCK_S = 0.002, 0.003, 0.001
+POOL = ThreadPoolExecutor(8)  # of pattern 6; its threads keep their connections
 NOTED: list[str] = []
 Result = tuple[int, int, int]  # the asking port, when it was asked and answered
 _LOCK = threading.Lock()
@@ -265,30 +267,35 @@ async def new_thread(request: int) -> None:
     await done
 
 
+async def in_pool(request: int) -> None:
+    """Do the work in a thread of the pool."""
+    await asyncio.get_running_loop().run_in_executor(POOL, work_in_thread, request)
+
+
 async def asgi(
     scope: dict[str, Any],
     receive: Callable[[], Awaitable[Any]],
     send: Callable[[Any], Awaitable[None]],
 ) -> None:
-    """Serve a request by a loop (patterns 2 to 5)."""
+    """Serve a request by a loop (patterns 2 to 6)."""
     if scope["type"] != "http":
         return
     begin = time.monotonic_ns()
     await receive()
-    work = new_thread if PATTERN in {3, 5} else work_in_loop
+    work = {3: new_thread, 5: new_thread, 6: in_pool}.get(PATTERN, work_in_loop)
     body, request = b"ok\n", -1
     if scope["path"] == "/truth":
         body = dump()
     else:
         request = int(dict(scope["headers"])[b"x-request-id"])
-        if PATTERN <= 3:
+        if PATTERN not in {4, 5}:
             await work(request)
     headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
     if request >= 0:
         note("begin", request, scope["client"][1], begin, time.monotonic_ns())
-        if PATTERN > 3:
+        if PATTERN in {4, 5}:
             task = asyncio.create_task(work(request))
             _tasks.add(task)
             task.add_done_callback(_tasks.discard)

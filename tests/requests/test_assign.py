@@ -22,7 +22,7 @@ from critpath.requests.transitions import ANSWER, END, Transitions
 
 TESTS = Path(__file__).resolve().parents[1]
 ARCHIVES = TESTS.parent / "fixtures/hosts"
-SETS = ("cpu-1-8", "select1-2-8", "outer-3-8", "lock-4-8", "sleep-5-8")
+SETS = ("cpu-1-8", "select1-2-8", "outer-3-8", "lock-4-8", "sleep-5-8", "cpu-6-8")
 
 
 def find(recorded, method="queues"):
@@ -40,14 +40,16 @@ def test_concurrent_requests_are_told_apart(unpack, name):
     score = judge(recorded, found)
     precision, recall = score.mean
     assert score.missing == 0
-    assert precision >= 0.99
-    assert recall >= 0.98
+    # Two that are taken for each other are 3 % of 60; in a pool that happens at both ends.
+    pool = "-6-" in name
+    assert precision >= (0.95 if pool else 0.99)
+    assert recall >= (0.95 if pool else 0.98)
     # What is called so probable is at least so often right.
     subs = found.subrequests
     assert ((subs.probability >= 0) & (subs.probability <= 1)).all()
     assert (subs.probability[subs.request < 0] == 0).all()
     sure = [right for probable, right in score.links if probable >= 0.9]
-    assert sum(sure) >= 0.99 * len(sure)
+    assert sum(sure) >= (0.97 if pool else 0.99) * len(sure)
     certain = subs.attribution[subs.request >= 0] == Certainty.CERTAIN
     assert (subs.probability[subs.request >= 0][certain] == 1).all()
 
