@@ -1,8 +1,8 @@
 """Take pictures of the main views of report and explorer: ``make screenshots`` runs this.
 
 Light and dark, 1400 and 700 pixels wide, of two comparisons of the recordings in
-fixtures/lttng-guest, of requests (fixtures/requests) and of slices of one of the former.  The
-browser is Debian's chromium through its driver.
+fixtures/lttng-guest, of requests (fixtures/requests, and over hosts fixtures/hosts) and of slices
+of one of the former.  The browser is Debian's chromium through its driver.
 """  # noqa: INP001 - a script beside the documents, no package
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FIXTURES: Final = ROOT / "fixtures" / "lttng-guest"
 IMAGES: Final = ROOT / "docs" / "images"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 SHOP: Final = ROOT / "fixtures" / "requests" / "shop.paths"
+HOSTS: Final = ROOT / "fixtures" / "hosts" / "select1-2-8.tar.xz"
 EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -97,6 +98,7 @@ VIEWS: Final = (
     View("sketch", "shop", ("#view-5",), page="explore"),
     View("step", "shop", ("#view-6", ".answer", "#view-4"), _linked(CARTS), page="explore"),
     View("slices", "normal", ("#view-5",), page="explore"),
+    View("hosts", "hosts", ("#view-5",), page="explore"),
 )
 
 
@@ -130,7 +132,9 @@ def page(kind: str, sample: str, place: Path) -> None:
     """Compare two recordings and write the report, or explore one and write that page."""
     if sample == "shop":
         shutil.copytree(SHOP, place / sample, dirs_exist_ok=True)
-    for name in () if sample == "shop" else ("normal", sample):
+    if sample == "hosts":
+        split_hosts(place)
+    for name in () if sample in {"shop", "hosts"} else ("normal", sample):
         with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
             tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
     target = place / f"{kind}-{sample}.html"
@@ -138,9 +142,10 @@ def page(kind: str, sample: str, place: Path) -> None:
         "report": ("compare", "normal", sample, "--execution", EXECUTION, "--html", target),
         "explore": ("explore", sample, "-o", target),
     }[kind]
-    slices = ("--execution", "slices:wake") if (kind, sample) == ("explore", "normal") else ()
+    asked = {"normal": "slices:wake", "hosts": "requests:port=8080"}.get(sample)
+    asked = ("--execution", asked) if kind == "explore" and asked else ()
     done = subprocess.run(  # noqa: S603 - our own command
-        [*(sys.executable, "-m", "critpath"), *map(str, words), *slices, "--quiet"],
+        [*(sys.executable, "-m", "critpath"), *map(str, words), *asked, "--quiet"],
         cwd=place,
         capture_output=True,
         text=True,
@@ -148,6 +153,23 @@ def page(kind: str, sample: str, place: Path) -> None:
     )
     if done.returncode not in {0, 1}:
         raise RuntimeError(done.stderr)
+
+
+def split_hosts(place: Path) -> None:
+    """Write what each host of a recording would have recorded by a clock of its own."""
+    sys.path.insert(0, str(ROOT / "tests" / "hosts"))
+    from record import write_split  # noqa: PLC0415 - only for this picture
+
+    from critpath.model.recording import HOSTS_FORMAT  # noqa: PLC0415 - as above
+
+    with tarfile.open(HOSTS) as tar:
+        tar.extractall(place, **DATA_ONLY)  # noqa: S202 - an archive of our own
+    recorded = place / HOSTS.name.removesuffix(".tar.xz")
+    write_split(recorded, 1)
+    recorded = (recorded / "hosts").rename(place / "hosts")
+    hosts = [{"name": one.name, "recording": one.name} for one in sorted(recorded.iterdir())]
+    listed = {"format": HOSTS_FORMAT, "hosts": hosts}
+    (recorded / "hosts.json").write_text(json.dumps(listed), encoding="utf-8")
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -22,6 +22,7 @@ from critpath.model.exploration import (
 )
 from critpath.model.kinds import STATES, State
 from critpath.text.phrases import state_words
+from critpath.text.requests import CROSSINGS
 from critpath.units import format_ns
 
 # How a condition on a column is said: in a list, and after "requests" in a headline; a "^" at its
@@ -135,6 +136,9 @@ WORDS: Final[dict[str, str]] = {
     "doubtful": "doubtful: whose work this was, or whom it asked",
     "lanes.more": "and {k} more threads",
     "link": "leads there",
+    "band": "to another host: the band is as wide as the time may be wrong",
+    "dashed": "inferred",
+    **CROSSINGS,
     "true of": "true {true} of {latency}",
     "box": "{y} {lo} to {hi}, begun {from} to {to}",
     "bound": "{y} {lo} or more",

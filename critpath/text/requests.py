@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 3
 SURE: Final = 0.9995  # what is less probable is called inferred
+# Of a path that goes from thread to thread: also the explorer's script says so.
+CROSSINGS: Final[dict[str, str]] = {
+    "crossing.exact": "{one} to {other}",
+    "crossing.bound": "{one} to {other}, ±{bound}",
+    "crossing.unknown": "{one} to {other}; when is not known: one of their clocks is not aligned",
+    "inferred": "inferred, {sure} sure",
+}
 _OUTSIDE: Final = "outside"
 # Rules by which work belongs to a request, as people say them.
 _RULES: Final = {
@@ -84,11 +91,10 @@ def sure_share(probability: float) -> str:
 
 def describe_crossing(who: str, whom: str, bound: int | None) -> str:
     """Return that a path goes from host to host, and how surely it is known when."""
-    if bound is None:
-        return f"{who} to {whom}; when is not known: one of their clocks is not aligned"
-    return f"{who} to {whom}" + (f", ±{format_ns(bound)}" if bound else "")
+    name = "unknown" if bound is None else "bound" if bound else "exact"
+    return CROSSINGS[f"crossing.{name}"].format(one=who, other=whom, bound=format_ns(bound or 0))
 
 
 def describe_inferred(probability: float) -> str:
     """Return that it is inferred who worked for whom, and how sure that is."""
-    return f"inferred, {sure_share(probability)} sure"
+    return CROSSINGS["inferred"].format(sure=sure_share(probability))

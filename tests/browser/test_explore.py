@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
@@ -195,6 +196,94 @@ def test_a_rectangle_selects_and_back_goes_back(show, small):
     page.run("document.activeElement.blur()")
     ActionChains(page.driver).send_keys("b").perform()
     assert page.text("#n1") == first
+
+
+def over_hosts(made, n=120):
+    """Return executions of web that ask db, whose clock is known of the first half only."""
+    paths = made.paths(n, names=("server@web", "kworker@web", "db@db"))
+    segments, half = paths.paths, n // 2
+    db = segments.tid == 200
+    wrong = np.where(segments.path < half, 150_000, -1)
+    across = replace(
+        segments,
+        host=db.astype(np.int64),
+        uncertainty=np.where(db, wrong, 0),
+        confidence=np.where(db & (segments.path % 2 == 0), 0.981, 1.0),
+    )
+    return replace(paths, paths=across)
+
+
+# Of what is drawn: elements with their attributes, in order.
+ELEMENTS = """
+const of = (root) => [...root.querySelectorAll('#v5 *')].map((e) => [e.tagName.toLowerCase(),
+  ...[...e.attributes].map((a) => `${a.name}=${a.value}`).sort(),
+  e.children.length ? '' : e.textContent]);
+return [of(document), of(new DOMParser().parseFromString(arguments[0], 'text/html'))];
+"""
+
+
+@pytest.fixture(scope="module")
+def across(load, tmp_path_factory):
+    paths = over_hosts(load("explore/made.py"))
+    place = tmp_path_factory.mktemp("across") / "hosts.html"
+    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    return place
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_threads_of_hosts_stand_below_their_hosts_names_with_arrows_between(show, across, theme):
+    page = opened(show, across)
+    feature = [{"name": "prefers-color-scheme", "value": theme}]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+    heads = "return [...document.querySelectorAll('#v5 .sns')].map((e) => [...e.children].map("
+    found = page.run(heads + "(c) => c.textContent.trim().split(' ')[0]))")
+    assert [["web", "server", "db", "db"]] * len(found) == found
+    sketches = page.run("return JSON.parse(document.querySelector('#data').textContent).sketches")
+    links = {int(row): one[3] for row, one in sketches.items()}
+    for row, ways in links.items():
+        known = [150_000 if row < 60 else -1]
+        sure = 981 if row % 2 == 0 else 1000
+        assert [way[3:] for way in ways] == [[sure, *known]] * 2
+    drawn = "return document.querySelectorAll('#v5 .{}').length"
+    shown = set()
+    for _ in range(6):
+        page.run("document.querySelector('#nx').click()")
+        page.settle()
+        shown |= set(
+            page.run(
+                "return [...document.querySelectorAll('#v5 .ln title')].map((e) => e.textContent)"
+            )
+        )
+        assert page.run(drawn.format("band")) + page.run(drawn.format("qm")) == page.run(
+            drawn.format("far")
+        )
+    assert {one.removesuffix("; inferred, 98.1 % sure") for one in shown} <= {
+        "server@web to db@db, ±150 µs",
+        "db@db to server@web, ±150 µs",
+        "server@web to db@db; when is not known: one of their clocks is not aligned",
+        "db@db to server@web; when is not known: one of their clocks is not aligned",
+    }
+    assert any("±150" in one for one in shown)
+    assert any("not known" in one for one in shown)
+    dashed = "return [...document.querySelectorAll('#v5 .ln')].every((e) => "
+    dashed += "/inferred/.test(e.textContent) === (getComputedStyle(e).strokeDasharray !== 'none'))"
+    assert page.run(dashed)
+    # What is drawn is seen in either theme.
+    page_colour = page.run("return getComputedStyle(document.body).backgroundColor")
+    ink = page.run("return getComputedStyle(document.querySelector('#v5 .ln')).stroke")
+    assert ink != page_colour
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_the_script_draws_sketches_over_hosts_as_they_stand_without_it(show, across):
+    page = opened(show, across)
+    start = page.run("return JSON.parse(document.querySelector('#data').textContent).start")
+    link = {"g": [step["c"] for step in start["g"]], "w": start["w"]["c"], "y": "latency"}
+    page = opened(show, across, "#" + quote(json.dumps(link)))
+    page.settle()
+    script, static = page.run(ELEMENTS, across.read_text("utf-8"))
+    assert len(static) > 20
+    assert script == static
 
 
 def test_a_click_on_a_condition_looks_only_at_those(show, small):

@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -28,7 +28,18 @@ from critpath.documents import (
     SetName,
     ThreadEntry,
 )
-from critpath.model import F64, I64, RUNNING, Analysis, Bool, FlameNode, PathSet, State, role_name
+from critpath.model import (
+    F64,
+    I64,
+    RUNNING,
+    Analysis,
+    Bool,
+    CriticalPaths,
+    FlameNode,
+    PathSet,
+    State,
+    role_name,
+)
 from critpath.model.vectors import split_host
 from critpath.text.phrases import IDLE, LATE_NS
 from critpath.text.requests import SURE
@@ -475,47 +486,45 @@ def _paths(one: PathSet, which: SetName, rows: list[int], threads: Threads) -> I
         left -= len(found)
         if left < 0:
             return
+        moves = moves_of(part.paths, slice(None))
+        code = threads.codes(part)
+        when = part.paths.begin[moves.rows] - begin
+        far = [when, code[moves.rows - 1], code[moves.rows], moves.bound]
+        unsure = [when, moves.mille]
         yield DrawnPath(
             set=which,
             position=row,
             steps=[step[:4] for step in found],
             hairs=(steps.hair[1] - begin).tolist()[:_LONG],
             beneath=[step[4] for step in found] if (steps.beneath >= 0).any() else [],
-            crossings=_crossings(part, threads),
-            inferred=_inferred(part),
+            crossings=np.column_stack(far)[moves.crosses][:_LONG].tolist(),
+            inferred=np.column_stack(unsure)[moves.mille < 1000][:_LONG].tolist(),
         )
 
 
-def _changes_of(part: PathSet) -> tuple[I64, I64]:
-    """Return the segments of a path at which it changes threads, and when that is."""
-    paths = part.paths
-    thread = (paths.host << 32) + paths.tid
-    rows = np.flatnonzero(thread[1:] != thread[:-1]) + 1
-    return rows, paths.begin[rows] - part.executions.begin[0]
+class Moves(NamedTuple):
+    """Where a path changes threads: segments, and of each how surely that is known.
+
+    ``bound`` is how wrong the time may be from host to host (ns), -1 where it is not known;
+    ``mille`` is how probable it is that this work was for this execution, 1000 where it is sure.
+    """
+
+    rows: I64
+    crosses: Bool
+    bound: I64
+    mille: I64
 
 
-def _crossings(part: PathSet, threads: Threads) -> list[list[int]]:
-    """Return where a path goes from host to host, and how surely it is known when."""
-    paths = part.paths
-    rows, when = _changes_of(part)
-    crosses = paths.host[rows] != paths.host[rows - 1]
-    rows, when = rows[crosses], when[crosses]
-    both = np.stack([paths.uncertainty[rows], paths.uncertainty[rows - 1]])
+def moves_of(paths: CriticalPaths, part: slice) -> Moves:
+    """Return where one path changes threads; ``part`` is its segments."""
+    host, tid = paths.host[part], paths.tid[part]
+    rows = np.flatnonzero((host[1:] != host[:-1]) | (tid[1:] != tid[:-1])) + 1
+    both = np.stack([paths.uncertainty[part][rows], paths.uncertainty[part][rows - 1]])
     bound = np.where((both < 0).any(axis=0), -1, both.max(axis=0, initial=0))
-    code = threads.codes(part)
-    found: list[list[int]] = np.column_stack([when, code[rows - 1], code[rows], bound]).tolist()
-    return found[:_LONG]
-
-
-def _inferred(part: PathSet) -> list[list[int]]:
-    """Return which changes of thread are inferred, and how probable they are."""
-    rows, when = _changes_of(part)
-    confidence = part.paths.confidence
+    confidence = paths.confidence[part]
     sure = np.minimum(confidence[rows], confidence[rows - 1])
-    some = sure < SURE
-    mille = np.minimum(np.floor(1000 * sure[some]), 999).astype(np.int64)
-    found: list[list[int]] = np.column_stack([when[some], mille]).tolist()
-    return found[:_LONG]
+    mille = np.where(sure < SURE, np.minimum(np.floor(1000 * sure), 999), 1000)
+    return Moves(rows, host[rows] != host[rows - 1], bound, mille.astype(np.int64))
 
 
 def _shortened(steps: list[list[int]]) -> list[list[int]]:

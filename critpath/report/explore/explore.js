@@ -926,6 +926,38 @@ const sureOf = (row) => {
   return ["doubtful", "likely"].find((word) => known.includes(word)) ?? "";
 };
 const LANE = 44;
+const HEAD = 22;
+const LEAST_BAND = 0.7;
+const nameOf = ([name, , , host]) => safe(host ? `${name}@${host}` : String(name));
+const drawLink = ([from, to, at, sure = 1000, bound], tops, lanes, longest) => {
+  const [top, bottom] = [tops[from] + (from < to ? 26 : 8), tops[to] + (from > to ? 26 : 8)];
+  const left = (100 * at) / longest;
+  const drawn = [];
+  const titles = [];
+  let kind = "ln";
+  if (bound !== undefined) {
+    kind += " far";
+    const which = bound < 0 ? "unknown" : bound ? "bound" : "exact";
+    titles.push(say(`crossing.${which}`, {one: nameOf(lanes[from]), other: nameOf(lanes[to]), bound: formatTime(bound)}));
+    const wide = (100 * Math.max(bound, 0)) / longest;
+    if (2 * wide >= LEAST_BAND) {
+      const [low, high] = [Math.max(left - wide, 0), Math.min(left + wide, 100)];
+      drawn.push(draw("rect", {
+        class: "band", x: two(low), width: two(high - low), y: Math.min(top, bottom), height: Math.abs(top - bottom),
+      }));
+    }
+    if (bound < 0) {
+      drawn.push(draw("text", {class: "qm", x: two(left), y: Math.floor((top + bottom) / 2) + 4, dx: 4}, "?"));
+    }
+  }
+  if (sure < 1000) {
+    kind += " dashed";
+    titles.push(say("inferred", {sure: `${Math.min(sure / 10, 99.9)} %`}));
+  }
+  const said = titles.length ? [draw("title", {}, titles.join("; "))] : [];
+  const line = {class: kind, x1: two(left), x2: two(left), y1: top, y2: bottom, "marker-end": "url(#arrow)"};
+  return [...drawn, draw("line", line, ...said)];
+};
 const drawSketch = (row, title, longest) => {
   const said = say("sketch", {
     one: data.noun, id: `\`${idOf(row)}\``, latency: formatTime(latency[row]), begin: formatTime(begin[row]),
@@ -936,33 +968,36 @@ const drawSketch = (row, title, longest) => {
   }
   const [lanes, stretches, leftOut, links] = data.sketches[row];
   const x = (value) => two((100 * value) / longest);
-  const names = lanes.map(([name, tid]) =>
-    make("div", {class: "sn"}, make("b", {}, cut(safe(String(name)), 24)), " ", make("span", {}, String(tid))));
+  const heads = lanes.map((lane, at) => (lane[3] && lane[3] !== lanes[at - 1]?.[3] ? lane[3] : ""));
+  let above = 0;
+  const tops = lanes.map((_, at) => LANE * at + HEAD * (above += heads[at] ? 1 : 0));
+  const height = tops.at(-1) + LANE;
+  const names = lanes.flatMap(([name, tid], at) => [
+    ...(heads[at] ? [make("div", {class: "sn host"}, cut(safe(heads[at]), 24))] : []),
+    make("div", {class: "sn"}, make("b", {}, cut(safe(String(name)), 24)), " ", make("span", {}, String(tid)))]);
   const step = stepOf(longest, 7);
   const lines = [];
   for (let value = step; value < longest; value += step) {
     lines.push(draw("line", {class: "g1", x1: x(value), x2: x(value), y1: 0, y2: "100%"}));
   }
+  tops.forEach((top, at) => {
+    if (heads[at]) lines.push(draw("line", {class: "hl", x1: 0, x2: "100%", y1: top - HEAD + 0.5, y2: top - HEAD + 0.5}));
+  });
   const shown = stretches.map(([lane, doing, from, length, beneath]) => {
-    const [name, , colour] = lanes[lane];
+    const colour = lanes[lane][2];
     const kind = data.doings[doing];
     const did = data.doing[kind]
       + (beneath === undefined ? "" : say("beneath", {did: data.doing[data.doings[beneath]]}));
     return draw("rect", {
       class: "sg", fill: kind === "running" ? `var(--w${colour})` : `url(#${kind}${colour})`,
-      stroke: kind === "shared" ? "none" : `var(--w${colour})`, x: x(from), y: lane * LANE + 8, height: 18,
+      stroke: kind === "shared" ? "none" : `var(--w${colour})`, x: x(from), y: tops[lane] + 8, height: 18,
       width: two(Math.max(0.06, (100 * length) / longest)),
-    }, draw("title", {}, `${safe(String(name))} ${did} ${formatTime(length)}`));
+    }, draw("title", {}, `${nameOf(lanes[lane])} ${did} ${formatTime(length)}`));
   });
-  for (const [from, to, at] of links) {
-    shown.push(draw("line", {
-      class: "ln", x1: x(at), x2: x(at), y1: from * LANE + (from < to ? 26 : 8), y2: to * LANE + (from > to ? 26 : 8),
-      "marker-end": "url(#arrow)",
-    }));
-  }
+  for (const link of links) shown.push(...drawLink(link, tops, lanes, longest));
   const sure = sureOf(row);
   if (sure === "doubtful") {
-    const box = {fill: "url(#doubt)", x: 0, y: 4, width: x(latency[row]), height: 26};
+    const box = {fill: "url(#doubt)", x: 0, y: tops[0] + 4, width: x(latency[row]), height: 26};
     shown.push(draw("rect", box, draw("title", {}, say("doubtful"))));
   }
   const own = facts.get("true")?.values[row];
@@ -970,18 +1005,19 @@ const drawSketch = (row, title, longest) => {
     ? say("true of", {true: formatTime(own), latency: formatTime(latency[row])}) : formatTime(latency[row]);
   const asked = (children.get(row) ?? []).map((child) => {
     const [first, last] = [begin[child] - begin[row], begin[child] - begin[row] + latency[child]].map(x);
-    const line = (x1, x2, y1) => draw("line", {x1, x2, y1, y2: 37});
-    return draw("g", {class: `ask ${sure}`.trim()}, line(first, last, 37), line(first, first, 33), line(last, last, 33),
+    const low = tops[0] + 37;
+    const line = (x1, x2, y1) => draw("line", {x1, x2, y1, y2: low});
+    return draw("g", {class: `ask ${sure}`.trim()}, line(first, last, low), line(first, first, low - 4), line(last, last, low - 4),
       draw("title", {}, `${safe(data.labels[label[child]])} ${formatTime(latency[child])}`));
   });
   const more = leftOut ? ` (${say("lanes.more", {k: leftOut})})` : "";
   return make("div", {class: "sk"},
     make("p", {class: "lh"}, make("b", {}, title), " ", ...rich(said + more), ...traceLink(row)),
     make("div", {class: "skg"}, make("div", {class: "sns"}, ...names),
-      draw("svg", {class: "sks", height: LANE * lanes.length, role: "img", "aria-label": `${title} ${lanes.length} threads, ${formatTime(latency[row])}`},
+      draw("svg", {class: "sks", height, role: "img", "aria-label": `${title} ${lanes.length} threads, ${formatTime(latency[row])}`},
         ...lines, ...shown,
-        ...asked, ...(own === undefined ? [] : [draw("rect", {class: "own", x: 0, y: 30, width: x(own), height: 4})]),
-        draw("text", {class: "tl", x: x(latency[row]), y: 21, dx: 8}, text)),
+        ...asked, ...(own === undefined ? [] : [draw("rect", {class: "own", x: 0, y: tops[0] + 30, width: x(own), height: 4})]),
+        draw("text", {class: "tl", x: x(latency[row]), y: tops[0] + 21, dx: 8}, text)),
       make("span"),
       draw("svg", {class: "axs", height: 18, "aria-hidden": "true"}, ...timeAxis(longest, longest, 7))));
 };

@@ -28,6 +28,8 @@ from critpath.model.exploration import (
 )
 from critpath.report.explore.sketches import (
     DOINGS,
+    FAR,
+    SURE,
     Sketch,
     choose_sketched,
     colours_of,
@@ -330,7 +332,18 @@ def _sketches(
         '<span><svg aria-hidden="true"><rect width="24" height="12" fill="url(#doubt)"/></svg>'
         f"{text(say('doubtful'))}</span>"
     )
-    legend += arrow * any(sketches[row].links for _, row in shown)
+    links = [link for _, row in shown for link in sketches[row].links]
+    band = (
+        '<span><svg aria-hidden="true"><rect class="band" x="4" width="16" height="12"/>'
+        '<line class="ln far" x1="12" x2="12" y2="11" marker-end="url(#arrow)"/></svg>'
+        f"{text(say('band'))}</span>"
+    )
+    dashed = (
+        '<span><svg aria-hidden="true"><line class="ln dashed" x1="4" x2="4" y2="11" '
+        f'marker-end="url(#arrow)"/></svg>{text(say("dashed"))}</span>'
+    )
+    legend += arrow * bool(links) + band * any(len(link) == FAR for link in links)
+    legend += dashed * any(link[3:4] < [SURE] for link in links if len(link) > 3)
     legend += doubt * ("doubtful" in unsure)
     legend += (own if "true" in table.facts else "") + bracket * bool((table.parent >= 0).any())
     more = (

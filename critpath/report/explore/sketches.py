@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final
+from itertools import accumulate, count, pairwise
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from critpath.model import Executions, PathSet, State, role_name
+from critpath.model import CriticalPaths, Executions, PathSet, State, role_name
 from critpath.model.exploration import FactTable, Question
 from critpath.model.vectors import split_host
+from critpath.report.document.pictures import moves_of
+from critpath.report.html.lanes import SEEN
 
 MOST: Final = 200  # executions whose sketch is in a page
 MOST_LANES: Final = 8
 MOST_STRETCHES: Final = 400  # of one sketch
 MOST_LINKS: Final = 40
+LANE: Final = 44  # px
+HEAD: Final = 22  # of a host's name; textures repeat in half a lane
+FAR: Final = 5  # columns of a link from host to host
+SURE: Final = 1000  # per mille
 _LED: Final = 11  # of `DOINGS`: a slice that this one caused
 # What a thread does, in the order of the page's textures.
 DOINGS: Final = (
@@ -40,24 +46,33 @@ _DOINGS: Final = np.array([_DOING_OF.get(state, 2) for state in State], np.int64
 
 @dataclass(frozen=True)
 class Sketch:
-    """One execution's threads, in order of first use.
+    """One execution's threads, in order of first use; of several hosts, those of each together.
 
     Attributes
     ----------
-    lanes : list of [name, tid, colour]
+    lanes : list of [name, tid, colour] or [name, tid, colour, host]
+        ``name`` without the host, where there is one.
     stretches : list of [lane, doing, begin, length] or [lane, doing, begin, length, beneath]
         Times in ns from the execution's begin; ``beneath`` is what the thread did meanwhile, of
         a request that was queued or shared a loop.
     left_out : int
         Threads that are not among the lanes.
-    links : list of [lane, lane, time]
-        From where to where it went on, and what caused what.
+    links : list of [lane, lane, time], [lane, lane, time, sure] or [lane, lane, time, sure, bound]
+        From where to where it went on, and what caused what: how probable it is that this work
+        was for this execution (per mille), and how wrong the time may be (ns, -1 not known).
     """
 
     lanes: list[list[Any]]
     stretches: list[list[int]]
     left_out: int
     links: list[list[int]] = field(default_factory=list)
+
+    @property
+    def tops(self) -> list[int]:
+        """Return how far down each lane is: those of a host are below its name."""
+        hosts = [lane[3:] for lane in self.lanes]
+        heads = accumulate(bool(host) and host != before for before, host in pairwise([[], *hosts]))
+        return [at * LANE + above * HEAD for at, above in enumerate(heads)]
 
 
 def choose_sketched(table: FactTable, question: Question) -> list[int]:
@@ -90,10 +105,28 @@ def draw_sketches(
     some = paths.take(np.array(rows, np.int64))
     critical = some.paths.resident()
     slices = _Slices(paths)
+    several = bool((critical.host > 0).any())
     return {
-        row: _draw(critical, at, some.executions, slices.near(row), colours)
+        row: _draw(critical, at, some.executions, slices.near(row), _Lanes(colours, several))
         for at, row in enumerate(rows)
     }
+
+
+class _Thread(NamedTuple):
+    """Who a lane is of: two hosts may have threads of one number."""
+
+    host: int
+    tid: int
+
+
+class _Near(NamedTuple):
+    """A slice that caused this one, or that it led to."""
+
+    led: bool
+    thread: _Thread
+    name: str
+    begin: int
+    end: int
 
 
 class _Slices:
@@ -111,91 +144,125 @@ class _Slices:
             if cause >= 0:
                 self._caused.setdefault(cause, []).append(row)
 
-    def near(self, row: int) -> list[tuple[bool, str, int, int, int]]:
-        """Return what caused a slice, and what it caused: name, thread, begin and end of each."""
+    def near(self, row: int) -> list[_Near]:
+        """Return what caused a slice, and what it caused."""
         cause = self._cause[row : row + 1]
         near = [(False, one) for one in cause if one >= 0]
         near += [(True, one) for one in self._caused.get(row, ())]
-        of = self._of
-        return [
-            (led, of.comm[one], int(of.tid[one]), int(of.begin[one]), int(of.end[one]))
-            for led, one in near
-        ]
+        return [_Near(led, *_slice_of(self._of, one)) for led, one in near]
+
+
+def _slice_of(of: Executions, row: int) -> tuple[_Thread, str, int, int]:
+    thread = _Thread(int(of.host[row]), int(of.tid[row]))
+    return thread, of.comm[row], int(of.begin[row]), int(of.end[row])
 
 
 def _draw(
-    critical: Any,
-    at: int,
-    executions: Executions,
-    slices: Sequence[tuple[bool, str, int, int, int]],
-    colours: dict[str, int],
+    critical: CriticalPaths, at: int, executions: Executions, slices: Sequence[_Near], lanes: _Lanes
 ) -> Sketch:
-    tid, comm = int(executions.tid[at]), executions.comm[at]
+    own, comm, *_ = _slice_of(executions, at)
     part = slice(int(critical.start[at]), int(critical.start[at + 1]))
     begin, end = critical.begin[part], critical.end[part]
+    length = end - begin
+    threads = list(map(_Thread, critical.host[part].tolist(), critical.tid[part].tolist()))
+    lanes.choose(own, threads, length.tolist())
+    lanes.of(own, comm)
     if not len(begin):
-        return Sketch([[comm, tid, _colour(comm, colours)]], [], 0)
+        return Sketch(lanes.group()[0], [], 0)
     origin, last = int(begin[0]), int(end[-1])
     doing = _DOINGS[critical.state[part]]
     beneath = np.where(critical.beneath[part] == State.UNKNOWN, -1, _DOINGS[critical.beneath[part]])
     names = [critical.strings[code] for code in critical.comm[part].tolist()]
-    lanes = _Lanes(colours)
-    lanes.of(tid, comm)
+    moves = moves_of(critical, part)
+    sure = dict(zip(moves.rows.tolist(), moves.mille.tolist(), strict=True))
+    bounds = dict(
+        zip(moves.rows[moves.crosses].tolist(), moves.bound[moves.crosses].tolist(), strict=True)
+    )
     raw: list[list[int]] = []
     links: list[list[int]] = []
-    before = 0
-    for thread, name, what, first, length, under in zip(
-        *(critical.tid[part].tolist(), names, doing.tolist(), begin.tolist()),
-        *((end - begin).tolist(), beneath.tolist()),
-        strict=True,
+    before, since, there = 0, 0, own.host  # the last that has a lane, and where
+    for row, (thread, name, what, first, took, under) in enumerate(
+        zip(threads, names, *(a.tolist() for a in (doing, begin, length, beneath)), strict=True)
     ):
         lane = lanes.of(thread, name)
         if lane < 0:
             continue
-        raw.append([lane, what, first - origin, length, *([under] if under >= 0 else [])])
+        raw.append([lane, what, first - origin, took, *([under] if under >= 0 else [])])
         if lane != before and first > origin:
-            links.append([before, lane, first - origin])
-        before = lane
-    own = _filled(raw, last - origin)
-    for led, name, thread, first, until in slices:
-        lane = lanes.of(thread, name) if first < last else -1
-        if lane > 0 and led:
-            own.append([lane, _LED, first - origin, min(until, last) - first])
-            links.append([0, lane, first - origin])
+            way = range(since + 1, row + 1)
+            mille = min((sure[r] for r in way if r in sure), default=SURE)
+            wrong = [bounds[r] for r in way if r in bounds and there != thread.host]
+            bound = [-1 if min(wrong) < 0 else max(wrong)] if wrong else []
+            known = [mille, *bound] if bound or mille < SURE else []
+            links.append([before, lane, first - origin, *known])
+        before, since, there = lane, row, thread.host
+    own_stretches = _filled(raw, last - origin)
+    for one in slices:
+        lane = lanes.of(one.thread, one.name) if one.begin < last else -1
+        if lane > 0 and one.led:
+            until = min(one.end, last) - one.begin
+            own_stretches.append([lane, _LED, one.begin - origin, until])
+            links.append([0, lane, one.begin - origin])
         elif lane > 0:
             links.append([lane, 0, 0])
-    place = lanes.group()
-    own = [[place[one[0]], *one[1:]] for one in own]
-    links = [[place[one[0]], place[one[1]], one[2]] for one in dict.fromkeys(map(tuple, links))]
-    return Sketch(lanes.shown, _joined(own), len(lanes.left_out), links[:MOST_LINKS])
+    shown, place = lanes.group()
+    stretches = _joined([[place[one[0]], *one[1:]] for one in own_stretches])
+    several = list(dict.fromkeys((place[a], place[b], *more) for a, b, *more in links))
+    far = sorted(range(len(several)), key=lambda at: len(several[at]) < FAR)
+    kept = [list(several[at]) for at in sorted(far[:MOST_LINKS])]
+    return Sketch(shown, stretches, len(lanes.left_out), kept)
 
 
 class _Lanes:
     """A lane for each thread, in order of first use."""
 
-    def __init__(self, colours: dict[str, int]) -> None:
-        self.shown: list[list[Any]] = []
-        self.left_out: set[int] = set()
-        self._of: dict[tuple[int, str], int] = {}
-        self._colours = colours
+    def __init__(self, colours: dict[str, int], several: bool) -> None:
+        self.left_out: set[_Thread] = set()
+        self._of: dict[_Thread, int] = {}
+        self._path: set[_Thread] = set()
+        self._chosen: set[_Thread] = set()
+        self._shown: list[list[Any]] = []
+        self._colours, self._several = colours, several
 
-    def of(self, thread: int, name: str) -> int:
+    def choose(self, own: _Thread, threads: Sequence[_Thread], length: Sequence[int]) -> None:
+        """Choose who is shown of many: the own thread, the longest of each host, the longest.
+
+        Of several hosts, whoever is only interrupted by what comes from another is not.
+        """
+        time: dict[_Thread, int] = {}
+        for thread, ns in zip(threads, length, strict=True):
+            time[thread] = time.get(thread, 0) + ns
+        longest = sorted(time, key=lambda thread: -time[thread])
+        first = {thread.host: thread for thread in reversed([own, *longest])}
+        if self._several:
+            least = SEEN / 100 * sum(length)
+            seen = {thread for thread, ns in zip(threads, length, strict=True) if ns >= least}
+            longest = [thread for thread in longest if thread in seen | {*first.values()}]
+        order = dict.fromkeys([own, *(t for t in longest if first[t.host] == t), *longest])
+        self._path, self._chosen = {*time}, set(list(order)[:MOST_LANES])
+
+    def of(self, thread: _Thread, name: str) -> int:
         """Return a thread's lane, -1 where there are too many."""
-        key = thread, split_host(name)[1]  # two hosts may have threads of one number
-        if key in self._of:
-            return self._of[key]
-        if len(self.shown) >= MOST_LANES:
+        if thread in self._of:
+            return self._of[thread]
+        # No path goes through threads of other slices: they have what is free.
+        free = thread not in self._path and len(self._chosen) < MOST_LANES
+        if thread not in self._chosen and not free:
             self.left_out.add(thread)
             return -1
-        self.shown.append([name or str(thread), thread, _colour(name, self._colours)])
-        return self._of.setdefault(key, len(self._of))
+        self._chosen.add(thread)
+        own, host = split_host(name) if self._several else (name, "")
+        colour = _colour(name, self._colours)
+        on = [host[1:]] if host else []
+        self._shown.append([own or str(thread.tid), thread.tid, colour, *on])
+        return self._of.setdefault(thread, len(self._of))
 
-    def group(self) -> list[int]:
-        """Put the threads of each host beneath each other; return the new place of every lane."""
-        hosts = [split_host(name)[1] for name, *_ in self.shown]
+    def group(self) -> tuple[list[list[Any]], list[int]]:
+        """Return the lanes, those of each host together, and the new place of every one."""
+        hosts = [lane[3:] for lane in self._shown]
         order = sorted(range(len(hosts)), key=lambda lane: (hosts.index(hosts[lane]), lane))
-        self.shown = [self.shown[lane] for lane in order]
-        return [order.index(lane) for lane in range(len(order))]
+        places = [order.index(lane) for lane in range(len(order))]
+        return [self._shown[lane] for lane in order], places
 
 
 def colours_of(paths: PathSet, table: FactTable) -> dict[str, int]:

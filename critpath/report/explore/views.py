@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from critpath.model import I64, Bool
 from critpath.model.exploration import LEVEL, Fact, FactTable, Question, Ranked
-from critpath.report.explore.sketches import DOINGS, Sketch
+from critpath.report.explore.sketches import DOINGS, FAR, HEAD, LANE, SURE, Sketch
 from critpath.report.html.elements import prose, text, trace_link
+from critpath.report.html.lanes import LEAST_BAND
 from critpath.text.exploring import (
     WORDS,
     also_text,
@@ -26,13 +28,13 @@ from critpath.text.exploring import (
     say,
     times_text,
 )
+from critpath.text.requests import describe_crossing, describe_inferred
 from critpath.units import format_ns
 
 MOST_DOTS: Final = 2_000  # of the static page
 MOST_COLUMNS: Final = 12
 LISTED: Final = 4
 SLOWEST: Final = 10
-LANE: Final = 44
 # What may stand on the vertical axis, as far as executions have it.
 AXES: Final = {
     "latency": "latency",
@@ -417,17 +419,23 @@ def draw_sketch(
 ) -> str:
     """Return one execution: its threads below each other, on a scale that several share."""
     latency = _latency(table, row)
-    lanes = sketch.lanes
-    height = LANE * len(lanes)
+    lanes, tops = sketch.lanes, sketch.tops
+    height = tops[-1] + LANE
+    who, below = [name_of(lane) for lane in lanes], tops[0]
 
     def x(value: float) -> str:
         return two(100 * value / longest)
 
     names = "".join(
-        f'<div class="sn"><b>{text(cut(str(name), 24))}</b> <span>{tid}</span></div>'
-        for name, tid, _ in lanes
+        (f'<div class="sn host">{text(cut(host[0], 24))}</div>' if host and host != before else "")
+        + f'<div class="sn"><b>{text(cut(str(name), 24))}</b> <span>{tid}</span></div>'
+        for (_, _, _, *before), (name, tid, _, *host) in pairwise([("", 0, 0), *lanes])
     )
-    boxes = []
+    boxes = [
+        f'<line class="hl" x1="0" x2="100%" y1="{top - HEAD + 0.5}" y2="{top - HEAD + 0.5}"/>'
+        for before, top in pairwise([-LANE, *tops])
+        if top > before + LANE
+    ]
     for lane, doing, begin, length, *beneath in sketch.stretches:
         colour, kind = lanes[lane][2], DOINGS[doing]
         did = DOING_WORDS[kind] + "".join(
@@ -437,35 +445,33 @@ def draw_sketch(
         stroke = "none" if kind == "shared" else f"var(--w{colour})"
         boxes.append(
             f'<rect class="sg" fill="{fill}" stroke="{stroke}" x="{x(begin)}%" '
-            f'y="{lane * LANE + 8}" width="{two(max(0.06, 100 * length / longest))}%" height="18">'
-            f"<title>{text(str(lanes[lane][0]))} {did} {format_ns(length)}</title>"
+            f'y="{tops[lane] + 8}" width="{two(max(0.06, 100 * length / longest))}%" height="18">'
+            f"<title>{text(who[lane])} {did} {format_ns(length)}</title>"
             "</rect>"
         )
-    for one, other, at in sketch.links:
-        top, bottom = (a * LANE + 8 + 18 * (a < b) for a, b in ((one, other), (other, one)))
-        boxes.append(
-            f'<line class="ln" x1="{x(at)}%" x2="{x(at)}%" y1="{top}" y2="{bottom}" '
-            'marker-end="url(#arrow)"/>'
-        )
+    for link in sketch.links:
+        boxes += _link(link, tops, who, longest)
     label, bar = format_ns(latency), ""
     if "true" in table.facts:
         own = float(table.facts["true"].values[row])
         label = say("true of", true=format_ns(own), latency=label) if own < latency else label
-        bar = f'<rect class="own" x="0" y="30" width="{x(own)}%" height="4"/>'
+        bar = f'<rect class="own" x="0" y="{below + 30}" width="{x(own)}%" height="4"/>'
     sure = sure_of(table, row)
     asked = f"ask {sure}".strip()
     if sure == "doubtful":
         boxes.append(
-            f'<rect fill="url(#doubt)" x="0" y="4" width="{x(latency)}%" height="26">'
+            f'<rect fill="url(#doubt)" x="0" y="{below + 4}" width="{x(latency)}%" height="26">'
             f"<title>{text(say('doubtful'))}</title></rect>"
         )
     for child in np.flatnonzero(table.parent == row).tolist():
         first, last = (f"{x(float(at - table.begin[row]))}%" for at in _window(table, child))
+        low = below + 37
         name = f"{table.labels[table.label[child]]} {format_ns(_latency(table, child))}"
         bar += (
-            f'<g class="{asked}"><line x1="{first}" x2="{last}" y1="37" y2="37"/>'
-            f'<line x1="{first}" x2="{first}" y1="33" y2="37"/>'
-            f'<line x1="{last}" x2="{last}" y1="33" y2="37"/><title>{text(name)}</title></g>'
+            f'<g class="{asked}"><line x1="{first}" x2="{last}" y1="{low}" y2="{low}"/>'
+            f'<line x1="{first}" x2="{first}" y1="{low - 4}" y2="{low}"/>'
+            f'<line x1="{last}" x2="{last}" y1="{low - 4}" y2="{low}"/>'
+            f"<title>{text(name)}</title></g>"
         )
     step = next(
         (n * 10.0**e for e in range(13) for n in (1, 2, 5) if longest / (n * 10.0**e) <= 7), longest
@@ -494,9 +500,45 @@ def draw_sketch(
         f'<div class="skg"><div class="sns">{names}</div>'
         f'<svg class="sks" height="{height}" role="img" aria-label="{text(title)} '
         f'{len(lanes)} threads, {format_ns(latency)}">{"".join(lines)}{"".join(boxes)}'
-        f'{bar}<text class="tl" x="{x(latency)}%" y="21" dx="8">{text(label)}</text></svg>'
-        f'<span></span><svg class="axs" height="18" aria-hidden="true">{"".join(ticks)}</svg>'
+        f'{bar}<text class="tl" x="{x(latency)}%" y="{below + 21}" dx="8">{text(label)}</text>'
+        f'</svg><span></span><svg class="axs" height="18" aria-hidden="true">{"".join(ticks)}</svg>'
         "</div></div>"
+    )
+
+
+def name_of(lane: Sequence[Any]) -> str:
+    """Return a lane's thread, with its host where there are several."""
+    return "@".join(map(str, [lane[0], *lane[3:]]))
+
+
+def _link(
+    link: Sequence[int], tops: Sequence[int], who: Sequence[str], longest: float
+) -> Iterator[str]:
+    """Return an arrow; from host to host with a band as wide as the time may be wrong."""
+    one, other, at, *known = link
+    top, bottom = (tops[a] + 8 + 18 * (a < b) for a, b in ((one, other), (other, one)))
+    kind, titles = "ln", []
+    left = 100 * at / longest
+    if len(link) == FAR:
+        kind += " far"
+        bound = known[1] if known[1] >= 0 else None
+        titles.append(describe_crossing(who[one], who[other], bound))
+        wide = 100 * (bound or 0) / longest
+        if 2 * wide >= LEAST_BAND:
+            low, high = max(left - wide, 0.0), min(left + wide, 100.0)
+            yield (
+                f'<rect class="band" x="{two(low)}%" width="{two(high - low)}%" '
+                f'y="{min(top, bottom)}" height="{abs(top - bottom)}"/>'
+            )
+        if bound is None:
+            yield f'<text class="qm" x="{two(left)}%" y="{(top + bottom) // 2 + 4}" dx="4">?</text>'
+    if known and known[0] < SURE:
+        kind += " dashed"
+        titles.append(describe_inferred(known[0] / 1000))
+    said = f"<title>{text('; '.join(titles))}</title>" if titles else ""
+    yield (
+        f'<line class="{kind}" x1="{two(left)}%" x2="{two(left)}%" y1="{top}" y2="{bottom}" '
+        f'marker-end="url(#arrow)">{said}</line>'
     )
 
 
@@ -527,7 +569,7 @@ def patterns(colours: Sequence[int]) -> str:
         "cpu": ('width="6" height="6"', turned, '<rect width="2.2" height="6" {c}/>'),
         "waiting": ('width="6" height="6"', "", ""),
         "network": ('width="6" height="6"', "", '<rect width="1.6" height="6" {c}/>'),
-        "timer": ('width="6" height="44"', "", '<rect y="16" width="6" height="2" {c}/>'),
+        "timer": (f'width="6" height="{HEAD}"', "", '<rect y="16" width="6" height="2" {c}/>'),
         "disk": ('width="6" height="6"', "", '<circle cx="3" cy="3" r="1.4" {c}/>'),
         "throttled": (
             'width="6" height="6"',
@@ -537,7 +579,7 @@ def patterns(colours: Sequence[int]) -> str:
         "interrupts": ('width="4" height="6"', "", '<rect width="3" height="6" {c}/>'),
         "unknown": ('width="6" height="6"', "", '<rect width="6" height="6" fill="var(--page)"/>'),
         "queued": (
-            'width="9" height="44"',
+            f'width="9" height="{HEAD}"',
             "",
             (
                 '<rect width="9" height="44" fill="var(--page)"/>'
@@ -556,7 +598,8 @@ def patterns(colours: Sequence[int]) -> str:
         shapes,
         (
             '<marker id="arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" '
-            'markerHeight="6" orient="auto"><path class="tip" d="M0 0 6 3 0 6z"/></marker>'
+            'markerHeight="6" markerUnits="userSpaceOnUse" orient="auto">'
+            '<path class="tip" d="M0 0 6 3 0 6z"/></marker>'
         ),
         f'<pattern id="doubt" width="8" height="8" patternUnits="userSpaceOnUse">{doubt}</pattern>',
     ]

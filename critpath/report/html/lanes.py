@@ -17,8 +17,8 @@ Hot = Collection[tuple[int, int]]  # threads and doings that are outlined
 _LANES: Final = 6  # the own thread and five others
 _MOST_LANES: Final = 11  # with a lane for each host's name
 _MOST_HOSTS: Final = 5
-_LEAST_BAND: Final = 0.7  # % of the scale: a band that is narrower is not drawn
-_SEEN: Final = 0.16  # % of the scale: narrower steps join what is before them
+LEAST_BAND: Final = 0.7  # % of the scale: a band that is narrower is not drawn
+SEEN: Final = 0.16  # % of the scale: narrower steps join what is before them
 _STRIP: Final = 1.0  # the same of a strip
 _LABEL: Final = 5.5  # % of the scale that a label takes
 _WIDE: Final = 12.0  # the same on a narrow page
@@ -70,7 +70,7 @@ def lanes_of(pictures: Pictures, paths: Sequence[DrawnPath], scale: float = 0.0)
     for path in paths:
         for step in path.steps:
             time[step[2]] = time.get(step[2], 0) + step[1]
-            if step[1] >= _SEEN / 100 * scale:
+            if step[1] >= SEEN / 100 * scale:
                 seen.add(step[2])
     others = sorted((t for t in time if t), key=lambda t: (-time[t], t))
     if not any(one.host for one in pictures.threads):
@@ -128,7 +128,7 @@ def draw_lanes(
         names[lane] = name if lane not in names else "other threads"
         if one.host and one.host not in heads.values():
             heads[lane - 1] = "other hosts" if lane - 1 in heads else one.host
-    steps = join_small(path.steps, _SEEN / 100 * width)
+    steps = join_small(path.steps, SEEN / 100 * width)
     beneath = {step[0]: under for step, under in zip(path.steps, path.beneath, strict=False)}
     drawn: list[str] = []
     before, last = -1, Step()
@@ -186,7 +186,7 @@ def _move(
         kind = (" down" if lane > before else " up") + (" unsure" if bound is None else "")
         titles.append(describe_crossing(who(one), who(other), bound))
         wide = 200 * (bound or 0) / width
-        if wide >= _LEAST_BAND:
+        if wide >= LEAST_BAND:
             low, high = max(left - wide / 2, 0.0), min(left + wide / 2, 100.0)
             drawn.append(f'<i class="sure l{top} h{height}" {place(low, high - low)}></i>')
     if sure:
