@@ -382,12 +382,21 @@ cdef class Walks:
     cdef int link_in(self, int64_t worker, Row* row, int64_t after, int64_t t,
                      Link* link) noexcept nogil:
         """Fill in the last link into worker that arrives in (after, t], a packet before a wake."""
-        cdef int64_t first = self.link_start[worker], last
+        cdef int64_t first = self.link_start[worker], last, told
         cdef int found = 0
         link.detail = row.detail
         link.cpu = row.cpu
         if first < self.link_start[worker + 1]:
             last = first_from(&self.link_time[0], first, self.link_start[worker + 1], t, True) - 1
+            # What bytes of another host ended, they did whoever woke the thread.
+            if row.end == t:
+                told = last
+                while told >= first and self.link_time[told] > after and (
+                        self.link_kind[told] == LINK_WAKE):
+                    told -= 1
+                if told >= first and self.link_time[told] > after and (
+                        self.link_kind[told] == LINK_RECEIPT):
+                    last = told
             if last >= first and self.link_time[last] > after:
                 link.time = self.link_time[last]
                 link.sent = self.link_sent[last]

@@ -140,8 +140,7 @@ def graphs(draw):
     return intervals, links, births, workers
 
 
-# The same examples every time: of some 10,000 one is as `test_received_while_it_ran`.
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=600, deadline=None)
 @given(graphs(), st.integers(0, 20), st.integers(0, 20))
 def test_native_walk_equals_its_plain_twin_and_tiles_the_window(drawn, a, b):
     intervals, links, births, workers = drawn
@@ -153,8 +152,8 @@ def test_native_walk_equals_its_plain_twin_and_tiles_the_window(drawn, a, b):
     assert not got or (got[0][0], got[-1][1]) == (lo, hi)
 
 
-@pytest.mark.xfail(strict=True, reason="which of the two is right was not found out yet")
 def test_received_while_it_ran():
+    """Bytes are looked for past wakes, also where both are links: as where a row has its wake."""
     intervals = {0: [(2, 4, State.RUN), (7, 8, State.RUN)], 1: []}
     links = [(0, 0, 0, 0, 0), (1, 0, 0, 3, 3), (0, 0, 0, 4, 0)]
     got = native(graph_of(intervals, links, {}, 2), 0, 0, 4)
