@@ -6,7 +6,7 @@ the time after the cut before it; what a segment that spans a cut has found so f
 kept until its begin is reached, so that nothing depends on where the cuts are.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
 import numpy as np
@@ -66,7 +66,7 @@ ctypedef struct Piece:
     int64_t begin
     int64_t end
     int32_t worker
-    int32_t detail        # of a WAIT_CPU: the worker that ran, or one of the codes below
+    int32_t detail        # of a WAIT_CPU: a worker that ran, or one of the codes below
     int32_t cpu
     uint8_t state
     int64_t elsewhere     # of a WAIT_CPU: how long another processor was idle
@@ -101,6 +101,17 @@ cdef enum:
     # In place of who ran.
     NOBODY_KNOWN = -1
     IDLE = -2
+
+# Who had so much of a wait is who it was for.
+cdef double NEARLY_ALL = 0.9
+
+
+cdef inline uint64_t scatter(uint64_t time) noexcept nogil:
+    """Return a number that looks drawn, the same for the same time (splitmix64's last steps)."""
+    time += <uint64_t>0x9E3779B97F4A7C15
+    time = (time ^ (time >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    time = (time ^ (time >> 27)) * <uint64_t>0x94D049BB133111EB
+    return time ^ (time >> 31)
 
 
 cdef class Account:
@@ -321,25 +332,41 @@ cdef class Account:
                 idle.some, idle.one = &some[0], &one[0]
         return 0
 
-    cdef int32_t take_longest(self, int64_t length) noexcept nogil:
-        """Forget the shares; return who had the largest, of equals the first to run."""
+    cdef int32_t take_rival(self, int64_t length, int64_t end) noexcept nogil:
+        """Forget the shares; return whom a wait is for: over many, each has its share of them.
+
+        Who had nearly all of the time, of equals the first to run; else who had the processor
+        at a moment of it that the wait's end draws.
+        """
         cdef Py_ssize_t i
         cdef int32_t worker, best = NOBODY_KNOWN
+        cdef int64_t left, others = 0
         for i in range(self.sharing_count):
             worker = self.sharing[i]
+            if not self.is_idle[worker]:
+                others += self.time[worker]
             if best < 0 or self.time[worker] > self.time[best] or (
                     self.time[worker] == self.time[best]
                     and self.since[worker] < self.since[best]):
                 best = worker
-        for i in range(self.sharing_count):
-            self.time[self.sharing[i]] = 0
         if (self.idle_time >= self.held_back
                 and <double>self.idle_time >= self.share * <double>length):
             best = IDLE
         elif best >= 0 and self.is_idle[best]:
             best = IDLE
         elif best >= 0:
+            if <double>self.time[best] < NEARLY_ALL * <double>others:
+                left = <int64_t>(scatter(<uint64_t>end) % <uint64_t>others)
+                for i in range(self.sharing_count):  # by when they last ran, the latest first
+                    worker = self.sharing[i]
+                    if not self.is_idle[worker]:
+                        left -= self.time[worker]
+                        if left < 0:
+                            best = worker
+                            break
             self.named[best] = 1
+        for i in range(self.sharing_count):
+            self.time[self.sharing[i]] = 0
         self.sharing_count = 0
         self.idle_time = 0
         return best
@@ -444,7 +471,8 @@ cdef class Account:
                 else:
                     elsewhere, self.elsewhere_time = self.elsewhere_time, 0
                     self.emit(path, segment, low, self.end[segment], state,
-                              self.take_longest(self.end[segment] - low), elsewhere)
+                              self.take_rival(self.end[segment] - low,
+                                              self.end[segment]), elsewhere)
             elif self.interrupts and STATE_RUN <= state <= STATE_RUN_SYSCALL:
                 processor = self.processor_of(segment)
                 if processor >= 0:

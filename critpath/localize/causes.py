@@ -229,6 +229,7 @@ _NEWCOMER = 0.3  # one that somebody had who was not there before, so much
 _SHARED = 0.3  # and ranks as if it were so much of itself
 _MORE_OFTEN = 5.0  # no machine makes a program wait more often: that tells so much more
 _A_GOOD_PART = 0.1  # of a wait for a cpu, that a new thread had it
+_HALF = 0.5  # or of what such a wait is longer by
 _UNSURE = 0.1  # what is not apart from normal executions ranks as so much at least
 
 
@@ -341,7 +342,8 @@ def weigh_evidence(
 def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     """Return who had the cpu for a part of a wait and normally has not, and that part.
 
-    A cpu that stood idle for long is one that nobody may use: a quota's doing.
+    Among several who have it normally, too, a new one had little of the wait, and yet all that it
+    is longer by.  A cpu that stood idle for long is one that nobody may use: a quota's doing.
     """
     held: defaultdict[str, float] = defaultdict(float)
     late = math.isnan(finding.longest) or finding.longest < LATE_NS
@@ -350,7 +352,11 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
         if not late if detail == IDLE else counts.is_newcomer(name):
             held[name] += share
     most = max(sorted(held), key=held.__getitem__, default="")
-    return (most, held[most]) if most and held[most] >= _A_GOOD_PART else ("", 0.0)
+    if not most:
+        return "", 0.0
+    grown = finding.observed / finding.contribution if finding.contribution > 0 else 1.0
+    part = held[most] if most == IDLE else min(max(held[most], held[most] * grown), 1.0)
+    return (most, part) if held[most] >= _A_GOOD_PART or part >= _HALF else ("", 0.0)
 
 
 def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> str:

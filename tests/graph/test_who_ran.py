@@ -60,3 +60,44 @@ def test_a_short_time_idle_proves_nothing(idle, who):
 def test_a_crumb_of_a_long_wait_proves_nothing():
     others = switch(10, 1, 2), switch(96, 2, 0), switch(100, 0, 1)
     assert named(*others) == ["t2 (2)"]
+
+
+def taken(turns, rounds=400):
+    """Thread 1 waits many times while others have the cpu in turns (ms); who had what share?"""
+    rows, time = [(0, 0, Kind.SWITCH, (0, 0, 1))], 0.0
+    for _ in range(rounds):
+        time += 1.0317
+        leaving = 1
+        for who, length in turns:
+            rows.append(switch(time, leaving, who))
+            leaving, time = who, time + length
+        rows.append(switch(time, leaving, 1))
+    timelines = replay(build([*rows, switch(time + 1, 1, 0)]))
+    worker = np.flatnonzero(timelines.workers.tid == 1)
+    window = np.array([0]), np.array([round((time + 1) * MS)])
+    paths = critical_paths(timelines, worker, *window)
+    waits = np.flatnonzero(paths.state == State.WAIT_CPU)
+    whole = paths.duration[waits].sum()
+    return {
+        paths.strings[d]: paths.duration[waits][paths.detail[waits] == d].sum() / whole
+        for d in np.unique(paths.detail[waits])
+    }
+
+
+def test_over_many_waits_each_has_the_share_that_it_had():
+    shares = taken([(2, 4), (3, 3), (4, 3)])
+    assert shares == pytest.approx({"t2 (2)": 0.4, "t3 (3)": 0.3, "t4 (4)": 0.3}, abs=0.08)
+
+
+def test_one_among_many_has_its_share_too():
+    shares = taken([(2, 3), *((who, 4) for who in range(3, 12))])
+    assert shares["t2 (2)"] == pytest.approx(3 / 39, abs=0.04)
+
+
+def test_who_had_nearly_all_of_a_wait_is_who_it_was_for():
+    assert taken([(2, 0.1), (3, 1.8), (4, 0.1)]) == {"t3 (3)": 1.0}
+
+
+def test_times_idle_are_nobodys_share():
+    shares = taken([(2, 4), (0, 0.1), (3, 4)])
+    assert set(shares) == {"t2 (2)", "t3 (3)"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from critpath.localize.causes import Explained, group_causes
+from critpath.localize.causes import Explained, find_rival, group_causes
+from critpath.localize.counts import StepCounts
 from critpath.model import Charge, Context, Finding, State, Step, Symbol
 
 MS = 1_000_000
@@ -652,3 +654,28 @@ def test_many_short_waits_and_a_cpu_that_others_have_behind_each():
         findings[:4], explained(4, 220 * MS), 4, charges=dict.fromkeys(range(4), (charge,))
     )
     assert cause.executions == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("burner", "grown", "who"),
+    [
+        (0.3, 0.3, "burner"),  # a good part of the whole wait
+        (0.05, 0.06, "burner"),  # little of the wait, and most of what it is longer by
+        (0.05, 0.2, ""),  # little of both
+        (0.05, 0.01, "burner"),
+    ],
+)
+def test_a_neighbour_among_many_is_who_made_the_wait_longer(burner, grown, who):
+    none = np.zeros((1, 0), np.int64)
+    rivals = {"xz": (1.0, 1.0), "burner": (0.0, 1.0)}
+    counts = StepCounts((), none, none, {}, (none, none), rivals)
+    finding = replace(
+        TIMER,
+        symbol=Symbol(State.WAIT_CPU),
+        observed=500.0 * MS,
+        contribution=500.0 * MS * grown,
+        details=(("xz (7)", 1 - burner), ("burner (9)", burner)),
+    )
+    assert find_rival(finding, counts)[0] == who
+    normal = replace(finding, details=(("xz (7)", 1.0),))
+    assert find_rival(normal, counts) == ("", 0.0)

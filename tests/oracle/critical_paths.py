@@ -16,6 +16,7 @@ from critpath.model import RUNNING, CriticalPaths, State
 
 HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
+NEARLY_ALL = 0.9
 RECEIPT = 3
 WAITS = {s for s in State if s >= State.WAIT_TASK and s != State.WAIT_STOPPED}
 
@@ -206,7 +207,7 @@ def _who_ran(timelines, begin, end, state, processor, detail, strings):
     waits = np.flatnonzero(state == State.WAIT_CPU).tolist()
     named = {}
     for i in waits:
-        shares, p = {}, processor[i]
+        shares, last, p = {}, {}, processor[i]
         if p >= 0:
             lo, hi = timelines.ran_start[p : p + 2].tolist()
             first = lo + np.searchsorted(timelines.ran_end[lo:hi], begin[i], "right")
@@ -216,11 +217,16 @@ def _who_ran(timelines, begin, end, state, processor, detail, strings):
                 time = min(timelines.ran_end[row], end[i]) - max(timelines.ran_begin[row], begin[i])
                 who = int(timelines.ran_worker[row])
                 shares[who] = shares.get(who, 0) + int(time)
+                last[who] = row
         idle = sum(time for who, time in shares.items() if workers.idle_cpu[who] >= 0)
         longest = max(shares, key=shares.get) if any(shares.values()) else -1
         held_back = idle >= HELD_BACK_NS and idle >= HELD_BACK_SHARE * (end[i] - begin[i])
         if held_back or (longest >= 0 and workers.idle_cpu[longest] >= 0):
             longest = -2
+        if longest >= 0:
+            held = {w: t for w, t in shares.items() if t and workers.idle_cpu[w] < 0}
+            if shares[longest] < NEARLY_ALL * sum(held.values()):
+                longest = draw_rival(held, last, int(end[i]))
         named[i] = longest
     if waits:
         strings.append("idle")
@@ -231,6 +237,25 @@ def _who_ran(timelines, begin, end, state, processor, detail, strings):
     for i, who in named.items():
         detail[i] = codes[who]
     return detail
+
+
+def draw_rival(held, last, end):
+    """Return who had a moment of a wait that its end draws: by when they last ran, from the end."""
+    left = scatter(end) % sum(held.values())
+    for who in sorted(held, key=last.get, reverse=True):
+        left -= held[who]
+        if left < 0:
+            return who
+    raise AssertionError("no moment")
+
+
+def scatter(time):
+    """Return splitmix64's number of a time."""
+    every = 2**64 - 1
+    time = (time + 0x9E3779B97F4A7C15) & every
+    time = ((time ^ (time >> 30)) * 0xBF58476D1CE4E5B9) & every
+    time = ((time ^ (time >> 27)) * 0x94D049BB133111EB) & every
+    return time ^ (time >> 31)
 
 
 def _elsewhere_idle(timelines, begin, end, state, processor):
