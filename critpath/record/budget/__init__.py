@@ -1,0 +1,1 @@
+"""Recording under a budget: laws, costs, gates, and the thread that holds them together."""

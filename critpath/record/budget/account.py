@@ -1,0 +1,85 @@
+"""The account: credit that busy time earns and recording spends.
+
+Its bound, whatever costs come: over any stretch with busy time b the cost is at most
+``share * b + size + overshoot``, where the overshoot is what was spent between two polls.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SLOTS: Final = 10  # parts that a horizon's busy time is kept in
+IDLE: Final = 0.05  # of a stretch: a cpu that was busy for less is not judged by its share
+_PART: Final = 4  # of a horizon's budget that may be spent at once
+
+
+def share_of(overhead: float) -> float:
+    """Return cost over busy time for an overhead, which is cost over time without the cost."""
+    return overhead / (1 + overhead)
+
+
+def overhead_of(share: float) -> float:
+    """Return how much longer work takes where recording has this share of busy time."""
+    return share / (1 - share) if share < 1 else float("inf")
+
+
+class Account:
+    """Credit of one cpu, machine, layer or command (seconds of cpu time).
+
+    Parameters
+    ----------
+    share : float
+        Of busy time that may be spent.
+    horizon : float
+        Seconds over which the budget holds.
+    width : float
+        Cpus that this is about: the least busy time that is reckoned with is `IDLE` of them.
+    """
+
+    def __init__(self, share: float, horizon: float, width: float = 1.0) -> None:
+        self.share, self.horizon, self.width = share, horizon, width
+        self._slots = [0.0] * (2 * SLOTS)
+        self._slot = -1
+        self._last = 0.0
+        self.credit = self.size
+
+    @property
+    def busy(self) -> float:
+        """Busy time of a horizon: the smaller of the last two, and never nothing."""
+        at = self._slot + 1
+        rolled = [self._slots[(at + i) % len(self._slots)] for i in range(len(self._slots))]
+        return max(min(sum(rolled[:SLOTS]), sum(rolled[SLOTS:])), IDLE * self.horizon * self.width)
+
+    @property
+    def size(self) -> float:
+        """The most credit that can be saved."""
+        return self.share * self.busy / _PART
+
+    def note(self, now: float, busy: float, cost: float) -> None:
+        """Earn what busy time since the last poll allows, and pay for what was spent.
+
+        A poll that comes twice has nothing to add; time that jumps back counts as none.
+        """
+        if self._slot < 0:
+            self._slot, self._last = int(now * SLOTS / self.horizon), now
+        passed = min(max(0.0, now - self._last), self.horizon)
+        self._roll(now)
+        busy = max(0.0, min(busy, (passed + 0.02) * self.width))
+        self._slots[self._slot % len(self._slots)] += busy
+        earned = self.share * max(busy, IDLE * passed * self.width)
+        self.credit = min(self.size, self.credit + earned) - max(0.0, cost)
+        self._last = max(now, self._last)
+
+    def _roll(self, now: float) -> None:
+        slot = max(int(now * SLOTS / self.horizon), self._slot)
+        for number in range(max(self._slot + 1, slot - len(self._slots) + 1), slot + 1):
+            self._slots[number % len(self._slots)] = 0.0
+        self._slot = slot
+
+    def is_spent(self) -> bool:
+        """Return whether nothing more may be spent."""
+        return self.credit <= 0
+
+    def is_filled(self, part: float) -> bool:
+        """Return whether this part of the most credit is there."""
+        return self.credit >= part * self.size

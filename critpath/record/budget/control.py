@@ -1,0 +1,312 @@
+"""From counts to open and closed layers: charges everything, asks the law, says when to look again.
+
+The same code runs in the recorder and in the simulation: it reads no clock and opens no file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from critpath.record.budget.account import IDLE, SLOTS, overhead_of, share_of
+from critpath.record.budget.laws import CONTROLLERS, Fair, Law, Spent
+
+BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
+PLACES: Final = (BUSIEST, MACHINE, COMMAND)
+
+SOFT, TRACING_ON, OFF = "soft", "tracing_on", "off"
+
+KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe, until measured
+# s between two polls.  While closed never so short that looking costs what is to be saved.
+_SHORTEST, _OPEN = 0.001, 0.05
+_CLOSED: Final = (0.02, 0.25)
+_RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
+_OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What recording costs here.
+
+    Attributes
+    ----------
+    events : mapping of str to float
+        ns of a recorded event, by layer.
+    closed : mapping of str to mapping of str to float
+        ns of an event that meets a closed gate, by layer and state.
+    gate : float
+        s of cpu time to close and open softly.
+    off : float
+        s of cpu time to take events off and on again, of all cpus together.
+    interval : float
+        Half of the 95 % interval of `events`, as a share of it.
+    measured : bool
+        False where upper values of a table are taken.
+    seconds : float
+        What measuring took (s of cpu time).
+    """
+
+    events: Mapping[str, float]
+    closed: Mapping[str, Mapping[str, float]]
+    gate: float = 30e-6
+    off: float = 0.003
+    interval: float = 0.0
+    measured: bool = True
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What was asked for: see `critpath record --overhead`."""
+
+    overhead: float
+    horizon: float
+    controller: str = "fair"
+    of: str = BUSIEST
+    calibrate: str = "auto"
+
+    @property
+    def share(self) -> float:
+        """The part of busy time that recording may cost."""
+        return share_of(self.overhead)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was counted since the last poll.
+
+    Attributes
+    ----------
+    now : float
+        s.
+    busy : sequence of float
+        Of each cpu (s).
+    events : mapping of str to sequence of int
+        Events recorded, by layer and cpu.
+    own : float
+        Cpu time of the recorder's own threads (s).
+    command : float
+        Cpu time of the command's processes (s).
+    """
+
+    now: float
+    busy: Sequence[float]
+    events: Mapping[str, Sequence[int]]
+    own: float = 0.0
+    command: float = 0.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which layers are open from now on, whether the others are off, and when to look again."""
+
+    open: frozenset[str]
+    off: bool
+    wait: float
+
+
+@dataclass
+class Tally:
+    """Sums over a recording, by cpu where they are of one (s)."""
+
+    cpus: int
+    busy: list[float] = field(default_factory=list)
+    cost: list[float] = field(default_factory=list)
+    command: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+    worst: float = 0.0
+    worst_cpu: int = 0
+    # Slots of a tenth of a horizon: busy and cost of each cpu.
+    _slots: deque[tuple[list[float], list[float]]] = field(default_factory=deque)
+    _slot: int = -1
+
+    def __post_init__(self) -> None:
+        """Begin with nothing."""
+        self.busy, self.cost = [0.0] * self.cpus, [0.0] * self.cpus
+
+    def add(self, now: float, horizon: float, busy: Sequence[float], cost: Sequence[float]) -> None:
+        """Add what was counted, and look at the horizon that ends here."""
+        slot = int(now * SLOTS / horizon)
+        if slot != self._slot or not self._slots:
+            if len(self._slots) == SLOTS:
+                self._look(horizon)
+                self._slots.popleft()
+            self._slots.append(([0.0] * self.cpus, [0.0] * self.cpus))
+            self._slot = slot
+        for sums, new in zip((self.busy, self.cost), (busy, cost), strict=True):
+            for cpu, value in enumerate(new):
+                sums[cpu] += value
+        for sums, new in zip(self._slots[-1], (busy, cost), strict=True):
+            for cpu, value in enumerate(new):
+                sums[cpu] += value
+
+    def _look(self, horizon: float) -> None:
+        for cpu in range(self.cpus):
+            busy = sum(slot[0][cpu] for slot in self._slots)
+            cost = sum(slot[1][cpu] for slot in self._slots)
+            if busy > IDLE * horizon and cost / busy > self.worst:
+                self.worst, self.worst_cpu = cost / busy, cpu
+
+    def share(self, of: str) -> float:
+        """Return cost over busy time."""
+        if of == COMMAND:
+            return sum(self.cost) / self.command if self.command > 0 else 0.0
+        if of == MACHINE:
+            return sum(self.cost) / max(sum(self.busy), 1e-9)
+        return max((share for share, _ in self.shares()), default=0.0)
+
+    def shares(self) -> list[tuple[float, int]]:
+        """Return the share of every cpu that was busy at all, and which it is."""
+        least = IDLE * max(self.busy, default=0.0)
+        return [
+            (cost / busy, cpu)
+            for cpu, (cost, busy) in enumerate(zip(self.cost, self.busy, strict=True))
+            if busy > least
+        ]
+
+
+class Control:
+    """Decides, poll by poll.
+
+    `layers` are in order: the first is the one that others need.
+    """
+
+    def __init__(
+        self, budget: Budget, costs: Costs, layers: Sequence[str], cpus: int, seed: int
+    ) -> None:
+        self.budget, self.costs, self.layers = budget, costs, tuple(layers)
+        self.kappa = KAPPA
+        self.tally = Tally(cpus)
+        widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
+        make = CONTROLLERS[budget.controller]
+        self.law: Law = make(
+            budget.share,
+            budget.horizon,
+            self.layers,
+            widths,
+            Random(seed),  # noqa: S311 - a coin
+        )
+        self._open: frozenset[str] = frozenset()
+        self._off = False
+        self._state = dict.fromkeys(layers, SOFT)
+        # Events per busy second and cpu, and per second of all, while it was open.
+        self._rates = {name: [0.0] * cpus for name in layers}
+        self._cost_rate = 0.0
+        self._busy_rates = [0.0] * cpus
+        self._last: float | None = None
+        self._extra = 0.0  # of calls since the last poll (s)
+
+    def set_state(self, layer: str, state: str) -> None:
+        """Say how a layer's gate is closed where it is not off."""
+        self._state[layer] = state
+
+    def charge(self, part: str, seconds: float) -> None:
+        """Charge cpu time that no count tells of."""
+        self._extra += seconds
+        self.tally.parts[part] = self.tally.parts.get(part, 0.0) + seconds
+
+    def step(self, reading: Reading) -> Decision:
+        """Charge what was counted and decide what is open from now on."""
+        passed = 0.0 if self._last is None else max(0.0, reading.now - self._last)
+        self._last = reading.now
+        layers = self._charge_layers(reading, passed)
+        cpus = self.tally.cpus
+        self.charge("controller", reading.own)
+        beside, self._extra = self._extra / cpus, 0.0
+        cost = [sum(of[cpu] for of in layers.values()) + beside for cpu in range(cpus)]
+        self.tally.add(reading.now, self.budget.horizon, reading.busy, cost)
+        self.tally.command += reading.command
+        if passed > 0:
+            weight = min(1.0, passed / _OLD)
+            for cpu, busy in enumerate(reading.busy):
+                rate = min(1.0, busy / passed)
+                self._busy_rates[cpu] += weight * (rate - self._busy_rates[cpu])
+            if self._open:
+                new = max(cost) / passed
+                self._cost_rate += max(weight, 0.5 if new > self._cost_rate else weight) * (
+                    new - self._cost_rate
+                )
+        opened = self.law.decide(self._sum_places(reading, passed, cost, layers), self._open)
+        return self._decide(opened)
+
+    def _sum_places(
+        self,
+        reading: Reading,
+        passed: float,
+        cost: Sequence[float],
+        layers: Mapping[str, Sequence[float]],
+    ) -> Spent:
+        if self.budget.of == BUSIEST:
+            return Spent(reading.now, passed, reading.busy, cost, layers)
+        busy = sum(reading.busy) if self.budget.of == MACHINE else reading.command
+        sums = {name: [sum(of)] for name, of in layers.items()}
+        return Spent(reading.now, passed, [busy], [sum(cost)], sums)
+
+    def _charge_layers(self, reading: Reading, passed: float) -> dict[str, list[float]]:
+        """Return what each layer cost on each cpu, recorded or met by a closed gate."""
+        parts = self.tally.parts
+        found = {}
+        for name in self.layers:
+            counts = reading.events[name]
+            cost = [self.kappa * self.costs.events[name] * 1e-9 * n for n in counts]
+            parts["events"] = parts.get("events", 0.0) + sum(cost)
+            if name in self._open:
+                weight = min(1.0, passed / _OLD)
+                for cpu, count in enumerate(counts):
+                    if reading.busy[cpu] > 0:
+                        rate = count / reading.busy[cpu]
+                        self._rates[name][cpu] += weight * (rate - self._rates[name][cpu])
+            elif not self._off:
+                each = self.costs.closed[name][self._state[name]] * 1e-9
+                met = [each * r * b for r, b in zip(self._rates[name], reading.busy, strict=True)]
+                parts["residual"] = parts.get("residual", 0.0) + sum(met)
+                cost = [one + more for one, more in zip(cost, met, strict=True)]
+            found[name] = cost
+        return found
+
+    def _decide(self, opened: frozenset[str]) -> Decision:
+        first = self.layers[0]
+        was_off = self._off
+        if first in self._open and first not in opened:
+            self._off = self._residual() > self.budget.share / _RESIDUAL
+            if self._off and isinstance(self.law, Fair):
+                # To be on again costs a part of the credit: then there be as much as there can.
+                self.law.wait_until_filled()
+        if opened:
+            self._off = False
+        if opened != self._open:
+            self.charge("gate", self.costs.gate / 2)
+        if was_off != self._off:
+            self.charge("gate", self.costs.off / 2)
+        self._open = opened
+        wait = self._wait_open() if opened else self.law.next_opening(self._place_rates())
+        low, high = (_SHORTEST, _OPEN) if opened else _CLOSED
+        return Decision(opened, self._off, min(max(wait, low), high))
+
+    def _residual(self) -> float:
+        """Return the largest share that closed gates would cost some cpu."""
+        shares = [0.0] * self.tally.cpus
+        for name in self.layers:
+            each = self.costs.closed[name][self._state[name]] * 1e-9
+            for cpu, rate in enumerate(self._rates[name]):
+                shares[cpu] += each * rate
+        return max(shares)
+
+    def _place_rates(self) -> list[float]:
+        if self.budget.of == BUSIEST:
+            return self._busy_rates
+        return [sum(self._busy_rates)]
+
+    def _wait_open(self) -> float:
+        """Return in how many seconds the credit is spent, at the rate seen."""
+        if not isinstance(self.law, Fair):
+            return 0.005
+        left = min(account.credit for account in self.law.accounts)
+        return left / self._cost_rate if self._cost_rate > 0 else _OPEN
+
+    def counted(self, of: str = "") -> float:
+        """Return the overhead that was counted."""
+        return overhead_of(self.tally.share(of or self.budget.of))
