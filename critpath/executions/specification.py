@@ -83,6 +83,8 @@ class RequestFilter:
         What decides who of several open requests asked: one of `ASSIGN`.
     sure : float
         Requests are left out of which it is less probable that all that they asked is theirs.
+    client : bool
+        A request lasts from its client's send to the client's last receive of the answer.
     listing : bool
         Nothing is looked for but what there is: ``requests:?``.
     """
@@ -102,6 +104,7 @@ class RequestFilter:
     doubtful: bool = False
     assign: str = ASSIGN[0]
     sure: float = 0.0
+    client: bool = False
     listing: bool = False
 
 
@@ -243,15 +246,15 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 _REQUEST_OPTIONS: Final = (
     *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
-    *("min", "role", "doubtful", "assign", "min_confidence"),
+    *("min", "role", "doubtful", "assign", "min_confidence", "side"),
 )
 
 
 _REQUEST_FORMS: Final = (
     "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
     "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include "
-    "assign=queues|gap|delays|thread min_confidence=0.9, with commas between; or requests:? "
-    "for what there is"
+    "assign=queues|gap|delays|thread min_confidence=0.9 side=client, with commas between; or "
+    "requests:? for what there is"
 )
 
 
@@ -287,6 +290,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         doubtful=_choose(values, "doubtful", DOUBTFUL) == "include",
         assign=_choose(values, "assign", ASSIGN),
         sure=_parse_share(values.get("min_confidence", "0")),
+        client=_choose(values, "side", ("server", "client")) == "client",
     )
     where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
     return Specification("requests", where=where, requests=chosen, text=text)

@@ -34,7 +34,7 @@ from critpath.requests.links import (
     find_links,
     judge_attribution,
 )
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import compose_paths, find_calls
 from critpath.requests.turns import MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
@@ -86,11 +86,17 @@ def find_requests(
         return None
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
+    calls = None
+    if specification.requests.client:
+        executions, kept, calls = _see_from_clients(
+            found, executions, kept, replayed, specification
+        )
     pieces, unknown = compose_paths(
         *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices),
         *(kept,),
         doubtful=specification.requests.doubtful,
         hosts=events.hosts,
+        calls=calls,
     )
     if unknown:
         said = notes.paths_doubtful(unknown, len(kept))
@@ -277,7 +283,8 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     requests, endpoints = found.requests, found.endpoints
     of = requests.endpoint
     keep = (requests.end_ns > requests.begin_ns) & (requests.tid > 0)
-    keep &= requests.end_ns - requests.begin_ns >= asked.least
+    if not asked.client:
+        keep &= requests.end_ns - requests.begin_ns >= asked.least
     if asked.ports:
         keep &= np.isin(endpoints.local_port[of], sorted(asked.ports))
     if asked.path:
@@ -331,6 +338,52 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
         requests=_tell_facts(found, rows, names),
     )
     return executions, rows
+
+
+def _see_from_clients(
+    found: FoundRequests,
+    executions: Executions,
+    rows: I64,
+    replayed: ReplayedRecording,
+    specification: Specification,
+) -> tuple[Executions, I64, tuple[I64, I64]]:
+    """Return requests as who asked saw them: executions, rows, calls and their begins."""
+    calls, begin = (
+        of[rows] for of in find_calls(found.activity, found.requests, found.subrequests)
+    )
+    asked, clocks = found.subrequests, replayed.events.clocks
+    host = found.endpoints.host[asked.endpoint[calls]].astype(np.int64)
+    seen = calls >= 0
+    if clocks:
+        aligned = np.array([clock.aligned for clock in clocks], np.bool_)
+        seen &= (host == executions.host) | (aligned[host] & aligned[executions.host])
+    lost = int((~seen).sum())
+    end = asked.end_ns[calls]
+    seen &= end - begin >= specification.requests.least
+    if not seen.any() and len(seen):
+        raise UsageError(
+            f"{safe_text(specification.text)}: who asked was not recorded, or its clock is not"
+            " known"
+            if lost == len(seen)
+            else f"{safe_text(specification.text)}: no request takes its client that long",
+            "leave side=client out: requests then begin and end where they are served"
+            if lost == len(seen)
+            else "ask for a smaller min=",
+        )
+    kept = np.flatnonzero(seen)
+    kept = kept[np.lexsort((asked.tid[calls[kept]], end[kept], begin[kept]))]
+    tid = asked.tid[calls[kept]].astype(np.int64)
+    chosen = replace(
+        executions.take(kept),
+        begin=begin[kept],
+        end=end[kept],
+        tid=tid,
+        host=host[kept],
+        comm=_name_threads(found.processes, host[kept], tid),
+        incomplete=executions.incomplete,
+        notes=(*executions.notes, *([notes.requests_without_client(lost)] if lost else [])),
+    )
+    return chosen, rows[kept], (calls[kept], begin[kept])
 
 
 def _name_threads(processes: Processes, host: I64, tid: I64) -> tuple[str, ...]:

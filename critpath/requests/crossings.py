@@ -73,6 +73,14 @@ def find_departures(activity: Activity) -> I64:
     return result
 
 
+def find_first_departures(activity: Activity, subs: Subrequests, rows: I64) -> I64:
+    """Return when the first bytes of some sub-requests left."""
+    begin = subs.begin_ns[rows]
+    sent = _Rows(activity, Act.SEND).last(subs.endpoint[rows], begin)
+    found: I64 = np.where(sent >= 0, find_departures(activity)[sent], begin)
+    return np.minimum(found, begin)
+
+
 def find_transits(
     activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> I64:

@@ -8,7 +8,8 @@ thread is the request's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import fields, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._pieces import Composer
-from critpath.requests.crossings import find_transits
+from critpath.requests.crossings import find_first_departures, find_transits
 from critpath.requests.owners import find_loops, thread_keys
 
 _LEAST: Final = 1e-9  # of a probability
@@ -43,6 +44,7 @@ def compose_paths(
     *,
     doubtful: bool = False,
     hosts: Sequence[str] = (),
+    calls: tuple[I64, I64] | None = None,
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
 
@@ -58,6 +60,9 @@ def compose_paths(
         Follow what is doubtful, too.
     hosts : sequence of str
         Of several, what they are called: what one asks of another is on its way between them.
+    calls : (int64 array, int64 array) or None
+        Of each of `rows`, the sub-request that it is where it was asked, and when that began: its
+        path begins and ends there (`find_calls`).
 
     Returns
     -------
@@ -65,6 +70,10 @@ def compose_paths(
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
+    seen = rows
+    if calls is not None:
+        seen = len(requests) + np.arange(len(rows))
+        requests, subrequests = _add_clients(requests, subrequests, *calls)
     mine = _sort_asked(subrequests)
     transits = np.full((len(mine), 4), NONE, np.int64)
     if len(hosts) > 1:
@@ -73,7 +82,7 @@ def compose_paths(
         *(activity, endpoints, requests, subrequests, slices),
         *(doubtful, mine, transits),
     )
-    start, table, left = composer.compose(np.ascontiguousarray(rows, np.int64))
+    start, table, left = composer.compose(np.ascontiguousarray(seen, np.int64))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     of_row = np.repeat(rows, np.diff(start))
     return Pieces(
@@ -86,10 +95,59 @@ def compose_paths(
         by=_find_askers(table, of_row, keys, endpoints, subrequests, slices),
         about=about,
         names=names,
-        confidence=_multiply_links(
-            table, np.repeat(rows, np.diff(start)), requests, subrequests, mine
-        ),
+        confidence=_multiply_links(table, of_row, requests, subrequests, mine),
     ), left
+
+
+def find_calls(activity: Activity, requests: RequestTable, subs: Subrequests) -> tuple[I64, I64]:
+    """Return the sub-request that each request is where it was asked, -1 unknown, and its begin.
+
+    It begins when its first bytes left, and not after they were there, whatever clocks say.
+    """
+    calls = np.full(len(requests), NONE, np.int64)
+    known = np.flatnonzero(
+        (subs.child >= 0) & (subs.connects == 0) & (subs.tid > 0) & (subs.end_ns > subs.begin_ns)
+    )
+    child = subs.child[known]
+    calls[child] = known
+    begin = requests.begin_ns.copy()
+    begin[child] = np.minimum(begin[child], find_first_departures(activity, subs, known))
+    return calls, begin
+
+
+def _add_clients(
+    requests: RequestTable, subs: Subrequests, calls: I64, begin: I64
+) -> tuple[RequestTable, Subrequests]:
+    """Add a request for each of some calls: from its send to its last receive, in its thread.
+
+    All that such a request does is that call.  What is asked for another request is asked for that
+    one as well; its links say how probable it is that it was.
+    """
+    child = subs.child[calls]
+    added = {
+        **{name: getattr(requests, name)[child] for name in _COLUMNS},
+        "endpoint": subs.endpoint[calls],
+        **dict.fromkeys(("begin_ns", "received_ns"), begin),
+        **dict.fromkeys(("answered_ns", "end_ns"), subs.end_ns[calls]),
+        **dict.fromkeys(("reader_tid", "tid"), subs.tid[calls]),
+        "parent": np.full(len(calls), NONE, np.int32),
+    }
+    more: dict[str, Any] = {
+        name: np.concatenate([getattr(requests, name), added[name]]) for name in _COLUMNS
+    }
+    copies = {
+        **{name: getattr(subs, name)[calls] for name in _ASKED},
+        "request": np.arange(len(calls), dtype=np.int32) + np.int32(len(requests)),
+        "attribution": np.full(len(calls), Certainty.CERTAIN, np.uint8),
+        "probability": np.ones(len(calls)),
+    }
+    # In front: for whom else it was asked counts where both say so.
+    asked = {name: np.concatenate([copies[name], getattr(subs, name)]) for name in _ASKED}
+    return replace(requests, **more), Subrequests(**asked)
+
+
+_COLUMNS: Final = tuple(f.name for f in fields(RequestTable) if f.name != "strings")
+_ASKED: Final = tuple(f.name for f in fields(Subrequests))
 
 
 def _multiply_links(

@@ -123,6 +123,12 @@ def requests_found(
     return f"requests: {total:,} of {plural(services, 'service')}{left}{found}"
 
 
+def requests_without_client(count: int) -> str:
+    """How many requests have no times at their clients."""
+    of = plural(count, "request")
+    return f"{of} left out: who asked was not recorded, or its clock is not known"
+
+
 def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
     """What became of slices of threads that are no executions."""
     rest = (
