@@ -109,7 +109,7 @@ def _show(found: FoundClocks) -> None:
     reference = safe_text(found.alignment.reference)
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("host")
-    for name in (f"clock against {reference}", "drift", "messages", "sure to"):
+    for name in (f"clock against {reference}", "drift", "messages", "within"):
         table.add_column(name, justify="right")
     table.add_column("pieces")
     begins = {of.host: of.begin for of in found.facts}

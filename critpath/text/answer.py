@@ -44,7 +44,8 @@ _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 _USUAL: Final = re.compile(
     r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
     r"|tracefs was not mounted|slow \w+ were examined, evenly spread"
-    r"|clocks: [^;]+ (aligned with [^;]+, sure to [^;]+|one kernel's: one clock)$"
+    r"|clocks: [^;]+ (aligned with [^;]+, within [^;]+|one kernel's: one clock)$"
+    r"|^recordings of the hosts "
     r"|the operating systems say [^;]+; the messages allow that$"
     r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
     r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"

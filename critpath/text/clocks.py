@@ -29,7 +29,7 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
         return f"clocks: {host} and {other} are one kernel's: one clock"
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""
     by = how or plural(sum(clock.messages), "message")
-    said = f"clocks: {host} aligned with {other} by {by}, sure to {format_ns(clock.middle_bound)}"
+    said = f"clocks: {host} aligned with {other} by {by}, within ±{format_ns(clock.middle_bound)}"
     return said + "".join(f"; {step_text(by)}" for _, by in clock.steps)
 
 
@@ -85,8 +85,9 @@ def clocks_line(clocks: Sequence[HostEntry]) -> str:
     lost = [one.host for one in clocks if one.source == UNALIGNED]
     said = []
     if wide:
-        bounds = ", ".join(f"{one.host} {clock_sure(one)}" for one in wide)
-        said.append(f"sure to {bounds}")
+        bounds = [(one.host, one.uncertainty_ns is not None, clock_sure(one)) for one in wide]
+        parts = [f"{host} {'within ' * known}{bound}" for host, known, bound in bounds]
+        said.append(", ".join(parts))
     if same:
         said.append(f"{listed([one.host for one in same])} exactly (one kernel's)")
     if lost:
@@ -149,5 +150,5 @@ ABOUT_WAITS: str = (
 )
 ABOUT_CLOCKS: str = (
     "Times of several hosts are put on one line by the messages between them. A time between two "
-    "hosts is as sure as both their clocks; a band or “?” at an arrow shows it."
+    "hosts may be wrong by as much as both their clocks; a band or “?” at an arrow shows it."
 )

@@ -306,7 +306,7 @@ def render_clocks(document: ComparisonDocument) -> str:
         for which, known in sets.items()
         for one in known
     ]
-    heads = ["", "host", ">ahead by", ">drift", ">sure to", "known by", "steps"]
+    heads = ["", "host", ">ahead by", ">drift", ">within", "known by", "steps"]
     unsure = any(one.source == "none" for known in sets.values() for one in known)
     return _fold(
         "clocks",
