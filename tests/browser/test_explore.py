@@ -416,8 +416,10 @@ def test_the_page_is_a_part_of_the_report(show, linked):
 def test_twenty_thousand_executions_open_in_two_seconds(show, written):
     place = written(20_000)
     assert place.stat().st_size < 6_000_000
-    begin = time.monotonic()
-    page = opened(show, place)
-    took = time.monotonic() - begin
-    assert page.run("return document.querySelectorAll('#v1 .cell').length") > 10
-    assert took < 2 * 2  # on a machine that others use, too
+    took = []
+    while len(took) < 3 and min(took, default=3) >= 2:  # others use the machine, too
+        begin = time.monotonic()
+        page = opened(show, place)
+        took.append(time.monotonic() - begin)
+        assert page.run("return document.querySelectorAll('#v1 .cell').length") > 10
+    assert min(took) < 2

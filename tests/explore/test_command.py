@@ -175,3 +175,16 @@ def test_the_command_of_a_comparison_s_page_runs(critpath, made, tmp_path):
     assert again.returncode == 0, again.stderr
     headline = html.unescape(re.sub("<[^>]*>", "", re.search(r'<h1 id="h">(.*?)</h1>', page)[1]))
     assert headline.replace("\xa0", " ") in again.stdout
+
+
+def test_a_saved_comparison_is_measured_before_it_is_read(critpath, tmp_path):
+    """Five megabytes that would be 360 MB in memory, and what is nested too deep."""
+    many = '{"format": "critpath/comparison/1", "executions": [' + "[]," * 1_500_000 + "[]]}"
+    deep = "[" * 100_000 + "]" * 100_000
+    for text, said in ((many, "bytes of memory, more than"), (deep, "recursion depth")):
+        (tmp_path / "saved.json").write_text(text, encoding="utf-8")
+        run = critpath("explore", "saved.json", "-o", "page.html", cwd=tmp_path)
+        assert run.returncode == 4
+        assert said in run.stderr
+        assert len(run.stderr.splitlines()) == 2
+        assert not (tmp_path / "page.html").exists()

@@ -10,7 +10,9 @@ const words = data.words;
 // Columns: a type and bytes.
 const TYPES = {u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array};
 const decode = ([kind, text]) => {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
   return new TYPES[kind](bytes.buffer);
 };
 const n = data.n;
@@ -166,11 +168,12 @@ const wordsOf = (tree) => {
 };
 
 // Conditions.
-const quantile = (values, share) => {
-  if (!values.length) return NaN;
+const quantiles = (values, shares) => {
   const sorted = Float64Array.from(values).sort();
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+  const last = sorted.length - 1;
+  return shares.map((share) => (last < 0 ? NaN : sorted[Math.min(last, Math.floor(share * (last + 1)))]));
 };
+const quantile = (values, share) => quantiles(values, [share])[0];
 const holding = (fact, test) => {
   const result = new Uint8Array(n);
   const {values} = fact;
@@ -336,7 +339,7 @@ const candidatesOf = (rows, used, families) => {
       }
     } else {
       const least = values.reduce((a, b) => Math.min(a, b));
-      const cuts = [...new Set(CUTS.map((share) => quantile(values, share)))].sort((a, b) => a - b);
+      const cuts = [...new Set(quantiles(values, CUTS))];
       for (const cut of cuts) {
         if (cut > least) add(cut, places.filter((_, at) => values[at] >= cut));
       }
@@ -1261,7 +1264,7 @@ one("#v1").addEventListener("keydown", (event) => {
   event.preventDefault();
   const fact = facts.get(state.y);
   const values = found.rows.map((row) => fact.values[row]);
-  const bounds = BOUNDS.map((share) => quantile(values, share));
+  const bounds = quantiles(values, BOUNDS);
   const simple = state.what.f === state.y && state.what.o === ">=";
   const now = simple ? boundOf(state.what, fact, found.within) : bounds[3];
   const next = event.key === "ArrowUp" ? bounds.find((v) => v > now) : bounds.reverse().find((v) => v < now);
