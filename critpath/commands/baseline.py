@@ -288,6 +288,7 @@ def _fact(paths: PathSet, key: str) -> list[str]:
 
 def _print(document: dict[str, Any]) -> None:
     from critpath.report.text.table import print_line  # noqa: PLC0415 - rich
+    from critpath.text.answer import is_usual  # noqa: PLC0415 - start-up time
 
     console = make_console()
     sessions = document["sessions"]
@@ -306,7 +307,9 @@ def _print(document: dict[str, Any]) -> None:
         print_line(console, f"  executions  {_executions(one)}")
         print_line(console, f"  mean        {_means(one['means'])}")
         for warning in one["warnings"]:
-            print_line(console, f"  warning: {warning}", style="yellow")
+            usual = is_usual(warning)
+            line = f"  {warning}" if usual else f"  warning: {warning}"
+            print_line(console, line, style="" if usual else "yellow")
 
 
 def _recorded(one: dict[str, Any]) -> str:

@@ -297,6 +297,12 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
     # With a name the user has chosen; a recorded command's runs have no label.
     if specification.partition(",")[0].strip() != "process" or "comm=" in specification:
         return
+    kept = normal.specification
+    if kept and kept.partition(",")[0].strip() != "process":
+        raise UsageError(
+            f"executions before are {safe_text(kept)}, those after are processes",
+            f"--execution {safe_text(shlex.quote(kept))} chooses the same of both",
+        )
     sets = normal.executions, sample.executions
     programs = {*sets[0].label, *sets[1].label} - {""}
     if len(programs) < 2 or labels_are_usable(sets[0].label, sets[1].label):

@@ -259,15 +259,20 @@ class Gate:
         from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
         from critpath.text import verdict  # noqa: PLC0415 - start-up time
-        from critpath.text.answer import listed_causes  # noqa: PLC0415 - as above
+        from critpath.text.answer import listed_causes, serious_warnings  # noqa: PLC0415 - as above
         from critpath.text.explanation import (  # noqa: PLC0415 - as above
             describe_cause,
             describe_effect,
             describe_other_causes,
         )
 
-        yield f"critpath: {verdict.headline(document)}"
-        yield from verdict.further_reasons(document)
+        headline = verdict.headline(document)
+        warnings = serious_warnings(document)
+        yield f"critpath: {headline}"
+        for reason in verdict.further_reasons(document):
+            # Some are said once more by a headline or a warning.
+            if not any(reason[1:] in said for said in (headline, *warnings)):
+                yield reason
         causes = listed_causes(document, _CAUSES)
         for number, cause in causes:
             yield f"{number}. {describe_cause(document, cause)}: {describe_effect(cause)}"
@@ -275,7 +280,7 @@ class Gate:
         rest = describe_other_causes(document, [c for c in document.causes if c not in named])
         if rest:
             yield rest
-        yield from (f"warning: {text}" for text in document.warnings)
+        yield from (f"warning: {text}" for text in warnings)
         self._count += 1
         report = self.place / f"critpath-{self._count}.html"
         write_text(report, render_html(document))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,9 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
+
+from record import write_split
+
 import critpath.pytest_gate.gate
 from critpath import pipeline
 from critpath.commands import main
+from critpath.model.recording import HOSTS_FORMAT
 from critpath.record import child, preflight
 from critpath.record.recorder import Requirement
 from critpath.store import load_paths, save_paths
@@ -26,6 +32,7 @@ pytestmark = pytest.mark.xdist_group("kernel")
 pytest_plugins = ["pytester"]
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+HOSTS = Path(__file__).parents[2] / "fixtures/hosts"
 WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
 
 
@@ -133,6 +140,58 @@ def test_compare_of_recordings(project):
     assert "Traceback" not in done.stdout.str()
     [line] = [x for x in done.outlines if x.startswith("report: ")]
     assert Path(line.removeprefix("report: ")).read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.fixture(scope="module")
+def hosts(unpack, tmp_path_factory):
+    """Two sets of the same hosts: the second asks another server besides, and is slower."""
+    place = tmp_path_factory.mktemp("hosts")
+    for name, archive in (("before", "sleep-5-8"), ("after", "outer-3-8")):
+        recorded = place / archive
+        shutil.copytree(unpack(HOSTS / f"{archive}.tar.xz") / archive, recorded)
+        write_split(recorded, 1)
+        (recorded / "hosts").rename(place / name)
+        listed = [{"name": p.name, "recording": p.name} for p in (place / name).iterdir()]
+        written = json.dumps({"format": HOSTS_FORMAT, "hosts": listed})
+        (place / name / "hosts.json").write_text(written)
+    assert main(["baseline", "save", str(place / "before"), "-o", str(place / "kept"), *ASKED]) == 0
+    return place
+
+
+ASKED = ("--execution", "requests:web:8080")
+OVER_HOSTS = 'critpath_gate.compare(f"{place}/{name}", f"{place}/{other}", execution=asked)'
+
+
+def over_hosts(hosts, normal, sample):
+    return (
+        f"place, name, other, asked = {str(hosts)!r}, {normal!r}, {sample!r}, {ASKED[1]!r}\n"
+        f"    assert {OVER_HOSTS}['verdict'] == 'ok'"
+    )
+
+
+def test_sets_of_hosts_and_their_baselines(project, hosts):
+    for normal in ("before", "kept"):
+        project(over_hosts(hosts, normal, "before")).assert_outcomes(passed=1)
+        done = project(over_hosts(hosts, normal, "after"))
+        done.assert_outcomes(failed=1)
+        # What is usual is no warning, and nothing is said twice.
+        done.stdout.no_fnmatch_line("*aligned with*")
+        lines = [line.removeprefix("warning: ").lower() for line in done.outlines if line]
+        said = lines[: next(i for i, line in enumerate(lines) if line.startswith("report: "))]
+        assert len(said) == len({*said})
+    done = project(over_hosts(hosts, "before", "after"))
+    done.stdout.fnmatch_lines(["critpath: SLOWER: *nginx@web:8080*", "*uvicorn@app*"])
+
+
+def test_a_baseline_of_requests_says_how_the_others_are_found(project, hosts):
+    done = project(f'critpath_gate.compare("{hosts}/kept", "{hosts}/before")')
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "critpath: executions before are requests:web:8080, those after are processes",
+            "  --execution requests:web:8080 chooses the same of both",
+        ]
+    )
 
 
 def test_settings_of_the_call_win_over_the_file(project, pytester):
