@@ -15,9 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import nsmallest
+from heapq import merge
 from itertools import islice, permutations
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -39,11 +38,13 @@ from critpath.requests.transitions import ANSWER, END, SEEN, History, Transition
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
 _PASSES: Final = 4
-_CANDIDATES: Final = 64  # tokens of a queue that are looked at
+_CANDIDATES: Final = 64  # tokens that may ask are looked at
 _BROAD: Final = 0.05  # of delays are of no kind
 _RANK: Final = 2.0  # log probability that is lost by each place in the queue, at first
 _LONGEST: Final = 6  # what requests ask, to try its orders
 _ORDERS: Final = 6  # that are tried
+_SOME: Final = 0.05  # of the requests ask it: less is no part of an order
+_DRAWN: Final = 20  # requests as guessed, of whom some ask what not all do
 ALIKE: Final = 0.97  # of a process's requests: nothing more is tried
 ALIKE_ASKS: Final = 0.5  # at the most, where nothing shows a mistake
 _WAY: Final = 0.02  # of evenness that every further usual way takes: with many, mistakes are usual
@@ -78,6 +79,12 @@ class _Run:
     owner: dict[int, int] = field(default_factory=dict)  # of sub-requests
     sure: dict[int, float] = field(default_factory=dict)
     histories: dict[int, list[int]] = field(default_factory=dict)
+    waits: list[int] = field(default_factory=list)  # ns from when it was ready until it asked
+
+    @cached_property
+    def wait(self) -> float:
+        """Return the mean logarithm of the waits: long ones show that another had asked."""
+        return float(np.mean(np.log(np.array(self.waits, np.float64) + 1))) if self.waits else 0.0
 
 
 def assign(
@@ -290,15 +297,17 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
     later = _asks_later(table, events)
     best = _by_rules(table, events)
     even, ruled = _evenness(best), best
-    for seed in _seeds(table, events, ruled, later=later):
+    for seed, several in _seeds(table, events, ruled, later=later):
         known = seed
         for _ in range(_PASSES):
             run = _Pass(table, events, known, None, later=later).run()
             known = _learned(table, [*run.histories.values()])
-            if _evenness(run) <= even + LEAST_GAIN:
+            found = _evenness(run)
+            sooner = several and min(found, even) > ALIKE and run.wait < best.wait
+            if found <= even + LEAST_GAIN and not sooner:
                 break
-            even, best = _evenness(run), run
-        if even > ALIKE:
+            even, best = found, run
+        if even > ALIKE and not several:
             break
     for _ in range(_PASSES if even < ALIKE else 0):
         known = _learned(table, [*best.histories.values()])
@@ -349,17 +358,25 @@ def _by_rules(table: Tables, events: Sequence[_Event]) -> _Run:
 
 def _seeds(
     table: Tables, events: Sequence[_Event], ruled: _Run, *, later: bool
-) -> Iterator[Transitions]:
-    """Yield guesses of what requests ask: from those that are alone, by the rules, by counts."""
+) -> Iterator[tuple[Transitions, bool]]:
+    """Yield guesses of what requests ask: from those that are alone, by the rules, by counts.
+
+    Each with whether others may look as usual: some requests ask what others do not.
+    """
     histories = [*_learn_alone(table, events)]
     if histories:
-        yield _learned(table, histories)
-    yield _learned(table, [*ruled.histories.values()])
-    for guess in _orders(table, events):
+        yield _learned(table, histories), False
+    yield _learned(table, [*ruled.histories.values()]), False
+    roots = {table.roots[row] for _, what, _, row in events if what == _What.RECEIVE}
+    for guess, share in _orders(table, events):
         for answered in (0, len(guess)) if later else (len(guess),):
             middle = [*guess[:answered], ANSWER, *guess[answered:]]
-            roots = {table.roots[row] for _, what, _, row in events if what == _What.RECEIVE}
-            yield _learned(table, [[root, *middle, END] for root in roots] * SEEN)
+            asked = [
+                [kind for kind in middle if number < share.get(kind, 1) * _DRAWN]
+                for number in range(_DRAWN)
+            ]
+            guessed = [[root, *each, END] for root in roots for each in asked]
+            yield _learned(table, guessed), bool(share)
 
 
 def _learned(table: Tables, histories: Sequence[Sequence[int]]) -> Transitions:
@@ -368,21 +385,27 @@ def _learned(table: Tables, histories: Sequence[Sequence[int]]) -> Transitions:
     return known
 
 
-def _orders(table: Tables, events: Sequence[_Event]) -> Iterator[tuple[int, ...]]:
-    """Yield orders in which every request may ask the kinds that all of them ask.
+def _orders(
+    table: Tables, events: Sequence[_Event]
+) -> Iterator[tuple[tuple[int, ...], Mapping[int, float]]]:
+    """Yield orders in which requests may ask, and which share of them asks what not all do.
 
     Nobody asks what comes later before he has the result of what comes first, so at no time may
     there be more that have asked the later one than have the result of the earlier.
     """
-    requests = sum(what == _What.RECEIVE for _, what, _, _ in events)
+    requests = max(sum(what == _What.RECEIVE for _, what, _, _ in events), 1)
     asks = Counter(
         table.asks[row]
         for _, what, _, row in events
         if what == _What.ASK and not table.connects[row]
     )
-    every = [kind for kind, many in asks.items() for _ in range(round(many / max(requests, 1)))]
-    if not 0 < len(every) <= _LONGEST:
+    every = [kind for kind, many in asks.items() for _ in range(round(many / requests))]
+    share = {kind: many / requests for kind, many in asks.items() if kind not in every}
+    share = {kind: part for kind, part in share.items() if part >= _SOME}
+    every += share
+    if not len(share) < len(every) <= _LONGEST:
         return
+    whole = set(every) - set(share)
     lead: Counter[tuple[int, int]] = Counter()  # asked more than there were results of another
     asked: Counter[int] = Counter()
     results: Counter[int] = Counter()
@@ -390,11 +413,12 @@ def _orders(table: Tables, events: Sequence[_Event]) -> Iterator[tuple[int, ...]
         kind = table.asks[row] if what in {_What.ASK, _What.RESULT} else -1
         if what == _What.ASK and not table.connects[row]:
             asked[kind] += 1
-            for other in set(every) - {kind} if kind in every else ():
+            for other in whole - {kind} if kind in every else ():
                 lead[kind, other] += asked[kind] > results[other]
         elif what == _What.RESULT:
             results[kind] += 1
-    yield from sorted(set(permutations(every)), key=lambda o: _violations(o, lead))[:_ORDERS]
+    for order in sorted(set(permutations(every)), key=lambda o: _violations(o, lead))[:_ORDERS]:
+        yield order, share
 
 
 def _violations(order: tuple[int, ...], lead: Mapping[tuple[int, int], int]) -> int:
@@ -494,8 +518,8 @@ class _Pass:
         self._table, self._events, self._known = table, events, known
         self._delays, self._later = delays, later
         self._tokens: dict[int, _Token] = {}
-        # In order of entering: each is taken out as often as it comes in.
-        self._queues: dict[int, dict[int, None]] = defaultdict(dict)
+        # By what they asked, each in order of entering: taken out as often as they come in.
+        self._queues: dict[int, dict[History, dict[int, int]]] = defaultdict(dict)
         # Whose a connection is until it is used, and how surely.
         self._opened: dict[int, tuple[int, float]] = {}
         self._run = _Run()
@@ -519,12 +543,20 @@ class _Pass:
         token = self._tokens[row]
         self._leave(row)
         token.ready, token.thread = time, thread
-        self._queues[thread][row] = None
+        queue = self._queues[thread]
+        alike = queue.get(token.history)
+        if alike is None:
+            alike = queue[token.history] = {}
+        alike[row] = time
 
     def _leave(self, row: int) -> None:
         token = self._tokens[row]
         if token.thread >= 0:
-            del self._queues[token.thread][row]
+            queue = self._queues[token.thread]
+            alike = queue[token.history]
+            del alike[row]
+            if not alike:
+                del queue[token.history]
             token.thread = -1
 
     def _receive(self, time: int, thread: int, row: int) -> None:
@@ -540,24 +572,25 @@ class _Pass:
 
     def _made(self, _: int, thread: int, made: int) -> None:
         """Move the first that has asked nothing yet to the thread that was made for it."""
-        for row in self._queues[thread]:  # which is left as soon as one was found
-            token = self._tokens[row]
-            if token.asked == 0 and self._goes_on(token):
-                ready = token.ready
-                self._enter(ready, made, row)
-                return
+        fresh = (
+            next(iter(alike.items()))[::-1]
+            for history, alike in self._queues[thread].items()
+            if max(history[1:], default=NONE) < 0 and self._known.goes_on(history)
+        )
+        ready, row = min(fresh, default=(0, NONE))
+        if row >= 0 and self._goes_on(self._tokens[row]):
+            self._enter(ready, made, row)
 
     def _answered(self, time: int, _: int, row: int) -> None:
         token = self._tokens.get(row)
         if token is None:
             return
+        queue = token.thread
+        self._leave(row)
         token.history = (*token.history, ANSWER)
         token.answered = True
-        queue = token.thread
-        if queue >= 0:
-            self._leave(row)
-            if self._goes_on(token):
-                self._enter(time, queue, row)
+        if queue >= 0 and self._goes_on(token):
+            self._enter(time, queue, row)
 
     def _goes_on(self, token: _Token) -> bool:
         """Return whether a token may ask anything more."""
@@ -577,6 +610,7 @@ class _Pass:
         else:
             owner, sure = self._choose(time, thread, kind)
             if owner >= 0:
+                run.waits.append(time - self._tokens[owner].ready)
                 sure = self._tokens[owner].sure = min(sure, self._tokens[owner].sure)
         run.owner[row], run.sure[row] = owner, sure
         if owner >= 0:
@@ -593,27 +627,38 @@ class _Pass:
         table = self._table
         return not self._later and table.certain[row] and table.ruled[row] in self._tokens
 
-    def _candidates(self, thread: int) -> Iterable[int]:
-        """Return who may have asked: of this thread, else of those that handed over to it."""
+    def _candidates(self, thread: int, kind: int) -> Iterable[tuple[int, float]]:
+        """Return who may have asked this, and how probable it is for what they asked so far.
+
+        They are of this thread, else of those that handed over to it.
+        """
         queue = self._queues[thread]
-        if queue:
-            return queue
-        tokens = self._tokens
-        waiting = ((tokens[row].ready, row) for rows in self._queues.values() for row in rows)
-        return [row for _, row in nsmallest(_CANDIDATES, waiting, key=itemgetter(0))]
+        queues = [queue] if queue else [each for each in self._queues.values() if each]
+        known, weights = self._known, self._known.weights[kind]
+        could = []
+        for each in queues:
+            for history, alike in each.items():
+                weight = weights.get(history)
+                if weight is None:
+                    weight = known.weigh(history, kind)
+                if weight > -math.inf:
+                    could.append((alike, weight))
+        if len(could) == 1:
+            alike, weight = could[0]
+            return ((row, weight) for row in alike)
+        lists = (
+            [(at, row, weight) for row, at in islice(alike.items(), _CANDIDATES)]
+            for alike, weight in could
+        )
+        return ((row, weight) for _, row, weight in merge(*lists))
 
     def _choose(self, time: int, thread: int, kind: int) -> tuple[int, float]:
         """Return the token that asks this, and how probably it is that one."""
         best, second, chosen, rank = -math.inf, -math.inf, NONE, 0.0
-        rivals, tokens, weights = [], self._tokens, self._known.weights[kind]
-        for row in islice(self._candidates(thread), _CANDIDATES):
+        rivals, tokens = [], self._tokens
+        for row, usual in islice(self._candidates(thread, kind), _CANDIDATES):
             token = tokens[row]
-            weight = weights.get(token.history)
-            if weight is None:
-                weight = self._known.weigh(token.history, kind)
-            if weight == -math.inf:
-                continue
-            weight -= rank
+            weight = usual - rank
             if self._delays is not None:
                 weight += self._delays.weigh(token.history[-1], kind, time - token.ready)
             else:

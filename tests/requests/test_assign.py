@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 from truth import judge
 
 from critpath.model.requests import Certainty
-from critpath.requests.assign import _Pass, _What
+from critpath.requests.assign import _orders, _Pass, _Run, _What
 from critpath.requests.others import _follow_threads
 from critpath.requests.transitions import ANSWER, END, Transitions
 
@@ -121,6 +121,45 @@ def test_each_connection_is_as_sure_as_it_was_when_it_was_opened():
     assert run.sure[0] < 0.95 < run.sure[1]  # one of two; the only one of its thread
     assert (run.owner[2], run.sure[2]) == (run.owner[0], run.sure[0])
     assert run.sure[3] == run.sure[1]
+
+
+def test_who_asks_is_found_behind_many_that_wait_for_something_else():
+    """As where requests wait for one lock after their answer: more of them than are looked at."""
+    many = 200
+    table = recorded_asks(*([(1, 7, 0)] * (many + 1)))
+    table.kinds, table.asks, table.roots = 2, [0] * many + [1], [2] * many
+    known = Transitions(2)
+    known.learn([[2, 0, 1, END]] * 10)
+    events = []
+    for row in range(many):  # each asks once, has its result, and waits
+        at = 10 * row
+        events += [(at, _What.RECEIVE, 1, row), (at + 1, _What.ASK, 1, row)]
+        events += [(at + 2, _What.RESULT, 1, row)]
+    events.append((10 * many, _What.ASK, 1, many))
+    run = _Pass(table, events, known, None, later=False).run()
+    assert [run.owner[row] for row in range(many)] == [*range(many)]
+    assert run.owner[many] == 0  # who waits longest
+
+
+def test_orders_have_what_only_some_ask():
+    table = recorded_asks(*([(1, 7, 0)] * 7))
+    table.asks = [0, 2, 1, 0, 1, 0, 1]  # the first of three asks 2 in between
+    events, at = [], 0
+    for row, asks in enumerate(([0, 1, 2], [3, 4], [5, 6])):
+        events.append((at, _What.RECEIVE, 1, row))
+        for ask in asks:
+            events += [(at + 1, _What.ASK, 1, ask), (at + 2, _What.RESULT, 1, ask)]
+            at += 3
+    order, share = next(_orders(table, events))
+    assert order == (0, 2, 1)
+    assert share == {2: pytest.approx(1 / 3)}
+    table.asks = [2] * 7  # nothing that all ask
+    assert all(len(set(order)) == 1 for order, _ in _orders(table, events))
+
+
+def test_how_long_it_waited_tells_runs_apart():
+    assert _Run(waits=[10, 10]).wait < _Run(waits=[10, 10_000]).wait
+    assert _Run().wait == 0
 
 
 def test_threads_of_one_number_on_two_hosts_are_two():
