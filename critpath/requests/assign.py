@@ -32,7 +32,7 @@ from critpath.model.requests import (
     Rule,
     Subrequests,
 )
-from critpath.requests.owners import Owned, process_keys, thread_keys
+from critpath.requests.owners import EXCHANGED, Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
 from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
 
@@ -41,6 +41,7 @@ _PASSES: Final = 4
 _CANDIDATES: Final = 64  # tokens that may ask are looked at
 _BROAD: Final = 0.05  # of delays are of no kind
 _RANK: Final = 2.0  # log probability that is lost by each place in the queue, at first
+_FIRST: Final = 0.85  # who is answered is the first that has all results
 _LONGEST: Final = 6  # what requests ask, to try its orders
 _ORDERS: Final = 6  # that are tried
 _SOME: Final = 0.05  # of the requests ask it: less is no part of an order
@@ -69,6 +70,7 @@ class _Token:
     thread: int = -1  # in whose queue it is, -1 in none
     answered: bool = False
     asked: int = 0
+    last: int = NONE  # sub-request
     sure: float = 1.0  # that what it is known to have asked is its own: a mistake goes on
 
 
@@ -79,6 +81,7 @@ class _Run:
     owner: dict[int, int] = field(default_factory=dict)  # of sub-requests
     sure: dict[int, float] = field(default_factory=dict)
     histories: dict[int, list[int]] = field(default_factory=dict)
+    contradicted: int = 0  # by answers
     waits: list[int] = field(default_factory=list)  # ns from when it was ready until it asked
 
     @cached_property
@@ -318,6 +321,15 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
     if best is ruled:
         return None
     run = best
+    if best.contradicted > EXCHANGED * len(best.histories):
+        known = _learned(table, [*best.histories.values()])
+        healed = _Pass(table, events, known, None, later=later, in_order=True).run()
+        run = healed if _evenness(healed) + LEAST_GAIN >= even else best
+    return _judge(table, run, even, later=later)
+
+
+def _judge(table: Tables, run: _Run, even: float, *, later: bool) -> tuple[I64, I64, F64]:
+    """Return whose sub-requests are by a pass, and how probably."""
     rows = np.array(sorted(run.owner), np.int64)
     usual = _usual(run)
     owner = np.array([run.owner[row] for row in rows.tolist()], np.int64).reshape(-1)
@@ -514,7 +526,9 @@ class _Pass:
         delays: Delays | None,
         *,
         later: bool,
+        in_order: bool = False,
     ) -> None:
+        self._in_order = in_order
         self._table, self._events, self._known = table, events, known
         self._delays, self._later = delays, later
         self._tokens: dict[int, _Token] = {}
@@ -581,16 +595,59 @@ class _Pass:
         if row >= 0 and self._goes_on(self._tokens[row]):
             self._enter(ready, made, row)
 
-    def _answered(self, time: int, _: int, row: int) -> None:
+    def _answered(self, time: int, thread: int, row: int) -> None:
         token = self._tokens.get(row)
         if token is None:
             return
+        self._heal(row, token, thread)
         queue = token.thread
         self._leave(row)
         token.history = (*token.history, ANSWER)
         token.answered = True
         if queue >= 0 and self._goes_on(token):
             self._enter(time, queue, row)
+
+    def _heal(self, row: int, token: _Token, thread: int) -> None:
+        """Exchange what two asked last, if the answer shows that it was the other's.
+
+        Who is answered has all results. If this one has not, the first that has was taken for it;
+        with `in_order` also if another had them before.
+        """
+        known, table, run = self._known, self._table, self._run
+        waits = token.thread >= 0 and known.may(token.history, ANSWER)
+        if self._later or (waits and not self._in_order):
+            return
+        could = [
+            next(iter(alike.items()))[::-1]
+            for history, alike in self._queues[thread].items()
+            if known.may(history, ANSWER)
+            and (history == token.history or history[:-1] == token.history)
+        ]
+        first = min(could, default=(0, row))[1]
+        other = self._tokens[first]
+        both = token.history == other.history
+        if first == row or run.owner.get(other.last) != first:
+            return
+        if both and (run.owner.get(token.last) != row or token.last == other.last):
+            return
+        if both and table.asks[token.last] != table.asks[other.last]:
+            return
+        run.contradicted += not waits
+        mine, its = (token.ready, token.thread), (other.ready, other.thread)
+        last = token.last if both else NONE
+        self._leave(row)
+        self._leave(first)
+        token.last, other.last = other.last, last
+        run.owner[token.last] = row
+        if both:
+            run.owner[last] = first
+        else:
+            token.history, other.history = other.history, token.history
+            token.asked, other.asked = other.asked, token.asked
+        run.sure[token.last] = token.sure = _FIRST
+        self._enter(*its, row)
+        if mine[1] >= 0:
+            self._enter(*mine, first)
 
     def _goes_on(self, token: _Token) -> bool:
         """Return whether a token may ask anything more."""
@@ -621,6 +678,7 @@ class _Pass:
             else:
                 token.history = (*token.history, kind)
                 token.asked += 1
+                token.last = row
 
     def _is_certain(self, row: int) -> bool:
         """Return whether the rules are sure; where answers come first, they are not to be."""

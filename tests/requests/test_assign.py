@@ -141,6 +141,29 @@ def test_who_asks_is_found_behind_many_that_wait_for_something_else():
     assert run.owner[many] == 0  # who waits longest
 
 
+@pytest.mark.parametrize(("spread", "least"), [(4000, 0.9), (0, 1.0)])
+def test_answers_heal_what_sleeps_of_random_length_mixed_up(spread, least):
+    """Each asks, sleeps for a time of its own, asks again and is answered at once."""
+    rng, many = np.random.default_rng(1), 200
+    table = recorded_asks(*([(1, 7, 0)] * (2 * many)))
+    table.kinds, table.roots = 2, [2] * many
+    table.asks = [0] * many + [1] * many
+    events, truth = [], {}
+    for row in range(many):
+        begin = 400 * row
+        woken = begin + 100 + 1000 + int(rng.integers(0, spread + 1))
+        steps = ((begin, _What.RECEIVE, row), (begin + 1, _What.ASK, row))
+        steps += ((begin + 100, _What.RESULT, row), (woken, _What.ASK, many + row))
+        steps += ((woken + 100, _What.RESULT, many + row), (woken + 101, _What.ANSWERED, row))
+        events += [(time, what, 1, of) for time, what, of in steps]
+        truth[row] = truth[many + row] = row
+    known = Transitions(2)
+    known.learn([[2, 0, 1, ANSWER, END]] * 10)
+    run = _Pass(table, sorted(events), known, None, later=False, in_order=True).run()
+    assert np.mean([run.owner[row] == of for row, of in truth.items()]) >= least
+    assert (run.contradicted > 0) == (spread > 0)
+
+
 def test_orders_have_what_only_some_ask():
     table = recorded_asks(*([(1, 7, 0)] * 7))
     table.asks = [0, 2, 1, 0, 1, 0, 1]  # the first of three asks 2 in between
