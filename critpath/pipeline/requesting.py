@@ -15,6 +15,7 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.membership import match_threads
 from critpath.executions.process import select_within_runs
 from critpath.model import (
+    I32,
     I64,
     U8,
     Bool,
@@ -25,7 +26,13 @@ from critpath.model import (
     ReplayedRecording,
     RequestFacts,
 )
-from critpath.model.requests import Pieces, Sketches, Slices, Subrequests
+from critpath.model.requests import (
+    Pieces,
+    RequestAccount,
+    Sketches,
+    Slices,
+    Subrequests,
+)
 from critpath.record.profiles import PACKETS, way_of_requests
 from critpath.requests.endpoints import UNIX
 from critpath.requests.links import (
@@ -35,7 +42,7 @@ from critpath.requests.links import (
     judge_attribution,
 )
 from critpath.requests.paths import compose_paths, find_calls
-from critpath.requests.turns import MULTIPLEXED, FoundTurns, Processes, find_turns
+from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
@@ -173,6 +180,7 @@ def _choose_executions(
             if not called
             else "name one of them, or a part with label=~REGEX",
         )
+    found = replace(found, account=_count_chosen(found, chosen))
     if least := specification.requests.sure:
         sure = find_confidence(len(found.requests), found.subrequests)[chosen] >= least
         if not sure.any() and len(sure):
@@ -196,6 +204,7 @@ class FoundRequests(FoundTurns):
     """Turns, with who worked for whom (`critpath.requests.links.attribute`)."""
 
     subrequests: Subrequests
+    unattributed: I64
     slices: Slices
     attribution: U8
 
@@ -240,12 +249,14 @@ def _find_turns(
         requests=made.requests,
         account=replace(
             found.account,
-            unattributed=made.unattributed,
+            unattributed=len(made.unattributed),
             unknown=found.account.unknown + hidden,
         ),
-        incomplete=found.incomplete,
+        counts=found.counts,
+        service=found.service,
         processes=found.processes,
         subrequests=made.subrequests,
+        unattributed=made.unattributed,
         slices=made.slices,
         attribution=judge_attribution(len(made.requests), made.subrequests),
     )
@@ -310,6 +321,31 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
         )[0]
     result: Bool = keep
     return result
+
+
+def _count_chosen(found: FoundRequests, rows: I64) -> RequestAccount:
+    """Return the account of the services that these requests are of, without the others."""
+    if not len(rows):
+        return found.account
+    requests, endpoints, subrequests = found.requests, found.endpoints, found.subrequests
+    mine = np.isin(found.service, np.unique(found.service[requests.endpoint[rows]]))
+    # Connections without a request have no service: those to the same port are of the same.
+    port = (endpoints.host.astype(np.int64) << 16) | endpoints.local_port
+    known = mine & (endpoints.local_port > 0)
+    mine |= (found.service < 0) & np.isin(port, np.unique(port[known]))
+
+    def processes(of: I32, tids: I32) -> list[tuple[int, int]]:
+        hosts = endpoints.host[of].tolist()
+        return [(h, found.processes.pid(h, t)) for h, t in zip(hosts, tids.tolist(), strict=True)]
+
+    serving = set(processes(requests.endpoint[rows], requests.tid[rows]))
+    alone = found.unattributed
+    asking = processes(subrequests.endpoint[alone], subrequests.tid[alone])
+    return replace(
+        found.account,
+        **dict(zip(COUNTED, found.counts[mine].sum(axis=0).tolist(), strict=True)),
+        unattributed=sum(process in serving for process in asking),
+    )
 
 
 def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
@@ -511,7 +547,7 @@ def list_services(found: FoundTurns) -> list[ServiceRow]:
             ServiceRow(
                 requests.strings[code],
                 int(mine.sum()),
-                int(found.incomplete[endpoints].sum()),
+                int(found.counts[endpoints, 0].sum()),
                 int(np.quantile(lasting[mine], 0.5)),
                 int(np.quantile(lasting[mine], 0.99)),
                 len(np.unique(requests.tid[mine])),

@@ -41,8 +41,8 @@ class Attributed:
         With ``label``, ``parent``, ``true_ns``, ``asked_ns``, ``queued_ns`` and ``threads``.
     subrequests : Subrequests
     slices : Slices
-    unattributed : int
-        Sub-requests of processes that serve, for nobody.
+    unattributed : int64 [k]
+        Sub-requests of processes that serve, for no request: rows.
     exchanged : int
         How often an answer showed that two requests of a loop had been confused.
     """
@@ -50,7 +50,7 @@ class Attributed:
     requests: RequestTable
     subrequests: Subrequests
     slices: Slices
-    unattributed: int
+    unattributed: I64
     exchanged: int
 
 
@@ -83,7 +83,7 @@ def attribute(
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
     serving = process_keys(workers, np.unique(answerers))
     askers = thread_keys(endpoints.host[subrequests.endpoint[nobodys]], subrequests.tid[nobodys])
-    unattributed = int(np.isin(process_keys(workers, askers), serving).sum())
+    unattributed = nobodys[np.isin(process_keys(workers, askers), serving)]
     return Attributed(requests, subrequests, owned.slices, unattributed, owned.exchanged)
 
 

@@ -47,6 +47,8 @@ _GREETING: Final = 3  # turns at a connection's begin, in which protocols settle
 # nobody asked for (WebSocket), and it lasts as long as that goes on.
 _PAUSES: Final = 3
 MOST_LABELS: Final = 64  # of a service's messages
+# What an account (`RequestAccount`) has of every endpoint.
+COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "streams", "datagrams"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +99,10 @@ class FoundTurns:
     requests : RequestTable
         Without what says who works for them (``parent``, ``true_ns``, ...).
     account : RequestAccount
-    incomplete : int64 [endpoints]
-        Turns of each endpoint that are no requests.
+    counts : int64 [endpoints, len(COUNTED)]
+        What of the account is of each endpoint.
+    service : int64 [endpoints]
+        The service that each is of; -1 where it has no turn.
     processes : Processes
     """
 
@@ -106,7 +110,8 @@ class FoundTurns:
     endpoints: Endpoints
     requests: RequestTable
     account: RequestAccount
-    incomplete: I64
+    counts: I64
+    service: I64
     processes: Processes
 
     @property
@@ -174,13 +179,24 @@ def find_turns(
     lost = overlaps_loss(turns, losses, begin, end)
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
+    of = turns.column(ENDPOINT)
+
+    def of_each(which: Bool | I64) -> I64:
+        return np.bincount(of[which], minlength=len(endpoints))
+
+    counts = np.stack(
+        [
+            turns.incomplete + of_each(lost & ~early),
+            turns.unsolicited,
+            of_each(early),
+            of_each(keep[multiplexed[of][keep]]),
+            of_each(keep[turns.column(PAUSES)[keep] >= _PAUSES]),
+            of_each(keep[unsure[of][keep]]),
+        ],
+        axis=1,
+    )
     account = RequestAccount(
-        incomplete=int(turns.incomplete.sum()) + int((lost & ~early).sum()),
-        unsolicited=int(turns.unsolicited.sum()),
-        skipped=int(early.sum()),
-        busy_periods=int(multiplexed[turns.column(ENDPOINT)][keep].sum()),
-        streams=int((turns.column(PAUSES)[keep] >= _PAUSES).sum()),
-        datagrams=int(unsure[turns.column(ENDPOINT)][keep].sum()),
+        **dict(zip(COUNTED, counts.sum(axis=0).tolist(), strict=True)),
         way=collected.way,
         unknown=collected.unknown,
         rings=collected.rings,
@@ -188,7 +204,8 @@ def find_turns(
     doubts = multiplexed, unsure
     requests = _build(turns, keep, endpoints, service, doubts, names.strings)
     requests = name_messages(requests, collected)
-    return FoundTurns(activity, endpoints, requests, account, turns.incomplete, processes)
+    services = names.of_endpoints(turns, service)
+    return FoundTurns(activity, endpoints, requests, account, counts, services, processes)
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:

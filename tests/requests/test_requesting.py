@@ -117,6 +117,26 @@ def test_what_is_no_request_is_counted():
     assert executions.notes[0].startswith("requests: 3 of 1 service; 1 answers to nothing")
 
 
+def test_only_what_other_services_did_is_not_counted():
+    other = SERVER + 1
+    opened = [other, *ends("4", "10.0.0.1:90", "10.0.0.2:5000"), 6, 3, 1]
+    events = [
+        *talk(),
+        (450, 0, Kind.SOCKET_STATE, opened),
+        (460, 0, Kind.SOCKET_SEND, [other, 2, 6, 100, 0]),  # an answer to nothing
+        *[(t + 1000, c, kind, [other, *fields[1:]]) for t, c, kind, fields in talk(times=1)[2:]],
+        (3000, 0, Kind.SOCKET_ARRIVAL, [SERVER, 2, 6]),  # no answer
+        (3010, 0, Kind.SOCKET_RECEIVE, [SERVER, 2, 6, 100, 0]),
+    ]
+    for text, expected in (
+        ("requests:port=80", "requests: 3 of 1 service; 1 incomplete; when"),
+        ("requests:port=90", "requests: 1 of 1 service; 1 answers to nothing; when"),
+        ("requests", "requests: 4 of 2 services; 1 incomplete; 1 answers to nothing; when"),
+    ):
+        executions, _, _ = find(events, text)
+        assert executions.notes[0].startswith(expected)
+
+
 def test_nobody_who_serves():
     with pytest.raises(UnreadableError) as caught:
         find(talk(accepted=False), "requests")
