@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from critpath.clocks.corridor import LARGEST_DRIFT, Corridor, make_corridor
+from critpath.clocks.icp import align_either_way
 from critpath.clocks.pair import PairClock, align_pair
 from critpath.model import F64, I64
 from critpath.model.clocks import (
@@ -40,7 +41,11 @@ class _Known:
 
 
 def align_clocks(
-    facts: Sequence[ClockFacts], exchanged: Exchanged, reference: int = 0
+    facts: Sequence[ClockFacts],
+    exchanged: Exchanged,
+    reference: int = 0,
+    *,
+    nearest: bool = False,
 ) -> ClockAlignment:
     """Put the clocks of all hosts on the line of one of them.
 
@@ -52,6 +57,8 @@ def align_clocks(
         Messages between two hosts.
     reference : int
         Position of the host whose clock the others are expressed in.
+    nearest : bool
+        By `critpath.clocks.icp`, from messages alone and without bounds, for comparison.
 
     Returns
     -------
@@ -67,22 +74,27 @@ def align_clocks(
     result.
     """
     count = len(facts)
-    facts, exchanged = _add_asker(facts, exchanged)
+    compare = _compare_nearest if nearest else _compare
+    if not nearest:
+        facts, exchanged = _add_asker(facts, exchanged)
     known: dict[tuple[int, int], _Known] = {}
     for a, b in combinations(range(len(facts)), 2):
-        found = _compare(facts, exchanged, a, b)
+        found = compare(facts, exchanged, a, b)
         if found is not None:
             known[a, b] = found
     clocks = {reference: _SAME}
     sources = {reference: REFERENCE}
     for near, far in _grow_tree(len(facts), known, reference):
         # The other way round it is found anew: a clock that stood still has no inverse.
-        link = known.get((near, far)) or _compare(facts, exchanged, near, far)
+        link = known.get((near, far)) or compare(facts, exchanged, near, far)
         if link is None:
             continue
         clocks[far] = _compose(link.clock, clocks[near])
         sources[far] = _weaker(link.source, sources[near])
-    clocks = _settle_together(exchanged, reference, clocks, known)
+    if nearest:
+        facts = [replace(of, error=-1) for of in facts]
+    else:
+        clocks = _settle_together(exchanged, reference, clocks, known)
     hosts = tuple(
         _tell(facts, reference, place, clocks.get(place), sources.get(place, UNALIGNED), exchanged)
         for place in range(count)
@@ -171,6 +183,18 @@ def _compare(
     closer = align_pair(both, b.begin, b.end)
     narrower = closer is not None and closer.width < clock.width
     return _Known(closer if closer is not None and narrower else clock, MESSAGES)
+
+
+def _compare_nearest(
+    facts: Sequence[ClockFacts], exchanged: Exchanged, near: int, far: int
+) -> _Known | None:
+    """Return the same by PInfer's method."""
+    b = facts[far]
+    if facts[near].kernel and facts[near].kernel == b.kernel:
+        return _compare(facts, exchanged, near, far)
+    to, back = exchanged.get((near, far), _NONE), exchanged.get((far, near), _NONE)
+    clock = align_either_way(to, back, b.begin, b.end)
+    return None if clock is None else _Known(clock, MESSAGES)
 
 
 def _join(one: tuple[I64, I64], other: tuple[I64, I64]) -> tuple[I64, I64]:

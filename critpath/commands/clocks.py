@@ -41,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="whose clock all others are compared with (default: the first by name)",
     )
+    parser.add_argument(
+        "--clock-method",
+        choices=("bounds", "icp"),
+        default="bounds",
+        help="bounds (what messages both ways leave possible), or for comparison icp (nearest "
+        "neighbours and least squares in turns, as PInfer; it knows no bound) (default: bounds)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
@@ -54,7 +61,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
-        found = read_clocks(arguments.traces, arguments.reference_host, progress)
+        found = read_clocks(
+            arguments.traces,
+            arguments.reference_host,
+            progress,
+            nearest=arguments.clock_method == "icp",
+        )
     warn(found.warnings, quiet=settings["quiet"])
     if arguments.json:
         write_output(arguments.json, to_json(_document(found)) + "\n")
@@ -142,7 +154,7 @@ def _cells(clock: HostClock, begin: int) -> tuple[str, ...]:
         pieces += " (by the operating systems' clocks)"
     return (
         *(_seconds(ahead), f"{clock.drift * 1e6:+.2f} ppm", _messages(clock)),
-        *(f"±{format_ns(clock.middle_bound)}", pieces),
+        *(f"±{format_ns(clock.middle_bound)}" if len(clock.sure) else "no bound", pieces),
     )
 
 

@@ -179,7 +179,11 @@ _NO_WORKERS: Final = _no_workers()
 
 
 def align_messages(
-    facts: Sequence[ClockFacts], messages: Sequence[HostMessages], reference: int = 0
+    facts: Sequence[ClockFacts],
+    messages: Sequence[HostMessages],
+    reference: int = 0,
+    *,
+    nearest: bool = False,
 ) -> tuple[ClockAlignment, JoinedAccount]:
     """Align the clocks of hosts by what they sent each other."""
     packets = pair_packets([of.packets for of in messages])
@@ -189,7 +193,7 @@ def align_messages(
         pair: join_crossings([of[pair] for of in (packets, crossings) if pair in of])
         for pair in {**packets, **crossings}
     }
-    return align_clocks(facts, joined, reference), account
+    return align_clocks(facts, joined, reference, nearest=nearest), account
 
 
 def align_events(events: Events) -> Events:
@@ -300,7 +304,11 @@ class FoundClocks:
 
 
 def read_clocks(
-    sources: Sequence[Path], reference: str | None = None, progress: Progress | None = None
+    sources: Sequence[Path],
+    reference: str | None = None,
+    progress: Progress | None = None,
+    *,
+    nearest: bool = False,
 ) -> FoundClocks:
     """Read recordings of several hosts as far as their clocks ask for it.
 
@@ -311,6 +319,8 @@ def read_clocks(
     reference : str or None
         The host whose clock the others are expressed in; None for the first by name.
     progress : callable or None
+    nearest : bool
+        As `align_clocks`.
 
     Raises
     ------
@@ -355,7 +365,9 @@ def read_clocks(
         facts,
         [messages[place] for place in order],
         0 if reference is None else names.index(reference),
+        nearest=nearest,
     )
+    warnings += [words.CLOCKS_NEAREST] if nearest else []
     warnings += words.messages_left_out(account)
     for of in alignment.hosts:
         if not of.aligned:

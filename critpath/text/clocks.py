@@ -33,6 +33,12 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     return said + "".join(f"; {step_text(by)}" for _, by in clock.steps)
 
 
+CLOCKS_NEAREST: str = (
+    "clocks by PInfer's method (--clock-method icp), for comparison: events are paired by time"
+    " alone, those of one direction, so it is not known how wrong these clocks are"
+)
+
+
 def step_text(by: int) -> str:
     """Return that a clock stepped; the trace's clock goes on, so time was missing."""
     return f"it stepped by {format_ns(-by, sign=True)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from critpath.clocks.corridor import make_corridor
+from critpath.clocks.icp import align_nearest
 from critpath.clocks.pair import PairClock, align_pair
 from critpath.model.clocks import HostClock
 
@@ -42,10 +43,15 @@ class World:
 
     def corridor(self, rng: np.random.Generator):
         """Return what messages both ways leave possible."""
+        sent, got, sent_b, got_b = self.draw_messages(rng)
+        return make_corridor((got, sent - got), (sent_b, got_b - sent_b))
+
+    def draw_messages(self, rng: np.random.Generator):
+        """Return when messages left A and were at B, and left B and were at A."""
         (left, arrived), (left_b, arrived_b) = (self._way(rng, way) for way in (0, 1))
         sent, got = np.floor(left).astype(np.int64), self.b(arrived)
         sent_b, got_b = self.b(left_b), np.ceil(arrived_b).astype(np.int64)
-        return make_corridor((got, sent - got), (sent_b, got_b - sent_b))
+        return sent, got, sent_b, got_b
 
     def _way(self, rng, way):
         left = np.sort(rng.uniform(0, self.span, self.messages))
@@ -58,6 +64,12 @@ class World:
         """Return what is found of messages that a seed draws."""
         ends = self.b(np.array([0.0, self.span]))
         return align_pair(self.corridor(np.random.default_rng(seed)), int(ends[0]), int(ends[1]))
+
+    def align_nearest(self, seed: int, off: int) -> PairClock | None:
+        """Return what PInfer's method finds, that begins so far off (ns)."""
+        sent, got, *_ = self.draw_messages(np.random.default_rng(seed))
+        ends = self.b(np.array([0.0, self.span]))
+        return align_nearest(sent, got, int(ends[0]), int(ends[1]), shift=off - self.offset)
 
     def judge(self, found: PairClock) -> tuple[float, float, int]:
         """Return the largest error, the bound in the middle, and how often truth is outside."""
