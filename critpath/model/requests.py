@@ -194,6 +194,8 @@ class Collected:
         ``sockets``, ``calls+packets`` or ``calls``: what told of sockets.
     unknown, rings : int
         By system calls: uses of descriptors that nobody knows, and of ``io_uring``.
+    alike : bool
+        All sockets have one address, though it has several ends at once.
     """
 
     activity: Activity
@@ -205,6 +207,12 @@ class Collected:
     way: str = "sockets"
     unknown: int = 0
     rings: int = 0
+    alike: bool = False
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the kernel did not tell of any socket which it is."""
+        return self.alike or (self.hidden > 0 and not len(self.endpoints))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -176,13 +176,13 @@ def replay_chosen(
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.pipeline.requesting import require_sockets
+    from critpath.pipeline.requesting import find_other_way, require_sockets
     from critpath.pipeline.slicing import require_markers
     from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
-    manifest, notes = open_manifest(recording)
+    manifest, said = open_manifest(recording)
     traces = find_traces(recording)
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
@@ -191,10 +191,7 @@ def replay_chosen(
 
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
-            recording,
-            traces,
-            (*KERNEL_EVENTS, *more),
-            settings.reader,
+            *(recording, traces, (*KERNEL_EVENTS, *more), settings.reader),
             ahead=settings.ahead,
             begin=lambda: Stage(progress, f"reading {recording}{place}"),
             known=known,
@@ -213,7 +210,7 @@ def replay_chosen(
             f"{recording}: its executions are no {only}: {safe_text(text)}",
             f"add --execution {only}",
         )
-    recorded = _Recording(recording, traces, manifest, (*notes, *how, *labelled))
+    recorded = _Recording(recording, traces, manifest, (*said, *how, *labelled))
     budget = Budget.within(settings.max_memory)
     with name_recording(recording):
         # Before anything is read, so that a misspelt name fails at once.
@@ -226,7 +223,13 @@ def replay_chosen(
         require_markers(recording, names, manifest, chosen.slices.marker)
         if chosen.slices.marker == "unix":
             wanted = (*wanted, *SOCKET_EVENTS)
-    with _replay_recording(opener(wanted), recorded, [chosen], budget) as found:
+    with ExitStack() as stack:
+        found = stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))
+        if way := find_other_way(found, [*_told(described)]):
+            stack.close()
+            recorded = replace(recorded, way=way, notes=(*recorded.notes, notes.sockets_unnamed()))
+            again = _replay_recording(opener((*wanted, *CALL_EVENTS)), recorded, [chosen], budget)
+            found = stack.enter_context(again)
         yield _Chosen(found, chosen, text, names, manifest, budget)
 
 
@@ -333,10 +336,7 @@ def _replay_recording(
         warnings = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
             warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
-        yield replace(
-            replayed,
-            events=replace(replayed.events, warnings=warnings),
-        )
+        yield replace(replayed, events=replace(replayed.events, warnings=warnings))
 
 
 def inspect_recording(

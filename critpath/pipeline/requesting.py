@@ -74,6 +74,14 @@ def require_sockets(recording: Path, names: Collection[str], manifest: Manifest)
     )
 
 
+def find_other_way(replayed: ReplayedRecording, names: Collection[str]) -> str:
+    """Return the way by system calls, where the kernel hid which socket is which; else ""."""
+    if replayed.sockets is None or not replayed.sockets.unnamed:
+        return ""
+    told = {name.partition(":")[2] or name for name in names}
+    return way_of_requests(told, *PACKETS, sockets=False)
+
+
 def find_requests(
     replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
 ) -> tuple[Executions, Events, Pieces] | None:
@@ -216,9 +224,11 @@ def _find_turns(
     if replayed.sockets is None:
         raise TypeError("replayed without the events of sockets")
     hidden = replayed.sockets.hidden
-    if hidden and not len(replayed.sockets.endpoints):
+    if replayed.sockets.unnamed:
         raise UnreadableError(
-            f"{recording}: the kernel hid which socket is which",
+            f"{recording}: every socket has the same address, so which is which is not known"
+            if replayed.sockets.alike
+            else f"{recording}: the kernel hid which socket is which",
             "record again as root (kernel.kptr_restrict)",
         )
     found = find_turns(

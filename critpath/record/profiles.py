@@ -197,10 +197,11 @@ def records_network(name: str) -> bool:
     return any(fnmatchcase(n, r) for n in _NETWORK for r in profile_events(name).tracepoints)
 
 
-def way_of_requests(events: Iterable[str], *packets: str) -> str:
+def way_of_requests(events: Iterable[str], *packets: str, sockets: bool = True) -> str:
     """Return the way that a recording of these events (LTTng's names and patterns) allows.
 
     ``sockets``, ``calls+packets``, ``calls``, or "" for none; one of `packets` tells arrivals.
+    Without ``sockets`` their events are not looked at.
     """
     recorded = frozenset(events)
     patterns = [rule for rule in recorded if "*" in rule]
@@ -208,7 +209,7 @@ def way_of_requests(events: Iterable[str], *packets: str) -> str:
     def has(*names: str) -> bool:
         return all(n in recorded or any(fnmatchcase(n, r) for r in patterns) for n in names)
 
-    if has(*_SOCKETS):
+    if sockets and has(*_SOCKETS):
         return SOCKETS
     if not has(*_CALLS):
         return ""

@@ -2,6 +2,7 @@ from critpath.model import I32, I64, U8
 
 class Activities:
     hidden: int
+    renamed: int
     def __init__(self, runnable: I64, sockets: bool = False, sleeps: bool = False) -> None: ...
     def feed(
         self,

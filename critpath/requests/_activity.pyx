@@ -103,6 +103,11 @@ cdef inline size_t mix(int64_t key, int64_t host) noexcept nogil:
     return h ^ (h >> 29)
 
 
+cdef inline bint is_renamed(const Endpoint* e, const int64_t* v) noexcept nogil:
+    """Tell whether ports, of the fields of an event, are not those that an endpoint has."""
+    return e.known and v[0] and v[1] and (e.local_port != v[0] or e.remote_port != v[1])
+
+
 cdef class Activities:
     """Feed it all events; then take the rows and the endpoints."""
 
@@ -122,6 +127,7 @@ cdef class Activities:
     cdef bint sleeps      # but their last sleeps before they receive or send
     cdef Py_ssize_t dead, dead_most   # rows of sleeps before others; at how many they go
     cdef readonly int64_t hidden   # events of sockets whose address the kernel does not show
+    cdef readonly int64_t renamed  # events that give an open socket other ends than it has
 
     def __cinit__(self, int64_t[:, ::1] runnable, bint sockets=False, bint sleeps=False):
         """``runnable`` has, per host, the values of prev_state of a thread that could go on."""
@@ -429,6 +435,7 @@ cdef class Activities:
             return self.feed_state(time, self.waker_at(c, cpu), host, v)
         if kind == KIND_SOCKET_OF:
             at = self.endpoint_of(v[0], host, <int32_t>v[3], -1, time)
+            self.renamed += is_renamed(&self.endpoints[at], v + 1)
             self.name(&self.endpoints[at], v + 1)
             return 0
         at = self.endpoint_of(v[0], host, <int32_t>v[1], <int32_t>v[2], time)

@@ -11,7 +11,7 @@ from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, K
 from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
-from critpath.requests.endpoints import read_dumped
+from critpath.requests.endpoints import EndpointColumn, read_dumped
 
 SOCKETS: Final = frozenset(
     {Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE, Kind.SOCKET_ARRIVAL, Kind.SOCKET_STATE, Kind.SOCKET_OF}
@@ -158,7 +158,10 @@ class ActivityEvents:
             )
         ]
         if told is None:
-            return Collected(kept, self._rows.take_endpoints(), dumped, self._rows.hidden, messages)
+            ends, hidden = self._rows.take_endpoints(), self._rows.hidden
+            one = len(np.unique(ends[:, EndpointColumn.SOCKET])) == 1
+            alike = one and self._rows.renamed > 0
+            return Collected(kept, ends, dumped, hidden, messages, alike=alike)
         return Collected(
             *(kept, told.endpoints, dumped, 0, messages, told.paths),
             way=self._way,

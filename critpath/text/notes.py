@@ -138,6 +138,11 @@ def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
     return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
 
 
+def sockets_unnamed() -> str:
+    """Requests were found by system calls, as the kernel did not tell sockets apart."""
+    return "the kernel hid which socket is which: requests are found by system calls alone"
+
+
 def requests_doubtful(name: str, doubtful: int, shared: Mapping[int, int], total: int) -> str:
     """Of too many requests of a set the begin or the end is in doubt; at which ports by sharing."""
     ports = ", ".join(f":{port}" for port in sorted(shared, key=lambda p: -shared[p])[:4])

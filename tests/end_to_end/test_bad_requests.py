@@ -74,6 +74,20 @@ def test_the_kernel_hides_which_socket_is_which(asked):
     assert "uses of sockets that are not known" in executions.notes[0]
 
 
+def test_all_sockets_have_the_same_address(asked):
+    """Both ends of a connection, each with its ports: they cannot be one."""
+    same = asked.talk()
+    for near, far in (("10.0.0.1:80", "10.0.0.2:4000"), ("10.0.0.2:4000", "10.0.0.1:80")):
+        fields = [same[1][3][0], *asked.ends("4", near, far)]
+        same.append((900, 0, Kind.SOCKET_OF, fields))
+    with pytest.raises(UnreadableError) as caught:
+        asked.find(same, "requests")
+    assert caught.value.what == (
+        "normal: every socket has the same address, so which is which is not known"
+    )
+    assert len(asked.find(same[:-1], "requests")[0]) == 3
+
+
 def test_addresses_that_are_hashes_are_as_good_as_others(asked):
     """As perf prints pointers: each its own number, and none its address."""
     hashed = [(at, cpu, kind, [0x2B1F00D5, *fields[1:]] if kind != Kind.SWITCH else fields)

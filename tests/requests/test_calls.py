@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from test_endpoints import no_workers
 
+from critpath import pipeline
 from critpath.model import EventChunk, EventClass, Kind
 from critpath.model.requests import Act
 from critpath.pipeline.extraction import RecordingOpener, assume_declared
@@ -25,7 +26,9 @@ from critpath.read.recording import find_traces
 from critpath.record.ftrace.preflight import missing_requirements, offered_way
 from critpath.record.profiles import profile_path
 from critpath.record.recorder import RecorderSettings
-from critpath.requests.activity import ActivityEvents
+from critpath.requests import activity
+from critpath.requests._activity import Activities
+from critpath.requests.activity import SOCKETS, ActivityEvents
 from critpath.requests.turns import find_turns
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
@@ -335,7 +338,8 @@ def find_both(recording, way):
 @pytest.mark.xdist_group("kernel")
 @pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED))
 @pytest.mark.skipif(offered_way() != "sockets", reason="this kernel has no events of sockets")
-def test_both_ways_find_the_same_requests(tmp_path):
+@pytest.mark.parametrize("shown", ["hidden", "alike"])
+def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, shown):
     text = profile_path("requests").read_text()
     without = next(line for line in text.splitlines() if "critpath-without" in line)
     profile = tmp_path / "both.lttng"
@@ -374,3 +378,20 @@ def test_both_ways_find_the_same_requests(tmp_path):
         assert abs(end - ended) < 1_000_000 > abs(begin - begun)
     alone = ends(find_both(tmp_path / "both", "calls"))
     assert len(alone) >= 0.99 * 240
+    check_without_addresses(tmp_path / "both", monkeypatch, shown, port)
+
+
+def check_without_addresses(recording, monkeypatch, shown, port):
+    """Where the kernel hides which socket is which, requests are found by system calls."""
+
+    class Hiding(Activities):
+        def feed(self, time, cpu, event_class, offset, values, kinds, hosts):
+            rows = np.flatnonzero(np.isin(kinds[event_class], [*map(int, SOCKETS)]))
+            values = values.copy()
+            values[offset[rows]] = 0 if shown == "hidden" else 77
+            super().feed(time, cpu, event_class, offset, values, kinds, hosts)
+
+    monkeypatch.setattr(activity, "Activities", Hiding)
+    paths = pipeline.extract([recording], specification=f"requests:port={port}")
+    assert len(paths) == 240
+    assert any("requests are found by system calls alone" in said for said in paths.warnings)
