@@ -73,7 +73,7 @@ def align_clocks(
     largest.  The machine that asked all hosts the time is one host more, and is left out of the
     result.
     """
-    count = len(facts)
+    count, talk = len(facts), exchanged
     compare = _compare_nearest if nearest else _compare
     if not nearest:
         facts, exchanged = _add_asker(facts, exchanged)
@@ -94,9 +94,9 @@ def align_clocks(
     if nearest:
         facts = [replace(of, error=-1) for of in facts]
     else:
-        clocks = _settle_together(exchanged, reference, clocks, known)
+        clocks = _settle_together(facts, exchanged, reference, clocks, known)
     hosts = tuple(
-        _tell(facts, reference, place, clocks.get(place), sources.get(place, UNALIGNED), exchanged)
+        _tell(facts, reference, place, clocks.get(place), sources.get(place, UNALIGNED), talk)
         for place in range(count)
     )
     return ClockAlignment(facts[reference].host, hosts)
@@ -300,6 +300,7 @@ def _drop_detours(of: PairClock) -> PairClock:
 
 
 def _settle_together(
+    facts: Sequence[ClockFacts],
     exchanged: Exchanged,
     reference: int,
     clocks: dict[int, PairClock],
@@ -307,20 +308,26 @@ def _settle_together(
 ) -> dict[int, PairClock]:
     """Move the lines of all hosts to where the smallest margin of all pairs is largest.
 
-    Only where more pairs are known than the tree has, and every clock is one line.
+    Only where more pairs are known than the tree has, and every clock is one line.  Hosts of one
+    kernel have one clock, and move together.
     """
+    kernels: dict[str, int] = {}
+    leader = {
+        place: kernels.setdefault(facts[place].kernel, place) if facts[place].kernel else place
+        for place in sorted(clocks, key=lambda place: place != reference)
+    }
     pairs = [p for p, of in known.items() if of.source == MESSAGES and clocks.keys() >= {*p}]
-    free = [place for place in clocks if place != reference]
+    free = sorted({*leader.values()} - {reference})
     if (
         len(pairs) <= len(free)
-        or any(of.source == SAME_KERNEL for of in known.values())
         or any(len(known[pair].clock.lines) > 1 for pair in pairs)
-        or any(len(clocks[place].lines) > 1 for place in free)
+        or any(len(clocks[place].lines) > 1 for place in leader)
     ):
         return clocks
     from scipy.optimize import linprog  # noqa: PLC0415 - half a second, for three hosts and more
 
-    column = {place: number for number, place in enumerate(free)}
+    lines = {place: (number, clocks[place].lines[0]) for number, place in enumerate(free)}
+    column = {place: lines[of] for place, of in leader.items() if of in lines}
     width = 2 * len(free) + 1
     rows, sides = [], []
     for a, b in pairs:
@@ -345,16 +352,23 @@ def _settle_together(
     if not solved.success:
         return clocks
     moved = dict(clocks)
-    for place in free:
-        at = 2 * column[place]
-        moved[place] = _move(clocks[place], float(solved.x[at]), float(solved.x[at + 1]))
+    for place, (number, line) in column.items():
+        first, last = solved.x[2 * number : 2 * number + 2]
+        own = clocks[place].lines[0]
+        ends = [_share(line, own.begin), _share(line, own.end)]
+        moved[place] = _move(clocks[place], *(float(first + (last - first) * at) for at in ends))
     return moved
+
+
+def _share(line: ClockLine, time: int) -> float:
+    """Return where in a line a time is: 0 at its begin, 1 at its end."""
+    return (time - line.begin) / max(line.end - line.begin, 1)
 
 
 def _rows_of(
     of: Corridor,
     pair: tuple[int, int],
-    column: Mapping[int, int],
+    column: Mapping[int, tuple[int, ClockLine]],
     clocks: Mapping[int, PairClock],
     width: int,
 ) -> list[tuple[F64, float]]:
@@ -376,10 +390,10 @@ def _rows_of(
             for place, time, side in ((b, t_b, -sign), (a, t_a, sign)):
                 if place not in column:
                     continue
-                line = clocks[place].lines[0]
-                share = (time - line.begin) / max(line.end - line.begin, 1)
-                row[2 * column[place]] += side * (1 - share)
-                row[2 * column[place] + 1] += side * share
+                number, line = column[place]
+                share = _share(line, time)
+                row[2 * number] += side * (1 - share)
+                row[2 * number + 1] += side * share
             found.append((row, sign * apart))
     return found
 

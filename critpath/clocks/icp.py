@@ -60,7 +60,8 @@ def align_nearest(
     begin, end : int
         Of the recording of clock B (ns).
     shift : int or None
-        What to take first for clock B less clock A; None: that of the first of both, half a window earlier.
+        What to take first for clock B less clock A; None: that of the first of both, half a
+        window earlier.
 
     Returns
     -------

@@ -107,7 +107,12 @@ def _read_list(file: Path) -> tuple[list[Any], str] | None:
     try:
         with file.open("rb") as stream:
             text = stream.read(_LARGEST + 1)
-        data = load_json(text) if len(text) <= _LARGEST else None
+        if len(text) > _LARGEST:
+            raise UnreadableError(
+                f"{file}: larger than {_LARGEST >> 20} MiB, which no list of hosts is",
+                f"{_AGAIN}; rename it if it is another program's",
+            )
+        data = load_json(text)
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or data.get("format") != HOSTS_FORMAT:

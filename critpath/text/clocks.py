@@ -28,7 +28,8 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     if clock.source == SAME_KERNEL:
         return f"clocks: {host} and {other} are one kernel's: one clock"
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""
-    by = how or plural(sum(clock.messages), "message")
+    sent = sum(clock.messages)
+    by = how or (plural(sent, "message") if sent else "asking what time it is")
     said = f"clocks: {host} aligned with {other} by {by}, within ±{format_ns(clock.middle_bound)}"
     return said + "".join(f"; {step_text(by)}" for _, by in clock.steps)
 
@@ -115,6 +116,8 @@ def clock_known(clock: HostEntry) -> str:
     """Return by what a host's clock is known."""
     if clock.source == MESSAGES:
         got, sent = (*clock.messages, 0, 0)[:2]
+        if not got + sent:
+            return "what it said when it was asked the time"
         return f"{got:,} messages to it, {sent:,} from it"
     return {
         REFERENCE: "the others are told in its time",

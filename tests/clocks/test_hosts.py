@@ -174,3 +174,27 @@ def test_who_asked_all_hosts_the_time_aligns_hosts_that_say_nothing(seed):
         assert of.aligned
         assert ((low - 1 <= wrong) & (wrong <= high + 1)).all()
         assert of.middle_bound < 3_000_000
+    # What it was asked is no message, and settles nothing where the asker's clock is a host's.
+    assert all(of.messages == (0, 0) for of in found.hosts)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_hosts_of_one_kernel_are_settled_with_the_others(seed):
+    """A host that shares another's kernel says nothing, and changes nothing of the others."""
+    rng = np.random.default_rng(seed)
+    never = (2 * SPAN, 2 * SPAN)
+    clocks = [(10**9 * (n + 1), never) for n in range(3)]
+    talk = {}
+    for pair in ((0, 1), (1, 2), (0, 2)):
+        talk |= exchange(rng, clocks, pair, count=40)
+    ends = [stopped(of, np.array([0, SPAN])).tolist() for of in clocks]
+    facts = [ClockFacts(f"h{n}", *of, "boot" if n == 1 else "") for n, of in enumerate(ends)]
+    pod = ClockFacts("pod", ends[1][0] + 10**9, ends[1][1] - 10**9, "boot")
+    alone = align_clocks(facts, talk).hosts
+    found = align_clocks([*facts, pod], talk).hosts
+    at = np.linspace(*ends[1], 101).astype(np.int64)
+    for before, of in zip(alone, found, strict=False):
+        assert np.abs(before.offsets(at) - of.offsets(at)).max() <= 2
+    assert np.abs(found[1].offsets(at) - found[3].offsets(at)).max() <= 2
+    straight = align_clocks(facts, {pair: talk[pair] for pair in talk if 0 in pair}).hosts
+    assert any((straight[n].offsets(at) != found[n].offsets(at)).any() for n in (1, 2))

@@ -205,6 +205,13 @@ def test_another_programs_list_is_none(tmp_path, text):
     assert find_hosts(tmp_path) == ()
 
 
+def test_a_list_beyond_all_limits_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(sets, "_LARGEST", 10)
+    (tmp_path / "hosts.json").write_text('{"format": "critpath/hosts/1"}')
+    with pytest.raises(UnreadableError, match="larger than"):
+        find_hosts(tmp_path)
+
+
 @pytest.mark.parametrize(
     "probes",
     [
