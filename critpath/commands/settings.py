@@ -46,6 +46,13 @@ def as_text(value: Any) -> str:
     return value
 
 
+def as_recording(value: Any) -> str:
+    """Accept a path that can stand in a specification of executions, or none."""
+    if not isinstance(value, str) or any(letter in value for letter in ",[]\\"):
+        raise WrongValueError("a path without comma, bracket and backslash")
+    return value
+
+
 def one_of(*choices: str) -> Callable[[Any], str]:
     """Accept one of some words."""
 
@@ -320,6 +327,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "WHAT",
         ),
         Setting(
+            "learn",
+            as_recording,
+            "",
+            "a recording of the same servers, best with one request after the other, from which it "
+            "is learned what requests ask: for short ones in which all are concurrent",
+            "RECORDING",
+        ),
+        Setting(
             "reader",
             one_of("auto", "native", "babeltrace2"),
             "auto",
@@ -507,9 +522,9 @@ SETTINGS: Final[dict[str, Setting]] = {
 }
 
 READING: Final = (
-    *("execution", "doubtful", "assign", "reader", "hosts", "interrupts", "max-memory"),
+    *("execution", "doubtful", "assign", "learn", "reader", "hosts", "interrupts", "max-memory"),
 )
-OF_REQUESTS: Final = ("doubtful", "assign")  # are part of the specification of executions
+OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
 RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")

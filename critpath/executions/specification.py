@@ -81,6 +81,8 @@ class RequestFilter:
         What is doubtful counts as well: paths follow it.
     assign : str
         What decides who of several open requests asked: one of `ASSIGN`.
+    learn : str
+        A recording of the same servers, of which it is learned what requests ask; "" for none.
     sure : float
         Requests are left out of which it is less probable that all that they asked is theirs.
     client : bool
@@ -103,6 +105,7 @@ class RequestFilter:
     first: bool = False
     doubtful: bool = False
     assign: str = ASSIGN[0]
+    learn: str = ""
     sure: float = 0.0
     client: bool = False
     listing: bool = False
@@ -246,15 +249,15 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
 
 _REQUEST_OPTIONS: Final = (
     *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
-    *("min", "role", "doubtful", "assign", "min_confidence", "side"),
+    *("min", "role", "doubtful", "assign", "learn", "min_confidence", "side"),
 )
 
 
 _REQUEST_FORMS: Final = (
     "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
     "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include "
-    "assign=queues|gap|delays|thread min_confidence=0.9 side=client, with commas between; or "
-    "requests:? for what there is"
+    "assign=queues|gap|delays|thread learn=RECORDING min_confidence=0.9 side=client, with commas "
+    "between; or requests:? for what there is"
 )
 
 
@@ -289,6 +292,7 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         first=_choose(values, "role", ("known", "first")) == "first",
         doubtful=_choose(values, "doubtful", DOUBTFUL) == "include",
         assign=_choose(values, "assign", ASSIGN),
+        learn=values.get("learn", ""),
         sure=_parse_share(values.get("min_confidence", "0")),
         client=_choose(values, "side", ("server", "client")) == "client",
     )

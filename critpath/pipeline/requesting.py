@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,7 @@ from critpath.requests.links import (
     judge_attribution,
 )
 from critpath.requests.paths import compose_paths, find_calls
+from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.text import notes
 from critpath.units import safe_text
@@ -249,9 +251,11 @@ def _find_turns(
             f"{recording}: {len(found.requests):,} turns, but no socket listens or accepts",
             "were the servers elsewhere? requests:peer=any,role=first takes who receives first",
         )
+    elsewhere = specification.requests.learn
     made = attribute(
         *(found.activity, replayed.workers, found.endpoints, found.requests),
         specification.requests.assign,
+        learn_ways(Path(elsewhere)) if elsewhere else None,
     )
     return FoundRequests(
         activity=found.activity,
@@ -270,6 +274,39 @@ def _find_turns(
         slices=made.slices,
         attribution=judge_attribution(len(made.requests), made.subrequests),
     )
+
+
+def learn_ways(recording: Path) -> Mapping[Way, int]:
+    """Return what the requests of a recording asked, and how often.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or nothing is known of its requests.
+    """
+    if not recording.is_dir():
+        raise UsageError(
+            f"no recording to learn from: {safe_text(str(recording))}",
+            "name the directory that `critpath record --profile requests` wrote",
+        )
+    ways = _collect_once(recording, recording.stat().st_mtime_ns)
+    if not any(way.asks for way in ways):
+        raise UsageError(
+            f"nothing to learn from {safe_text(str(recording))}: it is not sure of any request "
+            "what it asked",
+            "record the same servers with one request after the other",
+        )
+    return ways
+
+
+@lru_cache(maxsize=1)
+def _collect_once(recording: Path, _: int) -> Mapping[Way, int]:
+    """Collect them once for all recordings that learn of it, as long as it is not written anew."""
+    from critpath.pipeline.extraction import ExtractSettings, replay_chosen
+
+    with replay_chosen(recording, ExtractSettings("requests"), None, "", only="requests") as chosen:
+        found = _find_turns(chosen.replayed, chosen.specification, recording)
+    return collect_ways(found.activity, found.endpoints, found.requests, found.subrequests)
 
 
 def _name_services(services: Sequence[str]) -> str:

@@ -34,7 +34,17 @@ from critpath.model.requests import (
 )
 from critpath.requests.owners import EXCHANGED, Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
-from critpath.requests.transitions import ANSWER, END, SEEN, History, Transitions, find_kinds
+from critpath.requests.transitions import (
+    ANSWER,
+    END,
+    SEEN,
+    History,
+    Transitions,
+    Way,
+    find_kinds,
+    name_kinds,
+    translate,
+)
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
 _PASSES: Final = 4
@@ -97,6 +107,7 @@ def assign(
     endpoints: Endpoints,
     requests: RequestTable,
     owned: Owned,
+    ways: Mapping[Way, int],
 ) -> Subrequests:
     """Say of sub-requests that no rule decides whose they are, and of all how probable that is.
 
@@ -110,9 +121,11 @@ def assign(
         Of the recording.
     owned : Owned
         What the rules found.
+    ways : mapping
+        What requests asked in another recording, and how often.
     """
     subrequests = owned.subrequests
-    table = Tables(activity, workers, endpoints, requests, subrequests, owned.pooled)
+    table = Tables(activity, workers, endpoints, requests, subrequests, owned.pooled, ways)
     found = subrequests.request.astype(np.int64)
     sure = subrequests.probability.copy()
     if method != "queues":
@@ -155,9 +168,10 @@ class Tables:
         requests: RequestTable,
         subrequests: Subrequests,
         pooled: Bool,
+        ways: Mapping[Way, int],
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
-        self.pooled = pooled
+        self.pooled, self._ways = pooled, ways
         self.endpoints = endpoints
         self._workers = workers
         readers = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
@@ -169,6 +183,14 @@ class Tables:
     def kind(self) -> I64:
         """Return the kind of every sub-request."""
         return find_kinds(self.activity, self.endpoints, self.subrequests)
+
+    @cached_property
+    def elsewhere(self) -> Sequence[Sequence[int]]:
+        """Return what requests asked in another recording, as histories of this one."""
+        words, _ = name_kinds(self.activity, self.endpoints, self.subrequests)
+        codes, roots = self.requests.service.tolist(), self.roots
+        services = {self.requests.strings[code]: of for code, of in zip(codes, roots, strict=True)}
+        return translate(self._ways, words, services)
 
     # The same as lists, which are read one by one at a tenth of the time.
 
@@ -375,6 +397,8 @@ def _seeds(
 
     Each with whether others may look as usual: some requests ask what others do not.
     """
+    if table.elsewhere:
+        yield _learned(table, table.elsewhere), False
     histories = [*_learn_alone(table, events)]
     if histories:
         yield _learned(table, histories), False

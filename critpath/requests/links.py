@@ -26,6 +26,7 @@ from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
 from critpath.requests.endpoints import NAMELESS
 from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
+from critpath.requests.transitions import Way
 
 DOUBTED: Final = 0.01  # of a service's sub-requests
 ASKS: Final = " → "  # between a service and those that it asks
@@ -60,6 +61,7 @@ def attribute(
     endpoints: Endpoints,
     requests: RequestTable,
     method: str = "queues",
+    ways: Mapping[Way, int] | None = None,
 ) -> Attributed:
     """Find out who worked for whom, and what of every request's time was its own.
 
@@ -72,10 +74,12 @@ def attribute(
         Turns of endpoints that serve.
     method : str
         What decides where several requests are open: `critpath.executions.specification.ASSIGN`.
+    ways : mapping, optional
+        What requests asked in another recording, and how often.
     """
     subrequests = cut_subrequests(activity, endpoints)
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
-    assigned = assign(method, activity, workers, endpoints, requests, owned)
+    assigned = assign(method, activity, workers, endpoints, requests, owned, ways or {})
     subrequests = join_tiers(activity, endpoints, requests, assigned)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices)
     # Processes that serve nobody ask for themselves.

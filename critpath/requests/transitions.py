@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from critpath.model import I64
-from critpath.model.requests import Act, Activity, Endpoints, Subrequests
+from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subrequests
 from critpath.requests.owners import find_targets
+from critpath.requests.pools import SURE
 
 END: Final = -1  # nothing more is asked
 ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
@@ -26,9 +28,105 @@ LEAST: Final = 0.02  # of what follows a history: what is rarer is not expected
 _SMOOTHING: Final = 0.5
 _EXACT: Final = 64  # sizes of a service; with more, classes
 _CLASS: Final = 1.25  # ratio of two classes of sizes
+_NEAR: Final = 1.1  # ratio of the sizes of two messages of one kind in two recordings
+_LEARNED: Final = 100  # of the most frequent way of another recording
 _DEEP: Final = 32  # of a history is counted whole: the prefixes of long ones would fill the memory
 
 History = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a request of a service asked, in words that other recordings know, too.
+
+    Attributes
+    ----------
+    service : str
+    asks : tuple of (str, int)
+        Port or path of whom it asked, and bytes of the message.
+    answered : int
+        After how many of them it was answered.
+    """
+
+    service: str
+    asks: tuple[tuple[str, int], ...]
+    answered: int
+
+
+def collect_ways(
+    activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> Counter[Way]:
+    """Count what requests asked of which all that they asked is likely theirs."""
+    words, kind = name_kinds(activity, endpoints, subrequests)
+    asks: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(requests))}
+    mine = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
+    columns = (subrequests.request, subrequests.probability, subrequests.begin_ns, kind)
+    for row, sure, time, of in zip(*(c[mine].tolist() for c in columns), strict=True):
+        if sure < SURE:
+            asks.pop(row, None)
+        elif row in asks:
+            asks[row].append((time, of))
+    found: Counter[Way] = Counter()
+    service, answered = requests.service.tolist(), requests.answered_ns.tolist()
+    for row, each in asks.items():
+        if len(each) <= _DEEP:
+            each.sort()
+            before = sum(time <= answered[row] for time, _ in each)
+            asked = tuple(words[of] for _, of in each)
+            found[Way(requests.strings[service[row]], asked, before)] += 1
+    return found
+
+
+def name_kinds(
+    activity: Activity, endpoints: Endpoints, subrequests: Subrequests
+) -> tuple[Sequence[tuple[str, int]], I64]:
+    """Return of every kind whom it asks and how many bytes it has, and every sub-request's kind."""
+    size = find_sizes(activity, subrequests)
+    kind = find_kinds(activity, endpoints, subrequests, size)
+    order = np.argsort(kind, kind="stable")
+    words = []
+    for rows in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1) if len(order) else ():
+        of = int(subrequests.endpoint[rows[0]])
+        path = endpoints.strings[int(endpoints.path[of])]
+        words.append((path or str(endpoints.remote_port[of]), int(np.median(size[rows]))))
+    return words, kind
+
+
+def translate(
+    ways: Mapping[Way, int], words: Sequence[tuple[str, int]], roots: Mapping[str, int]
+) -> Sequence[Sequence[int]]:
+    """Return what was usual elsewhere as histories of a recording.
+
+    Parameters
+    ----------
+    ways : mapping
+        How often each was seen.
+    words : sequence of (str, int)
+        Of the recording's kinds, as `name_kinds` has them: the nearest in size is taken.
+    roots : mapping
+        The kind that the requests of each service begin with.
+    """
+    of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for kind, (whom, size) in enumerate(words):
+        of[whom].append((size, kind))
+    found: list[Sequence[int]] = []
+    most = max(ways.values(), default=1)
+    for way, times in ways.items():
+        asks = [_find_nearest(of[whom], size) for whom, size in way.asks]
+        if way.service in roots and END not in asks:
+            whole = [*asks[: way.answered], ANSWER, *asks[way.answered :]]
+            many = -(-times * _LEARNED // most)  # ways of another recording: only shares count
+            found += [[roots[way.service], *whole, END]] * many
+    return found
+
+
+def _find_nearest(known: Sequence[tuple[int, int]], size: int) -> int:
+    """Return the kind whose messages are of a size, or END."""
+    off, kind = min(
+        ((abs(math.log(max(its, 1) / max(size, 1))), kind) for its, kind in known),
+        default=(math.inf, END),
+    )
+    return kind if off <= math.log(_NEAR) else END
 
 
 class Transitions:
@@ -100,11 +198,8 @@ class Transitions:
         return self._ends.get(history[-2:]) or self._ends.get(history[-1:])
 
 
-def find_kinds(activity: Activity, endpoints: Endpoints, subrequests: Subrequests) -> I64:
-    """Return the kind of every sub-request: whom it asks, and the size of its message.
-
-    The opening of a connection is of the kind of the first that goes over it.
-    """
+def find_sizes(activity: Activity, subrequests: Subrequests) -> I64:
+    """Return how many bytes every sub-request sends; of an opening, what the first over it does."""
     sends = (activity.act == Act.SEND) & (activity.endpoint >= 0) & (activity.value > 0)
     rows = np.flatnonzero(sends)
     order = np.lexsort((activity.time_ns[rows], activity.endpoint[rows]))
@@ -130,6 +225,17 @@ def find_kinds(activity: Activity, endpoints: Endpoints, subrequests: Subrequest
         following[group[:-1][opens[:-1]]] = group[1:][opens[:-1]]
     later = following >= 0
     size[later] = size[following[later]]
+    return size
+
+
+def find_kinds(
+    activity: Activity, endpoints: Endpoints, subrequests: Subrequests, size: I64 | None = None
+) -> I64:
+    """Return the kind of every sub-request: whom it asks, and the size of its message.
+
+    The opening of a connection is of the kind of the first that goes over it.
+    """
+    size = find_sizes(activity, subrequests) if size is None else size.copy()
     asked = find_targets(endpoints, subrequests)
     for service in np.unique(asked).tolist():
         its = asked == service

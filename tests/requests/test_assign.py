@@ -15,22 +15,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 
 from truth import judge
 
+from critpath.commands import settings as known
+from critpath.errors import UsageError
 from critpath.model.requests import Certainty
+from critpath.pipeline.requesting import learn_ways
+from critpath.requests import assign
 from critpath.requests.assign import _orders, _Pass, _Run, _What
 from critpath.requests.others import _follow_threads
-from critpath.requests.transitions import ANSWER, END, Transitions
+from critpath.requests.transitions import ANSWER, END, Transitions, Way, translate
 
 TESTS = Path(__file__).resolve().parents[1]
 ARCHIVES = TESTS.parent / "fixtures/hosts"
 SETS = ("cpu-1-8", "select1-2-8", "outer-3-8", "lock-4-8", "sleep-5-8", "cpu-6-8")
 
 
-def find(recorded, method="queues"):
+def find(recorded, method="queues", learn=None):
     found = importlib.util.spec_from_file_location("servers_judge", TESTS / "servers/judge.py")
     module = importlib.util.module_from_spec(found)
     sys.modules["servers_judge"] = module
     found.loader.exec_module(module)
-    return module.find_requests(recorded / "recording", f"requests:assign={method}")
+    text = f"requests:assign={method}{f',learn={learn}' if learn else ''}"
+    return module.find_requests(recorded / "recording", text)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -52,6 +57,48 @@ def test_concurrent_requests_are_told_apart(unpack, name):
     assert sum(sure) >= (0.97 if pool else 0.99) * len(sure)
     certain = subs.attribution[subs.request >= 0] == Certainty.CERTAIN
     assert (subs.probability[subs.request >= 0][certain] == 1).all()
+
+
+def test_what_requests_ask_is_learned_from_another_recording(unpack, monkeypatch):
+    """Where a recording tells by itself neither what is asked alone nor in which order."""
+    recorded = unpack(ARCHIVES / "lock-4-8.tar.xz") / "lock-4-8"
+    other = unpack(ARCHIVES / "sleep-5-8.tar.xz") / "sleep-5-8/recording"
+    assert sum(learn_ways(other).values()) > 100  # which is kept: what follows forgets how
+    monkeypatch.setattr(assign, "_orders", lambda *_: ())
+    monkeypatch.setattr(assign, "_learn_alone", lambda *_: ())
+    assert judge(recorded, find(recorded)).mean[1] < 0.7
+    precision, recall = judge(recorded, find(recorded, learn=other)).mean
+    assert precision >= 0.99
+    assert recall >= 0.99
+
+
+def test_from_what_is_no_recording_nothing_is_learned(tmp_path):
+    (tmp_path / "file").write_text("{}")
+    for place in (tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(UsageError, match="no recording to learn from"):
+            learn_ways(place)
+    with pytest.raises(known.WrongValueError):
+        known.as_recording("normal,port=1")
+    settings = known.SETTINGS["learn"]
+    assert settings.parse("normal") == "normal"
+
+
+def test_ways_of_another_recording_are_said_in_the_words_of_this_one():
+    words = [("6379", 9), ("6379", 15), ("8090", 1000), ("/run/db", 9)]
+    roots = {"app:80": 7, "other:81": 8}
+
+    def said(*asks, service="app:80", answered=0):
+        return [*map(list, translate({Way(service, asks, answered): 1}, words, roots))]
+
+    assert said(("6379", 9), ("6379", 15), answered=1)[0] == [7, 0, ANSWER, 1, END]
+    assert said(("8090", 1040))[0] == [7, ANSWER, 2, END]  # a little longer
+    assert said(("/run/db", 9), service="other:81")[0] == [8, ANSWER, 3, END]
+    assert said() == [[7, ANSWER, END]] * 100
+    assert said(("8090", 2000)) == []  # another message
+    assert said(("5432", 9)) == []  # nobody asks that here
+    assert said(("6379", 9), service="else:80") == []
+    often = {Way("app:80", (("6379", 9),), 0): 900, Way("app:80", (), 0): 9}
+    assert [len(each) for each in translate(often, words, roots)].count(3) == 1
 
 
 @pytest.mark.parametrize("method", ["gap", "delays", "thread"])
