@@ -23,6 +23,7 @@ from critpath.model import (
     freeze_columns,
     role_name,
 )
+from critpath.model.comparison import is_surely_faster
 from critpath.model.recording import QUOTA_HELD
 
 
@@ -178,10 +179,16 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
 
 
 def is_faster(comparison: Analysis) -> bool:
-    """Tell whether the sample takes less time, surely and by more than the floor."""
+    """Tell whether the sample takes less time: where it does, the headline says so too."""
     detection = comparison.detection
     total = detection.states[-1]
-    return not detection.flagged and total.effect_high < 0 and -total.effect >= detection.floor
+    return not detection.flagged and is_surely_faster(
+        total.effect_high,
+        -total.effect,
+        total.normal_mean,
+        floor=detection.floor,
+        apart=comparison.apart,
+    )
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:

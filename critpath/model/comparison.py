@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
     from critpath.model.vectors import FlameNode, HostWait, VectorTable
+
+
+ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
+
+
+def is_surely_faster(high: float, fall: float, mean: float, *, floor: float, apart: bool) -> bool:
+    """Tell whether a mean fell by more than the floor, and not as another hour alone makes it.
+
+    ``high`` is the upper end of the effect's interval, ``fall`` by how much the mean of before
+    fell (ns); ``apart``: the sets were recorded at different times.
+    """
+    return high < -floor and not (apart and fall < ANOTHER_HOUR * mean)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from critpath.model.comparison import ANOTHER_HOUR, is_surely_faster
 from critpath.text.explanation import describe_cause, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
-_ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
 _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
@@ -353,9 +353,15 @@ def _total(document: ComparisonDocument) -> StateEntry | None:
 
 def _faster_in_all(document: ComparisonDocument) -> bool:
     total = _total(document)
-    high = total.effect_high if total else None
-    sure = high is not None and high < -(document.detection.floor or 0.0)
-    return sure and not _faster_by_machine(document)
+    if total is None or total.effect_high is None:
+        return False
+    return is_surely_faster(
+        total.effect_high,
+        -(total.effect or 0.0),
+        total.normal_mean or 0.0,
+        floor=document.detection.floor or 0.0,
+        apart=document.detection.apart,
+    )
 
 
 def _faster_by_machine(document: ComparisonDocument) -> float:
@@ -364,7 +370,7 @@ def _faster_by_machine(document: ComparisonDocument) -> float:
     if total is None or not total.effect or not total.normal_mean or not document.detection.apart:
         return 0.0
     share = -total.effect / total.normal_mean
-    return share if 0 < share < _ANOTHER_HOUR else 0.0
+    return share if 0 < share < ANOTHER_HOUR else 0.0
 
 
 def _slight(document: ComparisonDocument) -> float | None:
