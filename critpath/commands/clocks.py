@@ -121,7 +121,7 @@ def _show(found: FoundClocks) -> None:
     reference = safe_text(found.alignment.reference)
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("host")
-    for name in (f"clock against {reference}", "drift", "messages", "within"):
+    for name in (f"ahead of {reference} by", "drift", "messages in / out", "within"):
         table.add_column(name, justify="right")
     table.add_column("pieces")
     begins = {of.host: of.begin for of in found.facts}

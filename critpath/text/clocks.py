@@ -22,9 +22,10 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     """Return how surely a host's times are known in the reference's."""
     host, other = safe_text(clock.host), safe_text(reference)
     if clock.source == UNALIGNED:
-        return (
-            f"host {host}: no messages to and from {other} that agree, its clock is taken as it is"
-        )
+        none = "no messages both ways that agree with each other"
+        if not sum(clock.messages):
+            none = "no messages to or from the other hosts"
+        return f"host {host}: {none}: its times are taken as they are"
     if clock.source == SAME_KERNEL:
         return f"clocks: {host} and {other} are one kernel's: one clock"
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""
@@ -120,7 +121,7 @@ def clock_known(clock: HostEntry) -> str:
             return "what it said when it was asked the time"
         return f"{got:,} messages to it, {sent:,} from it"
     return {
-        REFERENCE: "the others are told in its time",
+        REFERENCE: "the others' times are given by it",
         SAME_KERNEL: "one kernel's clock",
         SAMPLES: "what the operating systems say of their clocks",
         UNALIGNED: "nothing: no messages both ways that agree",

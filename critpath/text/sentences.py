@@ -142,7 +142,8 @@ def tier_queued(queued: float) -> str:
 def beneath(shares: Sequence[tuple[State, float]]) -> str:
     """Say what threads did while requests were queued behind others, or shared a loop with them."""
     some = [f"{state_words(one)} for {format_share(share)}" for one, share in shares]
-    return f"of the time queued or shared, their thread was {', '.join(some[:_MOST_BENEATH])}"
+    listed = ", ".join(some[:_MOST_BENEATH])
+    return f"while requests were queued or shared a loop, the thread was {listed} of that time"
 
 
 def detail_of(segment: PathSegment) -> str:

@@ -127,7 +127,7 @@ def test_hosts_without_messages_are_not_aligned(recording, tmp_path, capsys):
     assert main(["clocks", str(tmp_path), "--reference-host", "web"]) == 3
     shown = capsys.readouterr()
     assert "not known" in shown.out
-    assert "its clock is taken as it is" in shown.err
+    assert "its times are taken as they are" in shown.err
     assert "\x1b[31m" not in shown.out + shown.err
 
 

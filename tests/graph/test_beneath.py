@@ -126,7 +126,7 @@ def test_it_is_said_on_the_terminal_and_in_json(queued, critpath, tmp_path, load
     assert "nginx; meanwhile waiting for the network" in run.stdout, run.stderr
     assert "meanwhile running" in run.stdout
     run = critpath("path", tmp_path / "x.paths", "--quiet")
-    said = "of the time queued or shared, their thread was"
+    said = "while requests were queued or shared a loop, the thread was"
     assert f"{said} running for 50 %, waiting for the network for 50 %" in run.stdout
     run = critpath("path", tmp_path / "x.paths", "--format", "json", "--quiet")
     segments = json.loads(run.stdout)["segments"]
