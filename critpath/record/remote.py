@@ -55,6 +55,7 @@ _PIECE: Final = 1 << 20
 _TOLD: Final = 2000  # letters of what a host says went wrong
 _PROBES: Final = 200  # times that a host is asked the time, before and after
 _ASKED: Final = 5.0  # seconds after which it is asked no more
+_SILENT: Final = 20.0  # seconds after which one that says nothing of it is given up
 _NARROWEST: Final = 20  # of them are kept: those that took least
 _DIGITS: Final = 20  # of a time
 
@@ -157,6 +158,8 @@ class _Host:
     whole : bool
         Its recording stays there unless it is fetched.
     fetched : bool
+    stopped : bool
+        It was told to stop: what it recorded stays there, once it is whole.
     moved : float
         When something last came from it.
     version : str
@@ -171,6 +174,7 @@ class _Host:
     place: str = ""
     whole: bool = False
     fetched: bool = False
+    stopped: bool = False
     moved: float = 0.0
     version: str = ""
     probes: list[tuple[int, int, int]] = field(default_factory=list)
@@ -179,6 +183,8 @@ class _Host:
 
     def say(self, word: str) -> None:
         """Send a line; a host that is gone is found out when it is read from."""
+        if word == "stop":
+            self.stopped = not self.wrong
         with suppress(OSError, ValueError):
             self._input.write(f"{word}\n".encode())
             self._input.flush()
@@ -194,11 +200,23 @@ class _Host:
             self.whole = word == "done"
             return
         why = line.removeprefix(f"{SAY} failed: ") if line.startswith(SAY) else ""
+        self.stopped = self.stopped and not why  # it removes what failed
         why = why or self._ended() or (f"unexpected answer: {line}" if line else "the line is dead")
         self.wrong = self.wrong or why
 
     def ask_time(self) -> None:
-        """Ask what time it is there, often; one that cannot say has no probes."""
+        """Ask what time it is there, often; one that never answers is given up."""
+        why = "it does not say what time it is (--no-probes asks nothing)"
+        patience = threading.Timer(_SILENT, self.give_up, (why,))
+        patience.daemon = True
+        patience.start()
+        try:
+            self._ask_often()
+        finally:
+            patience.cancel()
+
+    def _ask_often(self) -> None:
+        """Note what it says; one that cannot say has no probes."""
         if self.wrong or self._output.readline(_LINE).decode("utf-8", "replace").split() != [
             *(SAY, "clock")
         ]:
@@ -235,6 +253,8 @@ class _Host:
     def explain(self) -> str:
         """Say what is wrong, and where its recording is."""
         left = f"; its recording is left there, in {self.place}/recording" if self.whole else ""
+        if self.stopped and not self.whole:
+            left = f"; its recording is left there once it is whole, in {self.place}/recording"
         return f"{safe_text(self.name)}: {safe_text(self.wrong + left)}"
 
     def _ended(self) -> str:
@@ -447,34 +467,40 @@ def _together(hosts: Sequence[_Host], act: Callable[[_Host], None], most: float)
     _join(hosts, _start(hosts, act), most)
 
 
-def _start(hosts: Sequence[_Host], act: Callable[[_Host], None]) -> list[threading.Thread]:
-    def try_to_act(host: _Host) -> None:
+def _start(hosts: Sequence[_Host], act: Callable[[_Host], None]) -> list[threading.Event]:
+    """Do something with every host in a thread; return what is set when each has ended.
+
+    An interrupted `Thread.join` takes the thread for ended (Python 3.11).
+    """
+
+    def try_to_act(host: _Host, ended: threading.Event) -> None:
         try:
             act(host)
         except Exception as error:  # noqa: BLE001 - in a thread it would be lost
             host.wrong = host.wrong or f"{type(error).__name__}: {error}"
+        finally:
+            ended.set()
 
-    threads = [threading.Thread(target=try_to_act, args=(host,), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    return threads
+    ends = [threading.Event() for _ in hosts]
+    for each in zip(hosts, ends, strict=True):
+        threading.Thread(target=try_to_act, args=each, daemon=True).start()
+    return ends
 
 
-def _join(hosts: Sequence[_Host], threads: Sequence[threading.Thread], most: float) -> None:
-    """Wait for threads; a host from which nothing comes for too long is given up."""
+def _join(hosts: Sequence[_Host], ends: Sequence[threading.Event], most: float) -> None:
+    """Wait until all have ended; a host from which nothing comes for too long is given up."""
     begin = time.monotonic()
     try:
-        for host, thread in zip(hosts, threads, strict=True):
-            while thread.is_alive():
-                thread.join(0.2)
+        for host, ended in zip(hosts, ends, strict=True):
+            while not ended.wait(0.2):
                 if time.monotonic() - max(begin, host.moved) > most:
                     host.give_up("no answer in time")
-                    thread.join()
+                    ended.wait()
     except KeyboardInterrupt:
-        for host, thread in zip(hosts, threads, strict=True):
-            if thread.is_alive():
+        for host, ended in zip(hosts, ends, strict=True):
+            if not ended.is_set():
                 host.give_up("interrupted")
-                thread.join()
+                ended.wait()
         raise
 
 
@@ -490,7 +516,7 @@ def _watch(hosts: Sequence[_Host], duration: float, wait: Callable[[float], None
 
 def _fetch(
     hosts: Sequence[_Host],
-    ending: Sequence[threading.Thread],
+    ending: Sequence[threading.Event],
     place: Path,
     tell: Callable[[str], None],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import stat
 import tarfile
 import threading
@@ -140,6 +141,41 @@ def test_an_interrupt_ends_the_recording_and_keeps_it(tmp_path, ssh):
     assert remote.record_hosts(request, lambda _: None, wait) == (["web", "app"], [])
     assert "--duration 86400" in (ssh / "web.said").read_text()
     assert left(tmp_path) == (["app", "hosts.json", "web"], [])
+
+
+def test_a_second_interrupt_says_where_the_recording_will_be(tmp_path, ssh):
+    """While it is converted: it is neither fetched nor lost."""
+    text = (ssh / "critpath").read_text()
+    program(ssh / "critpath", text.replace("mkdir -p", "sleep 1; mkdir -p"))
+
+    def wait(seconds):
+        time.sleep(seconds)
+        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+        raise KeyboardInterrupt
+
+    request = remote.RemoteRequest(("web",), tmp_path / "o", 0.0, ("--no-probe",), probes=False)
+    fetched, [wrong] = remote.record_hosts(request, lambda _: None, wait)
+    assert fetched == []
+    [there] = (tmp_path / "tmp").iterdir()
+    assert "interrupted" in wrong
+    assert f"is left there once it is whole, in {there}/recording" in wrong
+    until = time.monotonic() + 5
+    while not (there / "recording/trace/stream_0").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert (there / "recording/critpath.json").is_file()
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_host_that_never_says_what_time_it_is_is_given_up(tmp_path, ssh, monkeypatch, capsys):
+    monkeypatch.setattr(remote, "_SILENT", 0.5)
+    (ssh / "web").mkdir()
+    program(ssh / "web/python3", "#!/bin/sh\necho critpath-hosts clock\nexec sleep 5\n")
+    begin = time.monotonic()
+    assert record(tmp_path, "web") == 125
+    assert time.monotonic() - begin < 15
+    shown = capsys.readouterr().err
+    assert "web: it does not say what time it is" in shown
+    assert "--no-probes" in shown
 
 
 def test_only_a_set_or_a_recording_is_replaced_and_only_if_asked(tmp_path, capsys):
