@@ -81,7 +81,8 @@ def attribute(
     owned = find_owners(activity, workers, endpoints, requests, subrequests)
     assigned = assign(method, activity, workers, endpoints, requests, owned, ways or {})
     subrequests = join_tiers(activity, endpoints, requests, assigned)
-    requests = complete_requests(endpoints, requests, subrequests, owned.slices)
+    sent = find_sent(activity, endpoints, requests, subrequests)
+    requests = complete_requests(endpoints, requests, subrequests, owned.slices, sent)
     # Processes that serve nobody ask for themselves.
     nobodys = np.flatnonzero((subrequests.request < 0) & (subrequests.connects == 0))
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
@@ -121,14 +122,38 @@ def join_tiers(
     return dataclasses.replace(subrequests, child=child)
 
 
+def find_sent(
+    activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> I64:
+    """Return when each sub-request was under way: where that is known, when it arrived.
+
+    A send is recorded when its call ends; on one host it has arrived, and woken who reads, by then.
+    """
+    result = subrequests.begin_ns.copy()
+    rows = np.flatnonzero(subrequests.child >= 0)
+    child = subrequests.child[rows]
+    host = endpoints.host
+    here = host[subrequests.endpoint[rows]] == host[requests.endpoint[child]]
+    rows, child = rows[here], child[here]
+    arrived = requests.begin_ns[child]
+    before = find_previous(activity, subrequests.endpoint[rows], result[rows])
+    some = (arrived > before) & (arrived < result[rows])
+    result[rows[some]] = arrived[some]
+    return result
+
+
 def complete_requests(
-    endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests, slices: Slices
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+    slices: Slices,
+    sent: I64,
 ) -> RequestTable:
-    """Fill in whose each request is, what it asked, and what of its time is its own."""
+    """Fill in whose each request is, what it asked since then, and what of its time is its own."""
     parent = np.full(len(requests), NONE, np.int32)
     known = np.flatnonzero((subrequests.request >= 0) & (subrequests.child >= 0))
     parent[subrequests.child[known]] = subrequests.request[known]
-    asked = add_asked(requests, subrequests)
+    asked = add_asked(requests, dataclasses.replace(subrequests, begin_ns=sent))
     label, strings = name_labels(endpoints, requests, subrequests)
     of = slices.request >= 0
     _, worker = np.unique(thread_keys(slices.host[of], slices.tid[of]), return_inverse=True)

@@ -55,7 +55,9 @@ def test_own_and_asked_are_the_latency(tiers: Any) -> None:
     # Here every request makes its calls one after another: the sum is the union.
     sums = np.zeros(len(requests), np.int64)
     calls = (subs.request >= 0) & (subs.connects == 0)
-    np.add.at(sums, subs.request[calls], (subs.end_ns - subs.begin_ns)[calls])
+    arrived = np.where(subs.child >= 0, requests.begin_ns[subs.child], subs.begin_ns)
+    since = np.minimum(subs.begin_ns, arrived)
+    np.add.at(sums, subs.request[calls], (subs.end_ns - since)[calls])
     np.testing.assert_array_equal(requests.asked_ns, sums)
     np.testing.assert_array_equal(requests.queued_ns, requests.received_ns - requests.begin_ns)
 
@@ -68,6 +70,31 @@ def test_parallel_calls_count_once(load: Any) -> None:
     found = attribute(*drawing.draw(each).arguments[:4])
     assert found.requests.asked_ns.tolist() == [50_000]
     assert found.requests.true_ns.tolist() == [90_010 - 50_000]
+
+
+@pytest.mark.parametrize(
+    ("arrival", "asked"),
+    [(17_000, 23_000), (9_000, 20_000)],  # the second belonged to what was asked before
+)
+def test_what_arrived_before_its_send_was_recorded_is_asked_since_then(
+    load: Any, arrival: int, asked: int
+) -> None:
+    drawing = load("requests/drawing.py")
+    each = drawing.Drawing("", {
+        "p.w": [("R1", 0), ("sx", 5_000), ("rx", 10_000), ("sx2", 20_000), ("rx2", 40_000),
+                ("S1", 50_000)],
+        "q.w": [("A2", arrival), ("R2", 25_000), ("S2", 30_000)],
+    })  # fmt: skip
+    drawn = drawing.draw(each)
+    here, there = (int(of.endpoint[-1]) for of in (drawn.subrequests, drawn.requests))
+    peer = np.full(len(drawn.endpoints), -1, np.int32)
+    peer[[here, there]] = there, here
+    ends = dataclasses.replace(drawn.endpoints, peer=peer)
+    found = attribute(drawn.activity, drawn.workers, ends, drawn.requests)
+    assert found.requests.asked_ns.tolist() == [5_000 + asked, 0]
+    assert found.requests.true_ns.sum() == 50_010 - 5_000 - asked + 30_000 - arrival
+    # When it was sent stays as it was recorded.
+    assert found.subrequests.begin_ns.tolist() == [5_000, 20_000]
 
 
 def test_subrequests_are_the_turns_of_endpoints_that_ask(load: Any) -> None:
