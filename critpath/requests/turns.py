@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -49,6 +50,10 @@ _PAUSES: Final = 3
 MOST_LABELS: Final = 64  # of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
 COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "streams", "datagrams"
+_SMALL_ANSWER: Final = 1400  # bytes; larger ones are cut by what the socket takes
+_FEWEST_PIECES: Final = 3  # that can change places; of two that were gathered any order comes
+_MOST_CLASSES: Final = 100  # of like turns, those with most changes of places
+_MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(31))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +173,16 @@ def find_turns(
     udp = collected.endpoints[:, Column.PROTOCOL] == UDP
     names = Names(endpoints, processes, udp, hosts if several else ())
     service = names.services(turns)
+    reordered = find_reordered(
+        activity,
+        turns.column(ENDPOINT),
+        turns.column(ANSWERED),
+        turns.column(END),
+        (turns.column(BYTES_IN), turns.column(BYTES_OUT)),
+        service.astype(np.int64),
+    )
     multiplexed = find_multiplexed(
-        *(turns.column(ENDPOINT), turns.column(NUMBER), turns.column(INTRUSIONS)),
+        *(turns.column(ENDPOINT), turns.column(NUMBER), turns.column(INTRUSIONS) + reordered),
         names.of_endpoints(turns, service),
     )
     service = names.mark(service, multiplexed[turns.column(ENDPOINT)])
@@ -217,7 +230,8 @@ def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) 
     Parameters
     ----------
     endpoint, number, intrusions : int64 [turns]
-        Of each turn: whose and which it is, and how often data came apart before its answer.
+        Of each turn: whose and which it is, and how often data came apart before its answer, or
+        whether that came in another order.
     service : int64 [endpoints]
         -1 for none.
     """
@@ -236,6 +250,99 @@ def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) 
         if total >= _FEWEST and total > _INTRUDED_ALL * of:
             found |= mine & ((intruded > 0) | (many < _ENOUGH))
     return found
+
+
+def find_reordered(
+    activity: Activity,
+    endpoint: I64,
+    answered: I64,
+    end: I64,
+    sizes: tuple[I64, I64],
+    service: I64,
+) -> Bool:
+    """Return which turns sent the pieces of a like turn's answer in a rarer order.
+
+    The pieces of one answer are always sent in the same order.  Where a program gathers some of
+    them before it sends, it is cut between its pieces, of which each is sent alone at times.
+    Answers to several requests are mixed: what lies between the cuts of different turns is nothing
+    that was ever sent.
+
+    Parameters
+    ----------
+    activity : Activity
+    endpoint, answered, end : int64 [turns]
+        Of each turn; its first and last send.
+    sizes : tuple of int64 [turns]
+        Bytes in and out: turns of a service with the same are like each other.
+    service : int64 [turns]
+    """
+    found = np.zeros(len(endpoint), np.bool_)
+    turns = np.flatnonzero((answered < end) & (sizes[1] < _SMALL_ANSWER))
+    if not len(turns):
+        return found
+    first, many, sent = _find_sends(activity, endpoint[turns], answered[turns], end[turns])
+    turns, first, many = (column[many > 1] for column in (turns, first, many))
+    if not len(turns):
+        return found
+    like = _hash(_hash(_hash(service[turns]) + _hash(sizes[0][turns])) + _hash(sizes[1][turns]))
+    starts = np.cumsum(many) - many
+    place = np.arange(int(many.sum())) - np.repeat(starts, many)
+    size = sent[np.repeat(first, many) + place]
+    order = np.add.reduceat(_hash(_hash(size) + _hash(place)), starts)
+    family = _hash(like + np.add.reduceat(_hash(size), starts))
+    odd = _find_rarer(family, order) & (many >= _FEWEST_PIECES)
+    classes, counts = np.unique(like[odd], return_counts=True)
+    for each in classes[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]:
+        mine = np.flatnonzero(like == each)
+        ways = mine[np.unique(order[mine], return_index=True)[1]]
+        pieces = [sent[first[way] : first[way] + many[way]].tolist() for way in ways.tolist()]
+        if not is_one_sequence(pieces):
+            found[turns[mine[odd[mine]]]] = True
+    return found
+
+
+def is_one_sequence(ways: Sequence[Sequence[int]]) -> bool:
+    """Return whether answers that were cut in these ways may be of the same pieces in order."""
+    cuts = sorted({int(at) for way in ways for at in np.cumsum([0, *way])})
+    sent = {size for way in ways for size in way}
+    between = [after - before for before, after in pairwise(cuts)]
+    return 2 * sum(size not in sent for size in between) < len(between)
+
+
+def _find_sends(activity: Activity, endpoint: I64, answered: I64, end: I64) -> tuple[I64, I64, I64]:
+    """Return each turn's first send and how many they are, among the bytes of all sends."""
+    wanted = np.zeros(int(endpoint.max()) + 1, np.bool_)
+    wanted[endpoint] = True
+    rows = np.flatnonzero(activity.act == Act.SEND)
+    of = activity.endpoint[rows]
+    rows = rows[(of >= 0) & (of < len(wanted)) & wanted[np.clip(of, 0, len(wanted) - 1)]]
+    count = len(activity) + 1
+    rows = rows[np.argsort(activity.endpoint[rows], kind="stable")]
+    key = activity.endpoint[rows].astype(np.int64) * count + rows
+    at = activity.time_ns
+    since = np.searchsorted(key, endpoint * count + np.searchsorted(at, answered, side="left"))
+    until = np.searchsorted(key, endpoint * count + np.searchsorted(at, end, side="right"))
+    first: I64 = since.astype(np.int64)
+    return first, until - first, activity.value[rows]
+
+
+def _find_rarer(family: I64, order: I64) -> Bool:
+    """Return which rows have another order than most of their family."""
+    family = np.unique(family, return_inverse=True)[1].reshape(-1)
+    _, kind, counts = np.unique(_hash(family) + order, return_inverse=True, return_counts=True)
+    kind = kind.reshape(-1)
+    first = np.unique(kind, return_index=True)[1]
+    by = np.lexsort((counts, family[first]))  # the most frequent of each family comes last
+    usual = np.zeros(int(family.max()) + 1, np.int64)
+    usual[family[first[by]]] = by
+    return np.asarray(kind != usual[family], np.bool_)
+
+
+def _hash(values: I64) -> I64:
+    """Return numbers that are as good as random, the same for the same."""
+    mixed = (values.astype(np.uint64) + _MIX[0]) * _MIX[1]
+    mixed = (mixed ^ (mixed >> _MIX[2])) * _MIX[0]
+    return np.asarray((mixed ^ (mixed >> _MIX[2])).view(np.int64))
 
 
 def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) -> Bool:
