@@ -332,6 +332,8 @@ def _follow(table: Tables, process: int) -> tuple[I64, I64, F64] | None:
             if found <= even + LEAST_GAIN and not sooner:
                 break
             even, best = found, run
+            if even + LEAST_GAIN >= 1 and not several:  # no other can be better
+                break
         if even > ALIKE and not several:
             break
     for _ in range(_PASSES if even < ALIKE else 0):
