@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 events, manifest, odd = inspect_recording(recording, settings["reader"])
             wrong = [*_missing_runs(events), *_describe_losses(events), *odd]
             print(safe_text(f"{recording}: {_contents(events, manifest)}"))
-            for line in wrong or _why_whole(manifest):
+            for line in (*_describe_gaps(events, manifest), *(wrong or _why_whole(manifest))):
                 print(safe_text(f"  {line}"))
             code = EXIT_INCONCLUSIVE if wrong else code
     if code:
@@ -79,6 +79,18 @@ def _why_whole(manifest: Manifest) -> Iterator[str]:
             "nothing is missing as far as the trace itself can tell: no manifest says what "
             "was recorded (a stream's end, or a stream of an idle cpu, may be gone)"
         )
+
+
+def _describe_gaps(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Say what was not recorded, which is no loss."""
+    from critpath.model.gaps import BASE  # noqa: PLC0415 - start-up time
+
+    base = events.gaps.of(BASE)
+    if len(base):
+        time = format_ns(int((base.end - base.begin).sum()))
+        yield f"{plural(len(base), 'gap')}, {time} in all: not recorded, and no loss"
+    for gap in manifest.gaps[:_SHOWN]:
+        yield f"not recorded for {format_ns(max(gap.end - gap.begin, 0))}: {gap.what}"
 
 
 def _missing_runs(events: Events) -> Iterator[str]:

@@ -41,7 +41,7 @@ from critpath.text.phrases import IDLE, LATE_NS
 
 # Kernel threads that work for any program: to meet one is no change of the program.
 _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")
-_UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+_UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 # How often a request meets others is chance, and more frequent where all takes longer.
 _QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
 _MET: Final = INTERFERENCE | _UNSEEN | _QUEUES

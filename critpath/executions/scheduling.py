@@ -9,6 +9,7 @@ import numpy as np
 
 from critpath.executions.fields import field_numbers
 from critpath.model import I64, Bool, Events, Kind
+from critpath.model.gaps import BASE
 from critpath.units import plural
 
 UNKNOWN = -1
@@ -41,6 +42,7 @@ class Scheduling:
         order = np.argsort(keys, kind="stable")
         self.rows = rows[order]
         self._keys = keys[order]
+        self._stretches = self._stretch(self.rows)
         self.prev_tid = events.column(self.rows, "prev_tid")
         self.next_tid = events.column(self.rows, "next_tid")
 
@@ -49,6 +51,18 @@ class Scheduling:
         cpus = int(self.events.cpu.max(initial=0)) + 2
         processor = hosts_of(self.events, rows) * cpus + self.events.cpu[rows] + 1
         return processor * (len(self.events) + 1) + rows
+
+    def _stretch(self, rows: I64) -> I64:
+        """Return between which gaps of its host each event lies; one within a gap, alone."""
+        result = np.zeros(len(rows), np.int64)
+        time, host = self.events.timestamp[rows], hosts_of(self.events, rows)
+        for name in np.unique(self.events.gaps.host).tolist():
+            base = self.events.gaps.of(BASE, name)
+            mine = host == name
+            ended = np.searchsorted(base.end, time[mine], side="right")
+            begun = np.searchsorted(base.begin, time[mine], side="right")
+            result[mine] = np.where(begun > ended, -1 - rows[mine], ended)
+        return result
 
     def current(self, rows: I64) -> I64:
         """Return the tid that held the cpu of every event, -1 where unknown.
@@ -69,6 +83,12 @@ class Scheduling:
         has_after = (self._keys[after] >= wanted) & (self._keys[after] // span == wanted // span)
         result[has_after] = self.prev_tid[after[has_after]]
         result[has_before] = self.next_tid[before[has_before]]
+        # Nobody knows what a cpu did in a gap.
+        stretch = self._stretch(rows)
+        has_after &= self._stretches[after] == stretch
+        has_before &= self._stretches[before] == stretch
+        result[~has_before] = UNKNOWN
+        result[has_after & ~has_before] = self.prev_tid[after[has_after & ~has_before]]
         lost = has_before & has_after & (self.next_tid[before] != self.prev_tid[after])
         result[lost | (self.events.cpu[rows] < 0)] = UNKNOWN
         return result

@@ -495,6 +495,13 @@ cdef class Walks:
                 c.depth -= 1
                 continue
             s = row.begin if row.begin > f.lo else f.lo
+            if row.state == STATE_NOT_RECORDED:
+                # It may have been anything: of another thread, nothing before it is followed.
+                if c.depth > 1:
+                    s = f.lo
+                self.emit(c, s, t, f.worker, STATE_NOT_RECORDED, 0, row.cpu)
+                f.t = s
+                continue
             if self.link_in(f.worker, &row, s, t, &link):
                 if row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
                     if link.kind == LINK_RECEIPT and t == row.end:

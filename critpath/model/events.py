@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import numpy as np
 
 from critpath.model.clocks import HostClock
+from critpath.model.gaps import Gaps
 from critpath.model.kinds import Kind
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
@@ -194,6 +195,8 @@ class Events(Table):
         One line each: what was odd about the input and how it was read.
     clocks : tuple of HostClock
         Of several hosts, each one's against the clock that all times are of; empty for one.
+    gaps : Gaps
+        When some of it was not recorded.
     """
 
     timestamp: I64
@@ -213,6 +216,7 @@ class Events(Table):
     streams: tuple[StreamFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()
+    gaps: Gaps = field(default_factory=Gaps)
 
     def __post_init__(self) -> None:
         freeze_columns(

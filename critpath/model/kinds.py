@@ -138,6 +138,7 @@ class State(IntEnum):
     RECLAIM = 21, "RUNNING"
     QUEUED = 22, "BLOCKED"  # a request, while its thread works for other requests
     SHARED = 23, "RUNNING"  # a request, while a loop works for it or for others: not known which
+    NOT_RECORDED = 24, "UNKNOWN"  # in a gap of the recording, or not known because of one
 
 
 # Details of `State.WAIT_NET` where a packet's sender is no thread that is known.

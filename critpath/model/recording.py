@@ -10,6 +10,7 @@ from typing import Final
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
+GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 would take for silence
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
 MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger
@@ -195,6 +196,10 @@ class Manifest:
         Every stream file of the trace as it was when the recording ended.
     gaps : tuple of Gap
         When somebody's hands on the tracer kept it from recording.
+    gaps_file : str
+        Where the gaps that the recorder made are listed, beside the manifest; "" without any.
+    overhead : mapping
+        What the recording was allowed to cost, and did; empty without a budget.
     machine : mapping
         What the machine was like meanwhile: ``summary`` (whole numbers, see
         `summarize_machine`), ``columns`` and ``rows`` (one a second).
@@ -233,6 +238,8 @@ class Manifest:
     loss: tuple[CpuLoss, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    gaps_file: str = ""
+    overhead: Mapping[str, object] = field(default_factory=dict)
     machine: Mapping[str, object] = field(default_factory=dict)
     warmup: int = 0
     prepare: str = ""

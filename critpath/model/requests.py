@@ -7,7 +7,7 @@ codes into the ``strings`` of the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -688,6 +688,14 @@ class Pieces:
     def __post_init__(self) -> None:
         if not len(self.confidence):
             object.__setattr__(self, "confidence", np.ones(len(self.begin)))
+
+    def take(self, rows: I64) -> Pieces:
+        """Return the pieces of some requests, in the order of their positions ``rows``."""
+        counts = self.start[rows + 1] - self.start[rows]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        mine = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
+        columns = ("host", "tid", "begin", "end", "state", "by", "about", "confidence")
+        return replace(self, start=start, **{name: getattr(self, name)[mine] for name in columns})
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,22 +18,18 @@ from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
-from critpath.pipeline.clocks import align_events, align_traces, link_hosts, tell_alignment
+from critpath.pipeline.clocks import link_hosts
+from critpath.pipeline.opening import RecordingOpener
+from critpath.pipeline.partial import Share, leave_out_partial
 from critpath.pipeline.progress import Progress, Stage
-from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS, SOURCE_PORT
-from critpath.read.hosts import find_hosts
-from critpath.read.manifest import add_host_losses, open_host_manifests
+from critpath.read.event_names import KERNEL_EVENTS, SOURCE_PORT
 from critpath.read.metadata.schema import get_event_names
-from critpath.read.recording import read_events
-from critpath.read.streaming import EventStream, OutOfOrder, WholeRecording, read_stream
+from critpath.read.streaming import OutOfOrder
 from critpath.record.profiles import PACKETS, SOCKETS
 from critpath.text import notes
+from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
 from critpath.timeline.holders import find_holds
-from critpath.timeline.missing_switches import (
-    MissingSwitches,
-    insert_switches,
-    repair_switches,
-)
+from critpath.timeline.missing_switches import MissingSwitches, insert_switches
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer, prev_states, timer_functions
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
@@ -49,9 +45,9 @@ if TYPE_CHECKING:
         Timelines,
         VectorTable,
     )
-    from critpath.model.clocks import ClockAlignment, JoinedAccount
     from critpath.model.requests import Pieces, Sketches
     from critpath.pipeline.limits import Budget
+    from critpath.pipeline.opening import Aligned
     from critpath.read.clocks import Trace
     from critpath.read.recording import Description
     from critpath.read.streaming import Source
@@ -75,6 +71,8 @@ class ExtractSettings:
         Bytes that one recording may take (``--max-memory``); 0 for no limit.
     ahead : bool
         Decode in a thread of its own: where other recordings are not read at the same time.
+    partial : bool
+        Of a recording with gaps, take the executions that are not whole, and no other.
     """
 
     specification: str | None = None
@@ -82,6 +80,7 @@ class ExtractSettings:
     interrupts: bool = True
     max_memory: int = 0
     ahead: bool = False
+    partial: bool = False
 
 
 def extract_recording(
@@ -118,6 +117,10 @@ def extract_recording(
             )
             events = count_missing_runs(events, specification, manifest, len(executions))
         replayed = replace(found, events=events)
+        if len(events.gaps):
+            room = chosen.budget.segments
+            share = Share(manifest.overhead, settings.partial, settings.interrupts, room)
+            replayed, executions, pieces = leave_out_partial(replayed, executions, pieces, share)
         stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
         walked = 0
         for paths in _walk(
@@ -187,7 +190,7 @@ def replay_chosen(
     described = [Description(trace) for trace in traces]
     names = sorted({name for of in described for name in of.events})
 
-    known: list[_Aligned] = []  # the clocks of several hosts, once they are
+    known: list[Aligned] = []  # the clocks of several hosts, once they are
 
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
@@ -377,7 +380,7 @@ def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timeline
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
     from critpath.read.manifest import add_manifest, find_addresses, open_manifest
-    from critpath.read.recording import find_traces, read_events
+    from critpath.read.recording import find_traces
     from critpath.timeline.replay import replay
 
     manifest, _ = open_manifest(source)
@@ -385,9 +388,7 @@ def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timeline
     if opener.several:
         events = opener.tell_clocks(add_manifest(opener.read(), manifest))
     else:
-        events = add_manifest(
-            repair_switches(read_events(source, KERNEL_EVENTS, reader=reader)), manifest
-        )
+        events = add_manifest(opener.read(), manifest)
     return events, replay(events, find_addresses(manifest))
 
 
@@ -479,6 +480,8 @@ class Assumptions:
         The host's own.
     way : str
         What tells of sockets, where requests are asked for.
+    resumed : Resumed or None
+        What was going on at the ends of gaps; None before the search.
     """
 
     waking: bool
@@ -489,6 +492,7 @@ class Assumptions:
     strings: Sequence[str] = field(default=(), compare=False)
     addresses: frozenset[int] = frozenset()
     way: str = SOCKETS
+    resumed: Resumed | None = field(default=None, compare=False)
 
 
 def assume_declared(traces: Sequence[Trace]) -> Assumptions:
@@ -543,6 +547,8 @@ def replay_stream(
     for _ in range(_MOST_PASSES):
         blocks = _make_store(budget)
         try:
+            if assumed.resumed is None:
+                assumed = replace(assumed, resumed=_search_gaps(opener))
             with closing(opener()) as source:
                 done = _replay_once(
                     source, assumed, Prefilter(specifications), blocks, budget, complete
@@ -557,7 +563,7 @@ def replay_stream(
         except OutOfOrder as reason:
             # What was looked for was looked for in the wrong order.
             opener.sort_whole(reason)
-            assumed = replace(assumed, searched=False, insertions=None)
+            assumed = replace(assumed, searched=False, insertions=None, resumed=None)
         except BaseException:
             blocks.close()
             raise
@@ -566,6 +572,13 @@ def replay_stream(
         "the recording is another one whenever it is read",
         "wait until it is written, and copied whole",
     )
+
+
+def _search_gaps(opener: RecordingOpener) -> Resumed:
+    """Look for what was going on at the end of each gap."""
+    with closing(opener()) as source:
+        gaps = source.gaps
+        return find_resumed(iter(source), source.classes, gaps) if len(gaps) else NOTHING
 
 
 def collect_sockets(
@@ -589,7 +602,7 @@ def _find_missing_switches(
     for chunk in source:
         search.feed(chunk, source.classes)
     about = source.finish()
-    found = search.finish(about.losses)
+    found = search.finish(about.losses, source.gaps)
     return replace(
         assumed, insertions=found, strings=source.strings(), losses=complete(about).losses
     )
@@ -614,6 +627,8 @@ def _replay_once(
         has_waking=assumed.waking,
         has_syscalls=assumed.syscalls,
         addresses=assumed.addresses,
+        gaps=source.gaps,
+        resumed=assumed.resumed or NOTHING,
     )
     if put is None:
         chunks = iter(source)
@@ -677,114 +692,6 @@ def _replay_once(
         receipts=receipts,
         messages=messages,
     )
-
-
-# Chunks that are decoded ahead: one, and others for the time that a block is cut in.
-_AHEAD: Final = 3
-
-
-# Clocks of several hosts, and what became of their messages.
-_Aligned = tuple["ClockAlignment", "JoinedAccount"]
-
-
-class RecordingOpener:
-    """Begins to read one recording, as often as it is asked to.
-
-    Parameters
-    ----------
-    recording : Path
-    traces : sequence of Trace
-    wanted : sequence of EventRequest
-    reader : str
-        As `critpath.read.recording.read_events`.
-    ahead : bool
-        Decode in a thread of its own.
-    begin : callable, optional
-        Called whenever reading begins, for the stage of the work that is told how much was read.
-    known : list, optional
-        Where the clocks of several hosts are kept for the recording's other openers.
-
-    Attributes
-    ----------
-    whole : str
-        Why the recording is in memory as a whole, as a clause; "" where it is not.
-    several : bool
-        Whether it is of several hosts: they are read once for their clocks, then as one.
-    """
-
-    def __init__(
-        self,
-        recording: Path,
-        traces: Sequence[Trace],
-        wanted: Sequence[EventRequest],
-        reader: str,
-        *,
-        ahead: bool = False,
-        begin: Callable[[], Stage] | None = None,
-        known: list[_Aligned] | None = None,
-    ) -> None:
-        self._known = [] if known is None else known
-        self._recording, self._traces = recording, traces
-        self.several = len({trace.host for trace in traces}) > 1
-        # What one host sends another it receives at sockets.
-        self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if self.several else ()))))
-        self._reader = reader
-        self._ahead, self._begin = ahead, begin
-        self._events: Events | None = None
-        self.whole = ""
-        if reader == "babeltrace2":
-            self.whole = "babeltrace2 reads it"
-
-    @property
-    def alignment(self) -> ClockAlignment | None:
-        """How the clocks of several hosts relate, once something was read."""
-        return self._known[0][0] if self._known else None
-
-    def __call__(self) -> Source:
-        """Begin."""
-        stage = self._begin() if self._begin else None
-        if not self.whole:
-            return self._stream(stage or Stage(None, ""), _AHEAD if self._ahead else 0)
-        if self._events is None:
-            events = read_events(self._recording, self._wanted, reader=self._reader)
-            self._events = align_events(repair_switches(events))
-        return WholeRecording(self._events)
-
-    def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
-        if self.several and not self._known:
-            manifests = open_host_manifests(self._recording)
-            asked = find_hosts(self._recording)
-            self._known.append(align_traces(self._traces, manifests, stage, asked))
-        return EventStream(
-            self._traces,
-            self._wanted,
-            ahead=ahead,
-            reached=stage.reach,
-            alignment=self.alignment,
-        )
-
-    def read(self) -> Events:
-        """Return all events at once."""
-        if not self.whole:
-            try:
-                with closing(self._stream(Stage(None, ""))) as stream:
-                    return repair_switches(read_stream(stream))
-            except OutOfOrder as reason:
-                self.sort_whole(reason)
-        found = read_events(self._recording, self._wanted, reader=self._reader)
-        return align_events(repair_switches(found))
-
-    def tell_clocks(self, events: Events) -> Events:
-        """Say how surely the clocks of several hosts are known, and what each host lost."""
-        clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
-        if self.several and clocks:
-            events = add_host_losses(events, open_host_manifests(self._recording), clocks)
-        return events if self.whole or not self._known else tell_alignment(events, *self._known[0])
-
-    def sort_whole(self, reason: OutOfOrder) -> None:
-        """From now on, have all events in memory: they come out of order."""
-        self.whole = notes.out_of_order(reason)
-        self._known.clear()
 
 
 # ------------------------------------------------------------------ what exports need

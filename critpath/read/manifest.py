@@ -29,23 +29,24 @@ from critpath.model import (
 )
 from critpath.model.recording import (
     BLOCK_RUNS,
+    GAPS_FORMAT,
     MACHINE,
     MANIFEST_BYTES,
     SAMPLE,
     ReachedLimit,
 )
 from critpath.read.recording import find_trace_directories
-from critpath.units import plural, safe_text
+from critpath.units import format_ns, plural, safe_text
 from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
-    from critpath.model import Events, Loss
+    from critpath.model import Events
     from critpath.model.clocks import HostClock
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
+_SHOWN: Final = 5  # gaps that somebody made
 _LONGEST_BLOCKS: Final = 90_000  # letters: a longer text is no part of a saved set
-_GAP: Final = "not recorded: "
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
@@ -67,9 +68,9 @@ def read_manifest(recording: Path) -> Manifest | None:
         if not isinstance(data, dict):
             raise _WrongError("no object")
         version = data.get("format", MANIFEST_FORMAT)
-        if version != MANIFEST_FORMAT:
+        if version not in (MANIFEST_FORMAT, GAPS_FORMAT):
             raise UnreadableError(
-                f"{file}: its format is {version!r:.60}, this critpath reads {MANIFEST_FORMAT!r}",
+                f"{file}: its format is {version!r:.60}, this critpath reads {GAPS_FORMAT!r}",
                 "read it with the critpath that recorded it, or a later one",
             )
         return _build_manifest(data)
@@ -79,6 +80,8 @@ def read_manifest(recording: Path) -> Manifest | None:
 
 def _build_manifest(data: Mapping[str, Any]) -> Manifest:
     state = _text(data, "state") or COMPLETE
+    # By the recorder that made them in a file of their own, or by one that noticed them.
+    made = isinstance(data.get("gaps"), str)
     if state not in {RECORDING, COMPLETE, INTERRUPTED}:
         raise _WrongError("'state' is none that there is")
     return Manifest(
@@ -95,7 +98,9 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         end=_whole(data, "end"),
         loss=tuple(_loss(one) for one in _list(data, "loss")),
         streams=tuple(_stream(one) for one in _list(data, "streams")),
-        gaps=tuple(_gap(one) for one in _list(data, "gaps")),
+        gaps=() if made else tuple(_gap(one) for one in _list(data, "gaps")),
+        gaps_file=_text(data, "gaps") if made else "",
+        overhead=_mapping(data, "overhead"),
         machine=_mapping(data, "machine"),
         warmup=_whole(data, "warmup"),
         prepare=_text(data, "prepare"),
@@ -228,6 +233,10 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
         *_check_finished(manifest, recording),
         *manifest.warnings,
         *_note_unusual_runs(manifest),
+        *(
+            f"not recorded for {format_ns(max(gap.end - gap.begin, 0))}: {gap.what}"
+            for gap in manifest.gaps[:_SHOWN]
+        ),
     )
 
 
@@ -267,20 +276,9 @@ def add_host_losses(
             continue
         mine = replace(events, losses=tuple(x for x in events.losses if x.host == number))
         had = len(mine.losses)
-        mine = _add_gaps(add_counted_losses(mine, manifest), replace(manifest, machine={}))
-        new = mine.losses[had:]
-        events = replace(events, losses=(*events.losses, *(_move(x, number, clock) for x in new)))
+        new = (replace(x, host=number) for x in add_counted_losses(mine, manifest).losses[had:])
+        events = replace(events, losses=(*events.losses, *new))
     return events
-
-
-def _move(loss: Loss, host: int, clock: HostClock) -> Loss:
-    """Return a loss of a host in the reference's time; one of the whole recording stays."""
-    if not loss.reason.startswith(_GAP):
-        return replace(loss, host=host)
-    import numpy as np  # noqa: PLC0415 - as above
-
-    begin, end = clock.move(np.array([loss.begin, loss.end], np.int64)).tolist()
-    return replace(loss, host=host, begin=begin, end=end)
 
 
 def _check_finished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
@@ -319,7 +317,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
     }
     plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
     events = add_counted_losses(events, manifest)
-    events = _add_gaps(events, manifest)
+    events = _add_machine(events, manifest)
     if manifest.streams:
         from critpath.read.streams import find_changed_streams  # noqa: PLC0415 - numpy
 
@@ -368,24 +366,17 @@ def add_counted_losses(events: Events, manifest: Manifest) -> Events:
     return replace(events, losses=(*events.losses, *found)) if found else events
 
 
-def _add_gaps(events: Events, manifest: Manifest) -> Events:
-    """Add the times in which the tracer was kept from recording, and what the machine was like."""
-    from critpath.model import Loss  # noqa: PLC0415 - numpy
-
-    lost = tuple(
-        Loss(gap.begin, max(gap.begin, gap.end), 0, gap.cpu, 0, 0, f"{_GAP}{gap.what}")
-        for gap in manifest.gaps
-    )
+def _add_machine(events: Events, manifest: Manifest) -> Events:
+    """Add what the machine was like meanwhile."""
     summary = manifest.machine.get("summary")
     measured = {
         MACHINE + key: value
         for key, value in (summary if isinstance(summary, dict) else {}).items()
         if type(value) is int and 0 <= value <= _WHOLE
     }
-    if not lost and not measured:
+    if not measured:
         return events
-    environment = (*events.environment, measured) if measured else events.environment
-    return replace(events, losses=(*events.losses, *lost), environment=environment)
+    return replace(events, environment=(*events.environment, measured))
 
 
 def find_reached_limits(manifest: Manifest) -> tuple[ReachedLimit, ...]:

@@ -23,6 +23,7 @@ import numpy as np
 from critpath.errors import UnreadableError
 from critpath.model import I32, I64, EventChunk, EventClass, EventRequest, Events, Loss
 from critpath.model.clocks import ClockAlignment
+from critpath.model.gaps import Gaps
 from critpath.read import _decode, _merge
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.compiled_trace import CompiledTrace, unreadable_file
@@ -136,6 +137,8 @@ class EventStream:
     hosts : tuple of str
     environment : tuple of mapping
         The ``env`` of every trace.
+    gaps : Gaps
+        When some of it was not recorded: who opens it knows.
 
     Raises
     ------
@@ -191,6 +194,7 @@ class EventStream:
         self._maker = _ChunkMaker(
             merge, self._files, self._recording, self._summary.classes, self._summary.wake_targets
         )
+        self.gaps = Gaps()
         self._strings: list[str] = []
         self._reached = reached
         self._ended = self._closed = False
@@ -318,7 +322,8 @@ class EventStream:
             ]
             for trace in self._traces
         ]
-        return self._summary.to_events(_empty_columns(), tuple(self.strings()))
+        events = self._summary.to_events(_empty_columns(), tuple(self.strings()))
+        return replace(events, gaps=self.gaps)
 
     # Closing.
 
@@ -573,6 +578,8 @@ Look = Callable[["EventChunk", Sequence["EventClass"]], None]
 class Source(Protocol):
     """The events of a recording in the order of time, read once from begin to end."""
 
+    gaps: Gaps
+
     @property
     def filled(self) -> bool:
         """Whether switches that the kernel left out have been put in."""
@@ -620,6 +627,7 @@ class WholeRecording:
         self._codes = {text: code for code, text in reversed(list(enumerate(self._strings)))}
         self.classes: Sequence[EventClass] = events.classes
         self.hosts = events.hosts
+        self.gaps = events.gaps
         self.environment = events.environment
         self._look: Look | None = None
 

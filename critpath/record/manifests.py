@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.recording import MANIFEST_BYTES, RECORDING, Script
+from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
@@ -33,10 +33,11 @@ _MOST_ADDRESSES: Final = 4096
 _NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
+_FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
 _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
     **dict.fromkeys(("begin", "end"), int),
-    **dict.fromkeys(("clock", "recorder"), dict),
+    **dict.fromkeys(("clock", "recorder", "overhead"), dict),
 }
 
 
@@ -178,6 +179,11 @@ def keep_unfinished(
 def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
+    made, budget = document.pop("gaps_file"), document.pop("overhead")
+    if made:
+        document |= {"format": GAPS_FORMAT, "gaps": made}
+    if budget:
+        document["overhead"] = budget
     # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
     # surrogates, for which JSON has escapes.
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
@@ -220,7 +226,7 @@ def read_manifest(directory: Path) -> Manifest:
         raise UnreadableError(
             f"{place}: not a manifest ({error})", "name a recording's directory"
         ) from None
-    if not isinstance(document, dict) or document.get("format") != MANIFEST_FORMAT:
+    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
         raise UnreadableError(
             f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
             "use the version of critpath that recorded it",
@@ -231,7 +237,9 @@ def read_manifest(directory: Path) -> Manifest:
         values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
         values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
         values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
-        values["gaps"] = tuple(Gap(**x) for x in values.get("gaps", ()))
+        if isinstance(made := values.get("gaps", ()), str):
+            values |= {"gaps": (), "gaps_file": made}
+        values["gaps"] = tuple(Gap(**x) for x in values["gaps"]) if "gaps" in values else ()
         values["scripts"] = tuple(Script(**x) for x in values.get("scripts", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))

@@ -84,6 +84,7 @@ LOOKS: Final[dict[str, Look]] = {
     State.NET_TRANSIT.name: Look("X", BLUE, "diagonal", "a packet in flight"),
     State.WAIT_TIMER.name: Look("T", YELLOW, "solid", "waiting for a timer"),
     State.WAIT_UNEXPLAINED.name: Look("Q", GREY, "diagonal", "blocked, cause not in the trace"),
+    State.NOT_RECORDED.name: Look("G", GREY, "bars", "not recorded"),
     State.UNKNOWN.name: Look("M", GREY, "solid", "not observed"),
 }
 

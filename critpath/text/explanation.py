@@ -65,6 +65,7 @@ _PEER: Final[dict[str, str]] = {
     "WAIT_STOPPED": "stopped",
     "WAIT_UNEXPLAINED": "blocked: the recording does not tell by what",
     "UNKNOWN": "not observed",
+    "NOT_RECORDED": "not recorded",
 }
 # What a request waits for itself: "wait ... for ...".
 _OWN: Final[dict[str, str]] = {
@@ -387,6 +388,7 @@ def _waits(
         "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
         "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
         "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",
+        "NOT_RECORDED": f"{words.verb('take')} {words.time} that were not recorded",
     }
     return plain.get(state) or (
         _waits_for_what(facts, words, detail) + _cpu_after_it(document, cause, facts)

@@ -214,6 +214,15 @@ def recording_in_memory(name: str, why: str) -> str:
     return f"{name} was in memory as a whole, whatever --max-memory: {why}"
 
 
+def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> str:
+    """How many executions of a recording with gaps were recorded whole."""
+    return (
+        f"{whole:,} of {plural(total, 'execution')} recorded whole; "
+        f"{plural(int(told['gaps']), 'gap')}, {format_ns(int(told['gaps_ns']))} in all: "
+        "not recorded, and never crossed by a path"
+    )
+
+
 def out_of_order(reason: object) -> str:
     """Why: the reader found events out of order."""
     return f"{reason}, and its events have to be sorted"

@@ -49,6 +49,7 @@ _WHAT: Final[dict[State, str]] = {
     State.RECLAIM: "freeing memory{}",
     State.QUEUED: "waiting behind other requests{}",
     State.SHARED: "on a loop shared with other requests{}",
+    State.NOT_RECORDED: "not recorded{}",
 }
 # The kernel's softirqs: as a detail they would not be understood without that word.
 SOFTIRQS: Final = frozenset(
@@ -83,7 +84,7 @@ KINDS: Final[dict[str, str]] = {
 # Threads that record: critpath's own, and LTTng's daemons.
 _RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?")
 # Nothing was seen that could be the reason.
-UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED})
+UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 
 
 def quota_of(group: str, quota: int, period: int) -> str:

@@ -27,12 +27,15 @@ cdef enum:
     DEAD = 5
     LOST = 6        # observed, but an event that should have been there was not
     UNBORN = 7      # forked, not yet woken for the first time
+    HIDDEN = 8      # since a gap: its first event tells what it was doing at the end of that
+    OBSCURE = 9     # the same, but only a switch tells anything
 
     # Interrupt contexts, as the exit event must match its entry.
     C_IRQ = 1
     C_SOFTIRQ = 2
     C_TIMER = 3
     C_VECTOR = 4
+    C_HIDDEN = 5    # which, a gap has hidden
 
     # What an event class says by the fields that it has.
     HAS_SUCCESS = 1
@@ -77,6 +80,7 @@ include "_threads.pxi"
 include "_softirqs.pxi"
 include "_packets.pxi"
 include "_holders.pxi"
+include "_gaps.pxi"
 
 cdef extern from *:
     """
@@ -124,6 +128,13 @@ cdef class Replay:
     cdef int32_t[::1] softirq_state, softirq_detail
     cdef int64_t[::1] loss_end, loss_host, loss_cpu
     cdef Py_ssize_t lost
+    cdef int64_t[:, ::1] gaps, edges, resumed
+    cdef Py_ssize_t passed, resumed_at
+    cdef uint8_t[::1] closed           # of hosts
+    cdef int64_t[::1] last_gap         # of hosts, -1 none
+    cdef int32_t[::1] call_states      # by code of a system call
+    cdef int closed_hosts
+    cdef public int64_t misplaced      # first event in a gap that leaves it out
     cdef public int64_t unplaced
     cdef Softirqs softirqs
     cdef Retries retries
@@ -144,8 +155,12 @@ cdef class Replay:
     def __init__(self, Py_ssize_t hosts, *, int has_waking, int has_syscalls,
                  dict details, int32_t timer_state, int32_t[::1] softirq_state,
                  int32_t[::1] softirq_detail, int64_t[:, ::1] prev_states,
-                 int64_t[:, ::1] losses, int64_t[::1] addresses):
-        """``losses`` has the rows end, host and cpu, in order of the ends; addresses ascend."""
+                 int64_t[:, ::1] losses, int64_t[::1] addresses, int64_t[:, ::1] gaps,
+                 int64_t[:, ::1] edges, int64_t[:, ::1] resumed, int32_t[::1] call_states):
+        """``losses`` has the rows end, host and cpu, in order of the ends; addresses ascend.
+
+        ``gaps`` are as `critpath.timeline.after_gaps.gap_tables` makes them.
+        """
         begin_table(&self.table, hosts)
         tids_init(&self.qualifier_of, KIND_COUNT)
         self.load_prev_states(prev_states)
@@ -161,6 +176,11 @@ cdef class Replay:
         self.softirq_detail = softirq_detail
         self.loss_end, self.loss_host, self.loss_cpu = losses[0], losses[1], losses[2]
         self.lost = 0
+        self.gaps, self.edges, self.resumed, self.call_states = gaps, edges, resumed, call_states
+        self.passed = self.resumed_at = self.closed_hosts = 0
+        self.closed = np.zeros(max(hosts, 1), np.uint8)
+        self.last_gap = np.full(max(hosts, 1), -1, np.int64)
+        self.misplaced = NEVER_LOST
         self.unplaced = 0
         self.has_disks = np.zeros(max(hosts, 1), np.uint8)
         self.softirqs = Softirqs(
@@ -298,6 +318,8 @@ cdef class Replay:
             self.emit_sleep(index, t)
         elif w.doing == LOST:
             self.emit(index, t, STATE_UNKNOWN, 0, -1)
+        elif w.doing >= HIDDEN:
+            self.emit(index, t, STATE_NOT_RECORDED, 0, -1)
 
     cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
         cdef Worker* w = &self.table.workers[index]
@@ -333,6 +355,8 @@ cdef class Replay:
             # A disk or network call woken by a thread is still a wait for that thread.
             if STATE_WAIT_FUTEX <= w.syscall_state <= STATE_WAIT_PIPE:
                 state = w.syscall_state
+        if w.run_state == STATE_NOT_RECORDED:
+            state = STATE_NOT_RECORDED
         if state == STATE_WAIT_NET and w.waker < 0 and t > w.since:
             note_sleep(&self.packets, index, t, w.woken)
         self.emit_woken(index, t, state, detail, w.cpu, w.waker, woken)
@@ -358,8 +382,9 @@ cdef class Replay:
                 w.wake_detail = top.cause.detail
             name_packet(&self.softirqs, p, &w.wake_detail, w.wake_state)
         elif p.current < 0:
-            w.wake_state = STATE_WAIT_UNEXPLAINED
-            w.wake_detail = self.context_unknown
+            w.wake_state = (STATE_NOT_RECORDED if p.hidden & NOBODY_KNOWN
+                            else STATE_WAIT_UNEXPLAINED)
+            w.wake_detail = 0 if p.hidden & NOBODY_KNOWN else self.context_unknown
         elif p.current == p.idle:
             w.wake_state = STATE_WAIT_UNEXPLAINED
             w.wake_detail = self.idle_waker
@@ -404,7 +429,8 @@ cdef class Replay:
             return
         # Down to the matching entry: contexts above it have lost their exit.
         i = p.depth - 1
-        while i >= 0 and not (p.stack[i].kind == kind and p.stack[i].key == key):
+        while i >= 0 and not (p.stack[i].kind == kind and p.stack[i].key == key) \
+                and p.stack[i].kind != C_HIDDEN:
             i -= 1
         if i < 0:
             return
@@ -446,7 +472,7 @@ cdef class Replay:
         if w.doing == RUNNING and w.cpu == p.cpu:
             self.emit_run(prev, t)
         elif w.doing != NEVER and w.doing != UNBORN:
-            self.emit(prev, t, STATE_UNKNOWN, 0, -1)
+            self.emit(prev, t, unknown_since(self, w, p.host), 0, -1)
         # What it does from now on.
         if prev == p.idle:
             doing = RUNNABLE
@@ -487,9 +513,9 @@ cdef class Replay:
                 self.emit(following, t, STATE_WAIT_CPU, 0, p.cpu)
             else:
                 self.emit_sleep(following, t)
-        elif w.doing == RUNNING or w.doing == LOST or w.doing == UNBORN:
+        elif w.doing == RUNNING or w.doing == LOST or w.doing >= UNBORN:
             # Since its fork, where no sched_wakeup_new says when it became runnable.
-            self.emit(following, t, STATE_UNKNOWN, 0, -1)
+            self.emit(following, t, unknown_since(self, w, p.host), 0, -1)
         w.doing = RUNNING
         w.since = t
         w.cpu = p.cpu
@@ -499,6 +525,7 @@ cdef class Replay:
         p.current = following
         p.current_tid = v[4]
         p.since = t
+        p.hidden &= ~NOBODY_KNOWN
         return 0
 
     cdef inline int on_wake(self, Processor* p, int64_t t, int64_t tid, int64_t cpu,
@@ -515,6 +542,9 @@ cdef class Replay:
                 return 0
             index = self.new_incarnation(p.host, tid, t)
             w = &self.table.workers[index]
+        if w.doing >= HIDDEN and wake_hidden(self, index, t, <int32_t>cpu, kind, p):
+            w.last = t
+            return 0
         # A thread's life starts when it is first seen on a cpu; a wake before that tells
         # what it does from then on, not that it was there before.
         w.last = t
@@ -604,25 +634,6 @@ cdef class Replay:
                 w.name = <int32_t>v[1]
         return 0
 
-    cdef int on_loss(self, int64_t end, int64_t host, int64_t cpu) except -1 nogil:
-        """Nothing is sure any more about what cpus are in that lost events."""
-        cdef Py_ssize_t j
-        cdef Processor* p
-        self.reserve_intervals(self.table.processor_count)
-        for j in range(self.table.processor_count):
-            p = &self.table.processors[j]
-            if p.host == host and (cpu < 0 or p.cpu == cpu):
-                p.depth = 0
-                p.overflow = 0
-                p.pending = 0
-                p.interrupted = NEVER_LOST
-                if p.current >= 0 and p.current != p.idle \
-                        and self.table.workers[p.current].doing == RUNNING:
-                    self.emit_run(p.current, end)
-                    self.table.workers[p.current].since = end
-                p.current = -1
-        return 0
-
     # -------------------------------------------------------------------------- from event to event
 
     cdef int reserve_rows(self, Py_ssize_t events) except -1 nogil:
@@ -689,7 +700,7 @@ cdef class Replay:
         cdef Worker* w
         cdef EventSemantics* semantics
         cdef const int64_t* v
-        cdef int64_t next_loss = self.next_loss()
+        cdef int64_t next_stop = pass_stops(self, timestamp[begin] if begin < end else 0)
         for i in range(begin, end):
             soon = min(i + SOON, end - 1)
             semantics = &self.classes[event_class[soon]]
@@ -703,12 +714,10 @@ cdef class Replay:
             if kind == 0:
                 continue
             t = timestamp[i]
-            while next_loss <= t and self.lost < self.loss_end.shape[0]:
-                self.on_loss(next_loss, self.loss_host[self.lost], self.loss_cpu[self.lost])
-                self.lost += 1
-                # The room of this slice is still there.
-                self.reserve_intervals(MOST_INTERVALS * SLICE)
-                next_loss = self.next_loss()
+            if next_stop <= t:
+                next_stop = pass_stops(self, t)
+            if self.closed_hosts and is_passed_over(self, semantics.host, t, kind):
+                continue
             self.seen |= <uint64_t>1 << kind
             if cpu[i] < 0:
                 self.unplaced += 1
@@ -721,6 +730,8 @@ cdef class Replay:
             if place == 0:
                 new_processor(&self.table, semantics.host, cpu[i], t)
                 place = <int32_t>self.table.processor_count
+                if self.last_gap[semantics.host] >= 0:
+                    self.table.processors[place - 1].hidden = NOBODY_KNOWN
             p = &self.table.processors[place - 1]
             v = values + offset[i]
             if kind == KIND_SYSCALL_ENTRY or kind == KIND_SYSCALL_EXIT or kind == KIND_FUTEX:
@@ -795,16 +806,12 @@ cdef class Replay:
                 note_lock(&self.retries, &self.table, p, v[0] == WOULD_BLOCK)
         return end
 
-    cdef inline int64_t next_loss(self) noexcept nogil:
-        if self.lost < self.loss_end.shape[0]:
-            return self.loss_end[self.lost]
-        return NEVER_LOST
-
     def close_all(self, int64_t end):
         """End everything that goes on at the end of the recording."""
         cdef int32_t j
         cdef Processor* p
         with nogil:
+            pass_stops(self, end - 1)
             # One row of each thread, one of each kind of each processor.
             self.reserve_intervals(self.table.worker_count)
             reserve(&self.packets.sleeps, self.table.worker_count, sizeof(NetSleep))

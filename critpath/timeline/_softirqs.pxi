@@ -29,6 +29,10 @@ cdef inline void find_cause(const Softirqs* softirqs, const ThreadTable* table, 
     cause.known = 0
     cause.at = t
     cause.worker = -1
+    if p.hidden & NOBODY_KNOWN and p.depth == 0 or (
+            p.depth and p.stack[p.depth - 1].kind == C_HIDDEN):
+        hide_cause(cause, t)
+        return
     if p.depth == 0:
         # Completions may come by an interrupt between processors, of which there is no event.
         if flags & IN_INTERRUPT or not can_raise(table, p) or (
@@ -59,6 +63,8 @@ cdef inline void on_raise(const Softirqs* softirqs, const ThreadTable* table, Pr
     cdef Cause cause
     cdef Cause* before
     p.has_raises = 1
+    if 0 <= vec < RAISED:
+        p.hidden &= ~(1 << FIRST_HIDDEN << vec)
     if not FIRST_RAISED <= vec < RAISED:
         return
     find_cause(softirqs, table, p, t, vec, flags, &cause)
@@ -83,12 +89,17 @@ cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, 
     if p.has_raises:
         if p.pending >> vec & 1:
             top.cause = p.raised[vec]
+        elif p.hidden >> FIRST_HIDDEN >> vec & 1:
+            hide_cause(&top.cause, t)
         p.pending &= ~(1 << vec)
+        p.hidden &= ~(1 << FIRST_HIDDEN << vec)
     elif (p.depth == 1 and p.interrupted != NEVER_LOST and vec <= BLOCK and can_raise(table, p)
             and not (vec == BLOCK and softirqs.has_disks[p.host])):
         top.cause.known = 1
         top.cause.worker = p.current
         top.cause.at = t
+        if p.interrupted == UNSURE:
+            hide_cause(&top.cause, t)
     top.answers = top.cause.known and vec <= BLOCK
 
 
@@ -143,4 +154,5 @@ cdef inline void name_timer(Processor* p, int64_t t, int32_t function) noexcept 
 
 cdef inline void after_softirq(Processor* p, int64_t t, int64_t vec) noexcept nogil:
     p.left = <int32_t>vec
-    p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0
+    if p.interrupted != UNSURE:
+        p.interrupted = t + SAME_BATCH if p.interrupted == NEVER_LOST else 0

@@ -96,7 +96,7 @@ ctypedef struct Processor:
     int32_t ksoftirqd     # code of its name, 0: not asked for yet
     int32_t left          # the softirq that ended last
     int32_t sender        # of the packets of this softirq: detail of a wait, 0 none yet, -1 open
-    int32_t filler
+    int32_t hidden        # since a gap: NOBODY_KNOWN, a bit for each softirq
     int64_t padding[4]    # to whole lines of the cache: `check_sizes`
 
 ctypedef struct ThreadTable:
@@ -109,6 +109,7 @@ ctypedef struct ThreadTable:
     Py_ssize_t processor_count, processor_capacity
     int32_t* processor_of     # [host * MOST_CPUS + cpu], plus 1
     Py_ssize_t hosts
+    int64_t* hidden_since     # of hosts, the begin of the first gap; -1 none
     int64_t base              # of the block: see _packed_rows.pxi
 
 
@@ -125,6 +126,7 @@ cdef void* grown(void* old, Py_ssize_t used, Py_ssize_t more, Py_ssize_t item) e
 
 
 cdef int begin_table(ThreadTable* table, Py_ssize_t hosts) except -1:
+    cdef Py_ssize_t i
     table.hosts = hosts
     table.worker_count = 0
     table.worker_capacity = 1024
@@ -138,6 +140,11 @@ cdef int begin_table(ThreadTable* table, Py_ssize_t hosts) except -1:
     table.processor_of = <int32_t*>calloc(hosts * MOST_CPUS, sizeof(int32_t))
     if table.processor_of == NULL:
         raise MemoryError()
+    table.hidden_since = <int64_t*>calloc(hosts + 1, sizeof(int64_t))
+    if table.hidden_since == NULL:
+        raise MemoryError()
+    for i in range(hosts):
+        table.hidden_since[i] = -1
     return 0
 
 
@@ -154,6 +161,10 @@ cdef int32_t new_worker(ThreadTable* table, int64_t host, int64_t tid, int64_t t
     w.cpu = -1
     w.row_end = table.base
     w.since = t
+    if table.hidden_since[host] >= 0:
+        # It may have been there all the time.
+        w.doing = OBSCURE
+        w.since = table.hidden_since[host]
     w.waker = -1
     w.woken = -1
     w.run_state = STATE_RUN
@@ -186,6 +197,8 @@ cdef int new_processor(ThreadTable* table, int64_t host, int32_t cpu,
     cdef Py_ssize_t n = table.processor_count
     cdef int32_t idle = new_worker(table, host, 0, t)
     cdef Processor* p
+    table.workers[idle].doing = NEVER
+    table.workers[idle].since = t
     table.infos[idle].idle_cpu = cpu
     table.infos[idle].pid = 0
     if n == table.processor_capacity:
@@ -228,6 +241,7 @@ cdef void free_table(ThreadTable* table) noexcept:
     free(table.infos)
     free(table.processors)
     free(table.processor_of)
+    free(table.hidden_since)
     tids_clear(&table.tids)
 
 

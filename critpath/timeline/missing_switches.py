@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, Bool, EventChunk, EventClass, Events, Kind, Loss
+from critpath.model.gaps import BASE, Gaps
 from critpath.timeline._missing import Search
 from critpath.units import plural
 
@@ -131,10 +132,13 @@ class MissingSwitches:
             self._hosts,
         )
 
-    def finish(self, losses: Sequence[Loss]) -> Insertions:
-        """Return what to put in: nothing where events were lost between two switches."""
+    def finish(self, losses: Sequence[Loss], gaps: Gaps | None = None) -> Insertions:
+        """Return what to put in: nothing where events were lost, or not recorded, in between."""
         found = self._search.table()
-        found = found[~_lost(found, losses)]
+        base = (gaps or Gaps()).of(BASE)
+        columns = (base.begin.tolist(), base.end.tolist(), base.host.tolist())
+        silent = [Loss(*span, -1, 0, 0, "") for span in zip(*columns, strict=True)]
+        found = found[~_lost(found, [*losses, *silent])]
         place, before, following = found.T[:3]
         found = found[np.lexsort((following, before, place))]
         return Insertions(
@@ -241,7 +245,7 @@ def repair_switches(events: Events) -> Events:
     """
     search = MissingSwitches(len(events.hosts))
     search.feed(events, events.classes)
-    insertions = search.finish(events.losses)
+    insertions = search.finish(events.losses, events.gaps)
     warnings = (*events.warnings, *insertions.warnings)
     if not len(insertions):
         return replace(events, warnings=warnings) if insertions.left else events

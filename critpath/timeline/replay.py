@@ -10,6 +10,7 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model import (
+    I32,
     I64,
     LOCAL_PACKET,
     REMOTE_PACKET,
@@ -23,8 +24,16 @@ from critpath.model import (
     Timelines,
     Workers,
 )
+from critpath.model.gaps import Gaps
 from critpath.model.packing import BlockArena, BufferPool, PackedTable
 from critpath.timeline._replay import CPU_LIMIT, Replay
+from critpath.timeline.after_gaps import (
+    IN_CALL,
+    NOTHING,
+    Resumed,
+    find_resumed,
+    gap_tables,
+)
 from critpath.timeline.contexts import (
     SOFTIRQS,
     device_state,
@@ -62,6 +71,10 @@ class Replayer:
         out to be wrong is seen in `present`, and has to be replayed again.
     addresses : collection of int
         Of IPv4, the traced host's own; none where they are not known.
+    gaps : Gaps, optional
+        When nothing was recorded.
+    resumed : Resumed
+        What was going on at their ends.
 
     Attributes
     ----------
@@ -87,7 +100,11 @@ class Replayer:
         has_waking: bool,
         has_syscalls: bool,
         addresses: Collection[int] = (),
+        gaps: Gaps | None = None,
+        resumed: Resumed = NOTHING,
     ) -> None:
+        table, edges = gap_tables(gaps or Gaps())
+        told, call_states = _recode(resumed, code)
         self._code, self._text = code, text
         self._functions = timer_functions(environment)
         self._devices = net_devices(environment)
@@ -98,6 +115,10 @@ class Replayer:
             prev_states=prev_states(hosts, environment),
             losses=loss_table(losses),
             addresses=np.array(sorted(addresses), np.int64),
+            gaps=table,
+            edges=edges,
+            resumed=told,
+            call_states=call_states,
             **fixed_tables(code),
         )
         self._buffers, self._arena = BufferPool(), BlockArena()
@@ -118,7 +139,7 @@ class Replayer:
         Raises
         ------
         UnreadableError
-            If an event names a cpu that no machine has.
+            If an event names a cpu that no machine has, or lies in a gap that leaves it out.
         """
         n = len(chunk.timestamp)
         if not n:
@@ -152,9 +173,18 @@ class Replayer:
                     meaning = (self._code(device), int(State.WAIT_NET)) if device else meaning
                 self._core.add_qualifier(semantics.kind, value, *meaning)
             at = self._core.feed(*columns, at)
+        self._require_silence()
         self.last = int(chunk.timestamp[-1])
         if not self._network:
             self._core.forget_sleeps(self.last)
+
+    def _require_silence(self) -> None:
+        """Raise UnreadableError if there was an event where a gap says that there is none."""
+        if self._core.misplaced < np.iinfo(np.int64).max:
+            raise UnreadableError(
+                f"an event at {self._core.misplaced} ns lies in a gap of the recording",
+                "its list of gaps is of another recording, or damaged: record it again",
+            )
 
     @property
     def waiting(self) -> int:
@@ -269,6 +299,7 @@ def replay(events: Events, addresses: Collection[int] = ()) -> Timelines:
             strings.append(text)
         return codes[text]
 
+    gaps = events.gaps
     replayer = Replayer(
         hosts=events.hosts,
         environment=events.environment,
@@ -278,6 +309,8 @@ def replay(events: Events, addresses: Collection[int] = ()) -> Timelines:
         has_waking=Kind.WAKING in present,
         has_syscalls=Kind.SYSCALL_ENTRY in present,
         addresses=addresses,
+        gaps=gaps,
+        resumed=find_resumed([events], events.classes, gaps) if len(gaps) else NOTHING,
     )
     replayer.feed(events, events.classes)
     block = replayer.finish(events.end).unpacked()
@@ -424,6 +457,19 @@ def net_devices(environment: Sequence[Mapping[str, str | int]]) -> dict[str, str
     entries = [e for env in environment for e in str(env.get("net_devices", "")).split(",")]
     found = [re.fullmatch(r"([^=]{1,100})=([^\s/]{1,15})", entry) for entry in entries]
     return {one[1]: one[2] for one in found if one}
+
+
+def _recode(resumed: Resumed, code: Callable[[str], int]) -> tuple[I64, I32]:
+    """Return what was going on after gaps with codes of system calls, and their states by code."""
+    rows = resumed.rows.copy()
+    calls = np.flatnonzero(rows[:, 1] == IN_CALL)
+    codes = np.array([code(name) if name else 0 for name in resumed.calls], np.int64)
+    rows[calls, 3] = np.where(rows[calls, 3] < 0, -1, codes[rows[calls, 3]])
+    states = np.full(int(codes.max(initial=0)) + 1, _NOT_SAID, np.int32)
+    for name, number in zip(resumed.calls, codes.tolist(), strict=True):
+        waits = syscall_state(name) if name else None
+        states[number] = _NOT_SAID if waits is None else int(waits)
+    return rows, states
 
 
 def loss_table(losses: Sequence[Loss]) -> I64:

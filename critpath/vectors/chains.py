@@ -27,6 +27,7 @@ _LIKE: Final[dict[State, State]] = {
     State.NET_TRANSIT: State.WAIT_NET,
     **dict.fromkeys((State.WAIT_FUTEX, State.WAIT_PIPE, State.WAIT_POLL), State.WAIT_TASK),
     State.WAIT_UNEXPLAINED: State.UNKNOWN,
+    State.NOT_RECORDED: State.UNKNOWN,
 }
 
 

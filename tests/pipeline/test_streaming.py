@@ -23,7 +23,7 @@ from critpath.graph.execution_graph import critical_paths
 from critpath.graph.resources import explain_waits
 from critpath.model import CriticalPaths
 from critpath.pipeline import ExtractSettings, extract, extraction, limits
-from critpath.pipeline import extraction as sources
+from critpath.pipeline import opening as sources
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.recordings import fit_jobs
 from critpath.read.event_names import KERNEL_EVENTS

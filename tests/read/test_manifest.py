@@ -66,8 +66,8 @@ def test_a_recording_that_nobody_finished(tmp_path):
 
 
 def test_a_later_format_is_refused(tmp_path):
-    (tmp_path / "critpath.json").write_text('{"format": "critpath/recording/2"}')
-    with pytest.raises(UnreadableError, match="critpath/recording/2"):
+    (tmp_path / "critpath.json").write_text('{"format": "critpath/recording/3"}')
+    with pytest.raises(UnreadableError, match="critpath/recording/3"):
         read_manifest(tmp_path)
 
 

@@ -65,6 +65,7 @@ _OF_STATE: Final[dict[State, Doing]] = {
     State.WAIT_IPI: "interrupts",
     State.UNKNOWN: "unknown",
     State.WAIT_UNEXPLAINED: "unknown",
+    State.NOT_RECORDED: "unknown",
     State.QUEUED: "queued",
     State.SHARED: "shared",
 }

@@ -37,7 +37,7 @@ _DOING_OF: Final = {
     **dict.fromkeys((State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ), 5),
     State.WAIT_QUOTA: 6,
     **dict.fromkeys((State.IRQ, State.SOFTIRQ, State.WAIT_IPI), 7),
-    **dict.fromkeys((State.UNKNOWN, State.WAIT_UNEXPLAINED), 8),
+    **dict.fromkeys((State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED), 8),
     State.QUEUED: 9,
     State.SHARED: 10,
 }

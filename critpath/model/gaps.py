@@ -1,0 +1,143 @@
+"""Times in which nothing was recorded, on purpose or because somebody turned tracing off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.model.table import I64, U8, Bool, Column, Table, freeze_columns
+
+# What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
+LAYERS: Final = ("base", "syscalls", "network", "full", "functions", "marks")
+BASE: Final = 0
+# Why it was not recorded, by the code that `Gaps.why` has.
+REASONS: Final = ("budget", "off", "dump", "start", "other")
+
+
+def _none() -> Any:
+    return np.zeros(0, np.int64)
+
+
+def _no_code() -> Any:
+    return np.zeros(0, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps(Table):
+    """When layers of a recording were not recorded: ascending within a host and layer.
+
+    Attributes
+    ----------
+    begin, closed, opening, end : int64
+        Times (ns): before the first step that turned the layer off and after the last, before
+        the first that turned it on again and after the last.  Events of the layer between begin
+        and closed, or between opening and end, are passed over; there are none in between.
+    layer, why : uint8
+        Codes of `LAYERS` and `REASONS`.
+    host : int64
+    """
+
+    begin: I64 = field(default_factory=_none)
+    closed: I64 = field(default_factory=_none)
+    opening: I64 = field(default_factory=_none)
+    end: I64 = field(default_factory=_none)
+    layer: U8 = field(default_factory=_no_code)
+    why: U8 = field(default_factory=_no_code)
+    host: I64 = field(default_factory=_none)
+
+    def __post_init__(self) -> None:
+        codes = {"layer": np.uint8, "why": np.uint8}
+        kinds: dict[str, Any] = {of.name: codes.get(of.name, np.int64) for of in fields(self)}
+        freeze_columns(self, len(self.begin), **kinds)
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per gap."""
+        return {
+            "begin_ns": Column(self.begin),
+            "closed_ns": Column(self.closed),
+            "opening_ns": Column(self.opening),
+            "end_ns": Column(self.end),
+            "layer": Column(self.layer, LAYERS),
+            "why": Column(self.why, REASONS),
+            "host": Column(self.host),
+        }
+
+    def take(self, rows: I64 | Bool) -> Gaps:
+        """Return some of them."""
+        return Gaps(*(getattr(self, of.name)[rows] for of in fields(self)))
+
+    def of(self, layer: int, host: int | None = None) -> Gaps:
+        """Return those of one layer, in order of time."""
+        mine = np.flatnonzero((self.layer == layer) & ((host is None) | (self.host == host)))
+        return self.take(mine[np.argsort(self.begin[mine], kind="stable")])
+
+    def overlap(self, host: I64, begin: I64, end: I64) -> Bool:
+        """Return which windows overlap a gap of `base` on their host.
+
+        One that ends when a gap begins does not, nor one that begins when it ends.
+        """
+        result = np.zeros(len(begin), np.bool_)
+        for name in np.unique(self.host).tolist():
+            mine = self.of(BASE, name)
+            first = np.searchsorted(mine.end, begin, side="right")
+            later = np.append(mine.begin, np.iinfo(np.int64).max)[first]
+            result |= (host == name) & (later < end)
+        return result
+
+
+def make_gaps(rows: Sequence[Sequence[int]]) -> Gaps:
+    """Return gaps of rows: begin, closed, opening, end, codes of layer and reason, host."""
+    table = np.array(rows, np.int64).reshape(-1, 7).T
+    begin, closed, opening, end, layer, why, host = (column.copy() for column in table)
+    return Gaps(begin, closed, opening, end, layer.astype(np.uint8), why.astype(np.uint8), host)
+
+
+def join_gaps(parts: Sequence[Gaps]) -> Gaps:
+    """Return the gaps of several hosts, or of several reasons, in order of time.
+
+    Those of one host and layer that overlap become one: time that two say was not recorded.
+    """
+    rows = [np.array([getattr(part, of.name) for of in fields(part)], np.int64) for part in parts]
+    table = np.concatenate([np.zeros((7, 0), np.int64), *rows], axis=1).T
+    merged: list[list[int]] = []
+    for row in table[np.lexsort((table[:, 0], table[:, 4], table[:, 6]))].tolist():
+        last = merged[-1] if merged else row
+        if merged and (last[4], last[6]) == (row[4], row[6]) and row[0] < last[3]:
+            if row[3] > last[3]:
+                last[2:4] = row[2:4]
+            # Where two disagree, nothing between is believed, and no event is an error.
+            last[1] = last[2] = last[3]
+        else:
+            merged.append(row)
+    return make_gaps(sorted(merged))
+
+
+@dataclass(frozen=True)
+class RecordedShare:
+    """How much of a recording, and of its executions, was recorded.
+
+    Attributes
+    ----------
+    gaps, gap_time, time : int
+        Number of gaps of `base`, how long they take, and the recording (ns).
+    whole, partial : mapping of str to int
+        Executions by label: recorded whole, and those that overlap a gap.
+    strip : sequence of (int, int)
+        Where the gaps are, for a picture: in millionths of the recording.
+    overhead : mapping
+        What the recorder says of its budget; empty without one.
+    """
+
+    gaps: int
+    gap_time: int
+    time: int
+    whole: Mapping[str, int]
+    partial: Mapping[str, int]
+    strip: Sequence[tuple[int, int]] = ()
+    overhead: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,160 @@
+"""Opening a recording, as often as it is asked for, by one host's clock or by several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.model import EventRequest, Events
+from critpath.model.gaps import Gaps, join_gaps
+from critpath.pipeline.clocks import align_events, align_traces, tell_alignment
+from critpath.pipeline.progress import Stage
+from critpath.read.event_names import SOCKET_EVENTS
+from critpath.read.gaps import move_gaps, read_gaps
+from critpath.read.hosts import find_hosts
+from critpath.read.manifest import add_host_losses, open_host_manifests, read_manifest
+from critpath.read.recording import read_events
+from critpath.read.streaming import EventStream, OutOfOrder, Source, WholeRecording, read_stream
+from critpath.text import notes
+from critpath.timeline.missing_switches import repair_switches
+
+if TYPE_CHECKING:
+    from critpath.model.clocks import ClockAlignment, HostClock, JoinedAccount
+    from critpath.read.clocks import Trace
+
+# Chunks that are decoded ahead: one, and others for the time that a block is cut in.
+_AHEAD: Final = 3
+
+
+# Clocks of several hosts, and what became of their messages.
+Aligned = tuple["ClockAlignment", "JoinedAccount"]
+
+
+class RecordingOpener:
+    """Begins to read one recording, as often as it is asked to.
+
+    Parameters
+    ----------
+    recording : Path
+    traces : sequence of Trace
+    wanted : sequence of EventRequest
+    reader : str
+        As `critpath.read.recording.read_events`.
+    ahead : bool
+        Decode in a thread of its own.
+    begin : callable, optional
+        Called whenever reading begins, for the stage of the work that is told how much was read.
+    known : list, optional
+        Where the clocks of several hosts are kept for the recording's other openers.
+
+    Attributes
+    ----------
+    whole : str
+        Why the recording is in memory as a whole, as a clause; "" where it is not.
+    several : bool
+        Whether it is of several hosts: they are read once for their clocks, then as one.
+    """
+
+    def __init__(
+        self,
+        recording: Path,
+        traces: Sequence[Trace],
+        wanted: Sequence[EventRequest],
+        reader: str,
+        *,
+        ahead: bool = False,
+        begin: Callable[[], Stage] | None = None,
+        known: list[Aligned] | None = None,
+    ) -> None:
+        self._known = [] if known is None else known
+        self._recording, self._traces = recording, traces
+        self.several = len({trace.host for trace in traces}) > 1
+        # What one host sends another it receives at sockets.
+        self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if self.several else ()))))
+        self._reader = reader
+        self._ahead, self._begin = ahead, begin
+        self._events: Events | None = None
+        self._gaps: Gaps | None = None  # of a stream
+        self.whole = ""
+        if reader == "babeltrace2":
+            self.whole = "babeltrace2 reads it"
+
+    @property
+    def alignment(self) -> ClockAlignment | None:
+        """How the clocks of several hosts relate, once something was read."""
+        return self._known[0][0] if self._known else None
+
+    def __call__(self) -> Source:
+        """Begin."""
+        stage = self._begin() if self._begin else None
+        if not self.whole:
+            return self._stream(stage or Stage(None, ""), _AHEAD if self._ahead else 0)
+        if self._events is None:
+            events = read_events(self._recording, self._wanted, reader=self._reader)
+            self._events = self._aligned(events)
+        return WholeRecording(self._events)
+
+    def _aligned(self, events: Events) -> Events:
+        """Return events in memory with the recording's gaps, in the time of one clock."""
+        events = repair_switches(replace(events, gaps=self._find_gaps(events.hosts, ())))
+        aligned = align_events(events)
+        return replace(aligned, gaps=self._find_gaps(events.hosts, aligned.clocks))
+
+    def _find_gaps(self, hosts: Sequence[str], clocks: Sequence[HostClock]) -> Gaps:
+        """Return the recording's gaps; without clocks, in each host's own time."""
+        if not self.several:
+            manifest = read_manifest(self._recording)
+            return Gaps() if manifest is None else read_gaps(self._recording, manifest)
+        found = []
+        for host in find_hosts(self._recording):
+            manifest = read_manifest(host.directory)
+            if manifest is None or host.name not in hosts:
+                continue
+            gaps = read_gaps(host.directory, manifest)
+            clock = next((of for of in clocks if of.host == host.name), None)
+            found.append(move_gaps(gaps, hosts.index(host.name), clock))
+        return join_gaps(found)
+
+    def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
+        if self.several and not self._known:
+            manifests = open_host_manifests(self._recording)
+            asked = find_hosts(self._recording)
+            self._known.append(align_traces(self._traces, manifests, stage, asked))
+        stream = EventStream(
+            self._traces,
+            self._wanted,
+            ahead=ahead,
+            reached=stage.reach,
+            alignment=self.alignment,
+        )
+        if self._gaps is None:
+            clocks = self.alignment.hosts if self.alignment else ()
+            self._gaps = self._find_gaps(stream.hosts, clocks)
+        stream.gaps = self._gaps
+        return stream
+
+    def read(self) -> Events:
+        """Return all events at once."""
+        if not self.whole:
+            try:
+                with closing(self._stream(Stage(None, ""))) as stream:
+                    return repair_switches(read_stream(stream))
+            except OutOfOrder as reason:
+                self.sort_whole(reason)
+        found = read_events(self._recording, self._wanted, reader=self._reader)
+        return self._aligned(found)
+
+    def tell_clocks(self, events: Events) -> Events:
+        """Say how surely the clocks of several hosts are known, and what each host lost."""
+        clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
+        if self.several and clocks:
+            events = add_host_losses(events, open_host_manifests(self._recording), clocks)
+        return events if self.whole or not self._known else tell_alignment(events, *self._known[0])
+
+    def sort_whole(self, reason: OutOfOrder) -> None:
+        """From now on, have all events in memory: they come out of order."""
+        self.whole = notes.out_of_order(reason)
+        self._known.clear()

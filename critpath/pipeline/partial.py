@@ -1,0 +1,135 @@
+"""Which executions of a recording with gaps are whole, and how many are not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.graph.critical_path import extract_paths, subject_workers
+from critpath.model import I64, Bool, Executions, ReplayedRecording, State
+from critpath.model.gaps import BASE, Gaps
+from critpath.text import notes
+
+if TYPE_CHECKING:
+    from critpath.model.requests import Pieces
+
+_MOST_LABELS: Final = 500
+_STRIP: Final = 200  # places of the strip that a report draws
+_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Share:
+    """What is taken of a recording with gaps.
+
+    Attributes
+    ----------
+    overhead : mapping
+        What the manifest says of the budget.
+    partial : bool
+        The executions that are not whole, and no other.
+    interrupts : bool
+        As the paths are walked.
+    segments : int
+        Of paths that are walked together; 0 for no limit.
+    """
+
+    overhead: Mapping[str, object]
+    partial: bool
+    interrupts: bool
+    segments: int
+
+
+def leave_out_partial(
+    replayed: ReplayedRecording, executions: Executions, pieces: Pieces | None, share: Share
+) -> tuple[ReplayedRecording, Executions, Pieces | None]:
+    """Leave out the executions that are not whole, and count them by their labels.
+
+    One is not whole that overlaps a gap, nor one on whose path something is not known because of
+    one: a thread whose first event after it does not tell what it was doing.
+    """
+    partial = _find_partial(replayed, executions, pieces, share)
+    rows = np.flatnonzero(partial if share.partial else ~partial)
+    counts = {
+        kind: Counter(executions.label[i] for i in np.flatnonzero(those).tolist())
+        for kind, those in (("whole", ~partial), ("partial", partial))
+    }
+    told = _tell(replayed, counts, share.overhead)
+    said = notes.executions_whole(int((~partial).sum()), len(partial), told)
+    events = replace(replayed.events, environment=(*replayed.events.environment, told))
+    chosen = executions.take(rows)
+    return (
+        replace(replayed, events=events),
+        replace(chosen, notes=(*chosen.notes, said)),
+        None if pieces is None else pieces.take(rows),
+    )
+
+
+def _find_partial(
+    replayed: ReplayedRecording, executions: Executions, pieces: Pieces | None, share: Share
+) -> Bool:
+    gaps = replayed.events.gaps
+    result = gaps.overlap(executions.host, executions.begin, executions.end)
+    result |= subject_workers(replayed.workers, executions) < 0
+    rest = np.flatnonzero(~result)
+    if not len(rest):
+        return result
+    first = 0
+    for found in extract_paths(
+        *(replayed, executions.take(rest), "", ""),
+        interrupts=share.interrupts,
+        most_segments=share.segments,
+        pieces=None if pieces is None else pieces.take(rest),
+    ):
+        paths = found.paths
+        hidden = np.unique(paths.path[paths.state == State.NOT_RECORDED])
+        result[rest[first + hidden]] = True
+        first += len(paths)
+    return result
+
+
+def _tell(
+    replayed: ReplayedRecording, counts: Mapping[str, Counter[str]], overhead: Mapping[str, object]
+) -> dict[str, str | int]:
+    """Return what a set's environment has of a recording's gaps."""
+    events = replayed.events
+    base = events.gaps.of(BASE)
+    labels = {
+        kind: dict(of.most_common(_MOST_LABELS)) if len(of) > 1 or "" not in of else {}
+        for kind, of in counts.items()
+    }
+    told: dict[str, str | int] = {
+        "gaps": len(base),
+        "gaps_ns": int((np.minimum(base.end, events.end) - base.begin).clip(min=0).sum()),
+        "recorded_ns": events.end - events.begin,
+        "executions_whole": counts["whole"].total(),
+        "executions_partial": counts["partial"].total(),
+        "executions_by_label": json.dumps(labels, sort_keys=True),
+        "gaps_strip": json.dumps(_strip(base, events.begin, events.end)),
+    }
+    if overhead:
+        told["recording_overhead"] = json.dumps(overhead, sort_keys=True)[:10_000]
+    return told
+
+
+def _strip(gaps: Gaps, begin: int, end: int) -> list[Any]:
+    """Return where gaps are, in millionths of the recording: so many places, joined."""
+    span = max(end - begin, 1)
+    edges = begin + span * np.arange(_STRIP + 1) // _STRIP
+    covered = np.diff(_covered(gaps, edges))
+    hidden = 2 * covered > np.diff(edges)
+    places = np.flatnonzero(np.diff(np.concatenate([[False], hidden, [False]]).astype(np.int8)))
+    return (places.reshape(-1, 2) * _MILLION // _STRIP).tolist()
+
+
+def _covered(gaps: Gaps, times: I64) -> I64:
+    """Return how much of the time before each moment lies in gaps."""
+    total = np.concatenate([[0], np.cumsum(gaps.end - gaps.begin)])
+    place = np.searchsorted(gaps.begin, times, side="right")
+    over = np.where(place > 0, np.append(gaps.end, 0)[place - 1] - times, 0)
+    return np.asarray(total[place] - over.clip(min=0), np.int64)
