@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -11,24 +12,26 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.output import Progress, check_outputs, hint
 from critpath.commands.parser import checked
-from critpath.commands.settings import RECORDING, Settings, number, whole
+from critpath.commands.settings import RECORDING, Settings, number, split_budget, whole
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run, StreamFacts
-    from critpath.record.recorder import Count, Outcome, RecordRequest
+    from critpath.record.budget.control import Budget
+    from critpath.record.recorder import Count, Outcome, Recording, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
 
+_SMALL_OVERHEAD, _LONG_HORIZON = 0.02, 10.0  # below it switching events off takes its share
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
 _THREADS = "OPENBLAS_NUM_THREADS"
 _RUNS = whole(1, MANIFEST_RUNS)
@@ -42,6 +45,7 @@ GROUPS: Final = {
     ),
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
+    "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "method": (),
 }
 
@@ -327,9 +331,34 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
         labels_from=arguments.labels_from,
+        budget=_budget(settings, commands=bool(commands)),
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
+    )
+
+
+def _budget(settings: Settings, *, commands: bool) -> Budget | None:
+    """Return what recording may cost, None for whatever it does."""
+    if not settings["overhead"]:
+        return None
+    from critpath.record.budget.control import COMMAND, Budget  # noqa: PLC0415 - start-up time
+
+    if settings["recorder"] == "lttng":
+        raise UsageError(
+            "--overhead with --recorder lttng, which cannot hold a budget",
+            "leave --recorder out: the ftrace recorder can",
+        )
+    of = str(settings["overhead-of"])
+    if of == COMMAND and not commands:
+        raise UsageError(
+            "--overhead-of command without a command", "--overhead-of busiest, or machine"
+        )
+    overhead, horizon = split_budget(str(settings["overhead"]))
+    if horizon is None:
+        horizon = _LONG_HORIZON if overhead < _SMALL_OVERHEAD else 1.0
+    return Budget(
+        *(overhead, horizon, str(settings["controller"])), of=of, calibrate=settings["calibrate"]
     )
 
 
@@ -531,9 +560,52 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     if manifest.state != "complete":
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _cost(manifest)
+    yield from _held(manifest, outcome.recordings)
     yield from _flaws(manifest, outcome.recordings[0].directory)
     yield from _worth(manifest)
     yield _next(outcome, request)
+
+
+def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
+    """Say what recording under a budget cost, and what was not recorded for it."""
+    budget: Any = manifest.overhead
+    if not budget:
+        return
+    if budget.get("counted") is None:
+        yield "what recording cost is not known: the recorder did not get to say"
+        return
+    costs = ", ".join(f"{name} {ns:.0f} ns" for name, ns in budget["events_ns"].items())
+    known = f"+-{100 * budget['interval']:.0f} %" if budget["measured"] else "not measured here"
+    yield (
+        f"recorded under {100 * budget['target']:g} % ({budget['controller']}, of "
+        f"{budget['of']}, over {budget['horizon']:g} s); an event costs {costs} ({known})"
+    )
+    yield (
+        f"overhead {100 * budget['counted']:.2f} % counted; {_compared(budget['compared'])}; worst "
+        f"{budget['horizon']:g} s {100 * budget['worst_horizon']:.1f} %, worst cpu "
+        f"{100 * budget['worst_cpu']['overhead']:.1f} %; while open "
+        f"{100 * budget['while_open']:.1f} %"
+    )
+    for kind, of in budget["executions"].items():
+        yield f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
+    first = recordings[0].directory / manifest.gaps_file
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        gaps = [json.loads(line) for line in first.read_text(encoding="ascii").splitlines()]
+        base = [gap["end"] - gap["begin"] for gap in gaps if gap["layer"] == "base"]
+        yield (
+            f"{plural(len(base), 'gap')}, {format_ns(sum(base))} in all: not recorded, never "
+            "crossed by a path"
+        )
+
+
+def _compared(compared: Any) -> str:
+    if not compared:
+        return "not compared (fewer than 30 runs of each side, or no runs)"
+    low, high = (100 * compared[key] for key in ("low", "high"))
+    return (
+        f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) a recorded run, by the cpu "
+        f"time of {plural(compared['pairs'], 'run')} and others"
+    )
 
 
 def _flaws(manifest: Manifest, place: Path) -> Iterator[str]:

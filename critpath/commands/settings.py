@@ -152,6 +152,36 @@ def as_size(value: Any) -> int:
     return size
 
 
+_BUDGET: Final = re.compile(r"([0-9.]+)\s*(%?)\s*(?:/\s*([0-9.]+)\s*(s|min|h))?", re.ASCII)
+_SPANS: Final = {"s": 1, "min": 60, "h": 3600, None: 1}
+
+
+def as_budget(value: Any) -> str:
+    """Accept an overhead and a horizon: ``3%``, ``0.03``, ``3%/10s``; "" for none."""
+    if value == "":
+        return ""
+    what = "an overhead above 0 and at most 1000 %, such as 3% or 0.03, or 3%/10s (1s to 1h)"
+    found = _BUDGET.fullmatch(str(value).strip())
+    if isinstance(value, bool) or found is None:
+        raise WrongValueError(what)
+    try:
+        overhead, horizon = split_budget(str(value))
+    except ValueError:
+        raise WrongValueError(what) from None
+    if not 0 < overhead <= 10 or (horizon is not None and not 1 <= horizon <= 3600):
+        raise WrongValueError(what)
+    return str(value).strip()
+
+
+def split_budget(text: str) -> tuple[float, float | None]:
+    """Return overhead and horizon (s) of an accepted text, None where none is named."""
+    found = _BUDGET.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    overhead = float(found[1]) / (100 if found[2] else 1)
+    return overhead, float(found[3]) * _SPANS[found[4]] if found[3] else None
+
+
 _MOST_URL: Final = 2_000
 
 
@@ -510,6 +540,37 @@ SETTINGS: Final[dict[str, Setting]] = {
             "FORMAT",
         ),
         Setting(
+            "overhead",
+            as_budget,
+            "",
+            "what recording may cost: 3%, 0.03, or 3%/10s with the time over which it holds "
+            "(1s; 10s below 2 %); what is not recorded is a gap (default: all that it costs)",
+            "P[/H]",
+        ),
+        Setting(
+            "controller",
+            one_of("fair", "global", "cascade"),
+            "fair",
+            "what decides when to record under --overhead: fair (an account), or for comparison "
+            "global or cascade, as the paper has them",
+            "NAME",
+        ),
+        Setting(
+            "overhead-of",
+            one_of("busiest", "machine", "command"),
+            "busiest",
+            "what --overhead is a share of: the busiest cpu, the machine, or the command",
+            "WHAT",
+        ),
+        Setting(
+            "calibrate",
+            one_of("auto", "again", "off"),
+            "auto",
+            "under --overhead, what an event costs: auto (as measured here in the last 30 days, or "
+            "now), again (now), or off (upper values of a table)",
+            "WHEN",
+        ),
+        Setting(
             "trace-url",
             as_trace_url,
             "",
@@ -527,7 +588,10 @@ READING: Final = (
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
-RECORDING: Final = ("recorder", "profile", "buffer-size", "trace-format")
+RECORDING: Final = (
+    *("recorder", "profile", "buffer-size", "trace-format"),
+    *("overhead", "controller", "overhead-of", "calibrate"),
+)
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"

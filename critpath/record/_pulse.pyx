@@ -11,7 +11,9 @@ from libc.stdlib cimport calloc, free
 
 cdef extern from *:
     """
+    #include <pthread.h>
     #include <stdint.h>
+    #include <sys/eventfd.h>
     #include <sys/prctl.h>
     #include <sys/syscall.h>
     #include <time.h>
@@ -72,6 +74,41 @@ cdef extern from *:
         return pulse_now() - until;
     }
 
+    struct pulse_ends { int ask, answer, count; };
+
+    static void *pulse_answer(void *given)
+    {
+        struct pulse_ends *ends = given;
+        uint64_t one = 1;
+        for (int i = 0; i < ends->count; i++) {
+            if (read(ends->ask, &one, 8) != 8 || write(ends->answer, &one, 8) != 8)
+                break;
+        }
+        return NULL;
+    }
+
+    /* Two threads wake each other in turns: ns for so many turns, -1 if that is refused. */
+    static int64_t pulse_turns(int count)
+    {
+        struct pulse_ends ends = {eventfd(0, EFD_CLOEXEC), eventfd(0, EFD_CLOEXEC), count};
+        pthread_t other;
+        int64_t begin, taken = -1;
+        uint64_t one = 1;
+        if (ends.ask >= 0 && ends.answer >= 0 &&
+            !pthread_create(&other, NULL, pulse_answer, &ends)) {
+            begin = pulse_now();
+            for (int i = 0; i < count; i++) {
+                if (write(ends.ask, &one, 8) != 8 || read(ends.answer, &one, 8) != 8)
+                    break;
+            }
+            taken = pulse_now() - begin;
+            pthread_join(other, NULL);
+        }
+        close(ends.ask);
+        close(ends.answer);
+        return taken;
+    }
+
     static void pulse_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
     """
     int64_t pulse_now() nogil
@@ -79,6 +116,7 @@ cdef extern from *:
     uint32_t pulse_walk(const uint32_t *lines, uint32_t at, int steps) nogil
     int64_t pulse_calls(int count) nogil
     int64_t pulse_overshoot(int64_t sleep) nogil
+    int64_t pulse_turns(int count) nogil
     void pulse_name(const char *name) nogil
 
 
@@ -157,6 +195,14 @@ def measure_calls(int count):
     cdef int64_t taken
     with nogil:
         taken = pulse_calls(count)
+    return taken
+
+
+def measure_turns(int count):
+    """Return the time (ns) in which two threads wake each other so often; -1 if refused."""
+    cdef int64_t taken
+    with nogil:
+        taken = pulse_turns(count)
     return taken
 
 

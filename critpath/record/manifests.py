@@ -112,9 +112,14 @@ def complete_manifests(
     loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
     changes: dict[str, Any] = {"state": state, "end": end, "loss": loss, "streams": streams}
     changes["gaps"] = recorded.gaps
+    if recorded.gaps_file:
+        changes |= {"gaps": (), "gaps_file": recorded.gaps_file, "overhead": recorded.overhead}
     changes["warnings"] = tuple(dict.fromkeys(warnings))
     done = []
     for directory, manifest in manifests.items():
+        first = next(iter(manifests))
+        for name in recorded.beside if directory != first else ():
+            shutil.copyfile(first / name, directory / name)
         facts = {**manifest.recorder, **recorded.facts}
         done.append(replace(manifest, recorder=facts, **changes))
         try:
@@ -183,7 +188,9 @@ def manifest_to_json(manifest: Manifest) -> str:
     if made:
         document |= {"format": GAPS_FORMAT, "gaps": made}
     if budget:
-        document["overhead"] = budget
+        beside = ("layers", "executions", "trigger")
+        document["overhead"] = {key: of for key, of in budget.items() if key not in beside}
+        document |= {key: budget.get(key) for key in beside}
     # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
     # surrogates, for which JSON has escapes.
     return json.dumps(document, indent=1, sort_keys=True) + "\n"

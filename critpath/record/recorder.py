@@ -13,6 +13,7 @@ from critpath.model.recording import NORMAL, SAMPLE
 
 if TYPE_CHECKING:
     from critpath.model import CpuLoss, Gap
+    from critpath.record.budget.control import Budget
 
 
 class UnfinishedError(CritpathError):
@@ -67,6 +68,10 @@ class RecorderSettings:
         Whom the command runs as.
     labels_from : str
         Of `LABELS_FROM`; "" for nothing.
+    budget : Budget, optional
+        What recording may cost; None for all that it does.
+    runs : bool
+        Under a budget, runs of a command are recorded whole or not at all.
     """
 
     session: str
@@ -80,6 +85,8 @@ class RecorderSettings:
     marks_required: bool = False
     command_uid: int = 0
     labels_from: str = ""
+    budget: Budget | None = None
+    runs: bool = False
 
     @property
     def write_directory(self) -> Path:
@@ -110,6 +117,12 @@ class RecorderResult:
         When the trace of a recording ends that is finished later (ns); 0 if unknown.
     gaps : tuple of Gap
         When somebody kept the tracer from recording.
+    gaps_file : str
+        Of a recording under a budget: where its gaps are listed; "" without.
+    overhead : mapping
+        For the manifest: what the recording was allowed to cost, and did.
+    beside : tuple of str
+        Files of the recording's directory that belong to it, with `gaps_file`.
     """
 
     loss: tuple[CpuLoss, ...] = ()
@@ -118,6 +131,9 @@ class RecorderResult:
     release: Callable[[], None] = field(default=_nothing, compare=False)
     end: int = 0
     gaps: tuple[Gap, ...] = ()
+    gaps_file: str = ""
+    overhead: Mapping[str, object] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +186,19 @@ class Recorder(Protocol):
 
     def abort(self) -> None:
         """Remove the session at once; what was recorded need not become a trace."""
+
+
+class RunChooser(Protocol):
+    """What a recorder offers besides where runs are recorded under a budget: whole or not."""
+
+    def begin_run(self) -> bool:
+        """Return whether the next run is recorded, and open for it what is."""
+
+    def end_run(self, busy: int) -> None:
+        """Close after a run that had so much cpu time (ns)."""
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note the run that ended, if it was recorded."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +260,8 @@ RECORDERS: Final[Mapping[str, str]] = {
 
 # Where a recording has its trace.
 TRACE: Final = "trace"
+# What lies beside the manifest of a recording under a budget.
+BESIDE: Final = ("gaps.jsonl", "selected.jsonl")
 
 
 @dataclass(frozen=True)
@@ -274,6 +305,8 @@ class RecordRequest:
         Of `LABELS_FROM`; "" for nothing.
     show_output : bool
         Commands' output goes where critpath's goes.
+    budget : Budget, optional
+        What recording may cost.
     """
 
     output: Path
@@ -298,6 +331,7 @@ class RecordRequest:
     order: str = ""
     labels_from: str = ""
     show_output: bool = True
+    budget: Budget | None = None
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

@@ -26,7 +26,7 @@ from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, resto
 from critpath.record.identity import is_dead_session
 from critpath.record.manifests import RUNS, link_tree, read_manifest, read_runs, write_manifest
 from critpath.record.output import is_recording
-from critpath.record.recorder import RECORDERS, TRACE, Leftover, RecorderResult
+from critpath.record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
@@ -146,6 +146,8 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         if place != directory:
             shutil.rmtree(place / TRACE, ignore_errors=True)
             link_tree(directory / TRACE, place / TRACE)
+            for name in recorded.beside:
+                shutil.copyfile(directory / name, place / name)
         done.append(_complete_manifest(place, manifest, recorded, streams))
     recorded.release()
     if owner is not None and owner.is_gone():
@@ -211,7 +213,9 @@ def _complete_manifest(
         runs=tuple(runs[number] for number in sorted(runs)),
         end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
         loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,
-        gaps=recorded.gaps or manifest.gaps,
+        gaps=() if recorded.gaps_file else recorded.gaps or manifest.gaps,
+        gaps_file=recorded.gaps_file,
+        overhead=recorded.overhead,
         streams=streams,
         recorder={**manifest.recorder, **recorded.facts},
         warnings=tuple(dict.fromkeys((*manifest.warnings, note, *recorded.warnings))),
@@ -321,7 +325,7 @@ def _belongs_to(top: Path, session: str) -> bool:
 
 def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
-    known = name in {MANIFEST, *_SOURCES, TRACE, RUNS, NORMAL, SAMPLE}
+    known = name in {MANIFEST, *_SOURCES, TRACE, RUNS, NORMAL, SAMPLE, *BESIDE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
 

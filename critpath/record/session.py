@@ -55,6 +55,7 @@ from critpath.record.recorder import (
     RecordRequest,
     Reporter,
     Requirement,
+    RunChooser,
     UnfinishedError,
 )
 from critpath.record.registry import register, unregister
@@ -72,6 +73,7 @@ from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
 
 _NAMED: Final = 5
+_FOR_BUDGETS: Final = "ftrace"  # the recorder that can hold them
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
@@ -129,11 +131,14 @@ def record(
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
+        budget=request.budget,
+        runs=bool(request.commands),
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
             remove_stale(reporter)
-            choice = choose_recorder(request.recorder, settings)
+            name = _FOR_BUDGETS if request.budget is not None else request.recorder
+            choice = choose_recorder(name, settings)
         reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
         free = output.low_free_space()
         if free is not None:
@@ -309,6 +314,9 @@ class _Session:
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
+            chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
+            if chooser is not None:
+                chooser.begin_run()
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,
@@ -316,6 +324,9 @@ class _Session:
                 timeout=self.request.timeout,
                 streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
+            if chooser is not None:
+                chooser.end_run(done.running)
+                chooser.note_run(self.programs[index].name, own, done.begin, done.pid)
             self.observe("AB"[index], done)
             pid = done.pid if initial else 0
             self._add_run(

@@ -60,6 +60,7 @@ PAGES: Final = {
         "docs/hosts",
         "docs/labels",
         "docs/costs",
+        "docs/overhead",
         "docs/kernels",
         "docs/ci",
         "docs/noise",

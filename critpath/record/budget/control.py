@@ -119,6 +119,7 @@ class Tally:
     parts: dict[str, float] = field(default_factory=dict)
     worst: float = 0.0
     worst_cpu: int = 0
+    begun: float = 0.0
     # Slots of a tenth of a horizon: busy and cost of each cpu.
     _slots: deque[tuple[list[float], list[float]]] = field(default_factory=deque)
     _slot: int = -1
@@ -129,6 +130,7 @@ class Tally:
 
     def add(self, now: float, horizon: float, busy: Sequence[float], cost: Sequence[float]) -> None:
         """Add what was counted, and look at the horizon that ends here."""
+        self.begun = self.begun or now
         slot = int(now * SLOTS / horizon)
         if slot != self._slot or not self._slots:
             if len(self._slots) == SLOTS:
@@ -179,6 +181,7 @@ class Control:
     ) -> None:
         self.budget, self.costs, self.layers = budget, costs, tuple(layers)
         self.kappa = KAPPA
+        self.held = False  # somebody else decides, and says so by `force`
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
         make = CONTROLLERS[budget.controller]
@@ -202,6 +205,22 @@ class Control:
     def set_state(self, layer: str, state: str) -> None:
         """Say how a layer's gate is closed where it is not off."""
         self._state[layer] = state
+
+    def force(self, opened: frozenset[str]) -> None:
+        """Say what is open, where somebody else decides."""
+        if opened != self._open:
+            self.charge("gate", self.costs.gate / 2)
+        self._open, self._off = opened, False
+
+    def balance(self) -> float:
+        """Return what may still be spent, of the place where that is least (s)."""
+        tally, share = self.tally, self.budget.share
+        if self.budget.of == BUSIEST:
+            least = IDLE * max(tally.busy, default=0.0)
+            pairs = [(b, c) for b, c in zip(tally.busy, tally.cost, strict=True) if b >= least]
+            return min((share * b - c for b, c in pairs), default=0.0)
+        busy = sum(tally.busy) if self.budget.of == MACHINE else tally.command
+        return share * busy - sum(tally.cost)
 
     def charge(self, part: str, seconds: float) -> None:
         """Charge cpu time that no count tells of."""
@@ -229,6 +248,8 @@ class Control:
                 self._cost_rate += max(weight, 0.5 if new > self._cost_rate else weight) * (
                     new - self._cost_rate
                 )
+        if self.held:
+            return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
         opened = self.law.decide(self._sum_places(reading, passed, cost, layers), self._open)
         return self._decide(opened)
 

@@ -11,6 +11,7 @@ from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import Drain
+from critpath.record.ftrace.gate import LAYERS, split_name
 from critpath.record.ftrace.marks import PREFIX, remove_place, session_of, sessions_with_places
 from critpath.record.ftrace.tracefs import NAMES_OPTION, Instance, restore_names, scan_threads
 from critpath.record.identity import is_dead_session
@@ -37,11 +38,13 @@ def find_leftovers() -> list[Leftover]:
     except OSError:
         return found
     for name in names:
-        session = session_of(name)
+        layer, session = split_name(session_of(name))
         if is_dead_session(session):
             instance = Instance.at(root, name)
             remove = (
-                instance.remove if name.startswith(PREFIX) else partial(_remove, instance, name)
+                instance.remove
+                if name.startswith(PREFIX)
+                else partial(_remove, instance, session, layer)
             )
             found.append(Leftover("instance", name, session, remove))
     return found
@@ -58,9 +61,10 @@ def _restore_names(root: Path, session: str) -> None:
     forget_change(session)
 
 
-def _remove(instance: Instance, session: str) -> None:
+def _remove(instance: Instance, session: str, layer: str = "") -> None:
     """Save the buffers, if their recording is known, and remove the instance.
 
+    Those of a layer are saved beside those of its recording.
     On a full disk the instance stays, turned off, until there is space.
     """
     keep = False
@@ -77,7 +81,10 @@ def _remove(instance: Instance, session: str) -> None:
                     f"what {instance.path} holds needs {needed / 2**20:.1f} MiB at {raw}",
                     "make room there, then: critpath doctor --clean; it is kept until then",
                 )
-            save_buffers(instance, raw)
+            if layer:
+                save_layer(instance, raw / LAYERS / layer)
+            else:
+                save_buffers(instance, raw)
     finally:
         if not keep:
             instance.remove()
@@ -131,6 +138,30 @@ def save_buffers(instance: Instance, raw: Path) -> None:
     except OSError as error:
         raise CritpathError(
             f"what {instance.path} held is lost, {raw} cannot be written: {error.strerror}",
+            "free space there before the next critpath doctor --clean",
+        ) from None
+    if drain.failure is not None:
+        raise drain.failure
+
+
+def save_layer(instance: Instance, place: Path) -> None:
+    """Append what the buffers of a layer hold to its pages, with tracing off."""
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        size = raws.page_bytes(instance.read("events/header_page"))
+        drain = Drain(instance, place, size, 0, None)
+        stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
+        try:
+            drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])
+            drain.stop()
+        except BaseException:
+            drain.abandon()
+            raise
+        after = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
+        raws.write_stats(place, {cpu: of for cpu, of in after.items() if any(of.values())})
+    except OSError as error:
+        raise CritpathError(
+            f"what {instance.path} held is lost, {place} cannot be written: {error.strerror}",
             "free space there before the next critpath doctor --clean",
         ) from None
     if drain.failure is not None:

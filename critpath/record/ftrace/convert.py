@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Gap
+from critpath.record.budget.gaps import JOURNAL, read_journal
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace.ctf_events import (
     FORK_BESIDE,
@@ -41,6 +42,8 @@ from critpath.record.ftrace.ctf_writer import (
     RawRecording,
     ThreadState,
     format_metadata,
+    gap_classes,
+    gap_packets,
     label_class,
     label_packets,
     packet_header,
@@ -56,6 +59,7 @@ from critpath.record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
+from critpath.record.ftrace.gate import BASE, LAYERS, is_under_budget
 from critpath.record.ftrace.hands import BEAT, find_missing_beats
 from critpath.record.ftrace.raw import MARKS
 from critpath.record.ftrace.received import FILE as LABELS
@@ -200,7 +204,12 @@ class _Conversion:
         )
         self.labels = label_class(len(dump) + 1 + len(self.events.classes))
         labels = (self.labels,) * (raw.directory / LABELS).is_file()
-        self.classes = (*dump.values(), current, *self.events.classes, *labels)
+        self.layers = find_layers(raw.directory)
+        first = self.labels.id + len(labels)
+        self.gap_classes = gap_classes(first) if is_under_budget(raw.directory) else ()
+        self.classes = (
+            *(*dump.values(), current, *self.events.classes, *labels, *self.gap_classes),
+        )
         self.identity = uuid.uuid5(_SPACE, f"{raw.session} {raw.begin} {raw.epoch}")
         end = raw.end + _SLACK if raw.end else raw.begin + _LONGEST
         self.decoder, self.marks_decoder = (
@@ -251,9 +260,12 @@ class _Conversion:
             events += sum(map(len, rows)) + 2
         events += self._convert_labels(directory, end)
         marked = self._convert_marks(directory, end)
+        marked += self._convert_layers(directory, end)
         events += sum(s.events for _, s in marked)
+        events += self._convert_gaps(directory, end)
         warnings = [w for s in scanned for w in s.warnings]
-        warnings += [f"marks of other users: {w}" for _, s in marked for w in s.warnings]
+        beyond = "a layer" if self.layers else "marks of other users"
+        warnings += [f"{beyond}: {w}" for _, s in marked for w in s.warnings]
         if raw.stats is None:
             warnings.append("the recorder did not get to its end: events may be missing at the end")
         return ConversionResult(
@@ -331,6 +343,25 @@ class _Conversion:
     def _convert_marks(self, directory: Path, end: int) -> list[tuple[int, _CpuScan]]:
         """Write the streams of other users' marks; return the cpus that have any or lost some."""
         place = self.raw.directory / MARKS
+        first = len(self.raw.cpus) + 1
+        return self._convert_beside(place, directory, "marks", first, end, self.marks_decoder)
+
+    def _convert_layers(self, directory: Path, end: int) -> list[tuple[int, _CpuScan]]:
+        """Write the streams of the layers of a recording under a budget."""
+        found = []
+        for number, name in enumerate(self.layers):
+            place = self.raw.directory / LAYERS / name
+            # After those of the cpus, the statedump, marks and labels.
+            first = (2 + number) * len(self.raw.cpus) + 2
+            # Switches are of one layer: only of that it can be told who should be current.
+            decoder = self.decoder if name == BASE else self.marks_decoder
+            found += self._convert_beside(place, directory, name, first, end, decoder)
+        return found
+
+    def _convert_beside(
+        self, place: Path, directory: Path, name: str, first: int, end: int, decoder: _pages.Pages
+    ) -> list[tuple[int, _CpuScan]]:
+        """Write streams of pages from buffers beside those of the kernel's own streams."""
         stats = read_stats(place / "stats.json") or {}
         found = []
         span = self.raw.begin, max(self.raw.begin, end)
@@ -341,18 +372,26 @@ class _Conversion:
             scanned = self._scan_file(file, cpu, stats.get(cpu), gathering_programs(None, None))
             if not scanned.events and not scanned.loss.events:
                 continue
-            header = packet_header(self.identity, len(self.raw.cpus) + 1 + number)
+            header = packet_header(self.identity, first + number)
             with (
                 _map_pages(file) as data,
                 memoryview(data) as view,
-                (directory / f"marks_{cpu}").open("wb", buffering=0) as stream,
+                (directory / f"{name}_{cpu}").open("wb", buffering=0) as stream,
             ):
                 places = scanned.loss.places
-                self.marks_decoder.write(
-                    view, stream.fileno(), header, cpu, span, places, memoryview(b"")
-                )
+                decoder.write(view, stream.fileno(), header, cpu, span, places, memoryview(b""))
             found.append((cpu, scanned))
         return found
+
+    def _convert_gaps(self, directory: Path, end: int) -> int:
+        """Write the stream that says when gates were closed; return its number of events."""
+        if not self.gap_classes:
+            return 0
+        gaps = read_journal(self.raw.directory / JOURNAL, self.raw.begin, end)
+        header = packet_header(self.identity, (2 + len(self.layers)) * len(self.raw.cpus) + 2)
+        with (directory / "gaps_0").open("wb") as stream:
+            stream.writelines(gap_packets(gaps, self.gap_classes, header, count=len(self.classes)))
+        return 2 * len(gaps)
 
     def _convert_labels(self, directory: Path, end: int) -> int:
         """Write the stream of messages' labels, if there are any; return how many."""
@@ -381,7 +420,8 @@ class _Conversion:
             (directory / f"kernel_{cpu}").open("wb", buffering=0) as stream,
         ):
             span = self.raw.begin, max(self.raw.begin, end)
-            return self.decoder.write(
+            decoder = self.marks_decoder if self.layers else self.decoder
+            return decoder.write(
                 view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
             )
 
@@ -397,6 +437,12 @@ def _sum_losses(scanned: Sequence[tuple[int, _CpuScan]]) -> tuple[CpuLoss, ...]:
 
 
 _MARK: Final = re.compile(rb"critpath:(?:begin|end) ")
+
+
+def find_layers(raw: Path) -> list[str]:
+    """Return the layers of a recording under a budget, by their names."""
+    place = raw / LAYERS
+    return sorted(one.name for one in place.iterdir()) if place.is_dir() else []
 
 
 def count_marks(raw: Path) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from critpath.errors import CritpathError
 from critpath.model import Gap
+from critpath.record.budget.gaps import LayerGap
 from critpath.record.ftrace.ctf_events import (
     CtfEventClass,
     declare_address,
@@ -761,3 +762,37 @@ def label_packets(
         context = struct.pack("<6QI", some[0][0], some[-1][0], bits, bits, sequence, 0, 0)
         yield len(some), header + context + body
         sequence += 1
+
+
+# Gaps of a recording under a budget
+
+
+_GAP_FIELDS: Final = (
+    "string { encoding = UTF8; } _layer;",
+    "string { encoding = UTF8; } _why;",
+)
+
+
+def gap_classes(first: int) -> tuple[CtfEventClass, ...]:
+    """Return the event classes of a gap's begin and end, numbered from `first`."""
+    names = ("critpath_gap_begin", "critpath_gap_end")
+    return tuple(CtfEventClass(name, first + i, _GAP_FIELDS) for i, name in enumerate(names))
+
+
+def gap_packets(
+    gaps: Sequence[LayerGap], classes: Sequence[CtfEventClass], header: bytes, *, count: int
+) -> Iterator[bytes]:
+    """Yield packets of the stream that says when gates were closed."""
+    large = count > COMPACT_IDS
+    begin, end = (one.id for one in classes)
+    rows = [(gap.begin, begin, gap) for gap in gaps] + [(gap.end, end, gap) for gap in gaps]
+    rows.sort(key=lambda row: row[:2])
+    for sequence, at in enumerate(range(0, len(rows), _LABELS_AT_ONCE)):
+        some = rows[at : at + _LABELS_AT_ONCE]
+        body = b"".join(
+            _pack_header(number, when, large=large) + _pack_text(gap.layer) + _pack_text(gap.why)
+            for when, number, gap in some
+        )
+        bits = 8 * (len(header) + 52 + len(body))
+        context = struct.pack("<6QI", some[0][0], some[-1][0], bits, bits, sequence, 0, 0)
+        yield header + context + body

@@ -184,6 +184,8 @@ class Drain:
     most_bytes : int
         Of all files, 0 for any: beyond it nothing is moved before the end, and the kernel
         counts what it overwrites meanwhile.
+    moved : callable or None
+        Told whenever pages were moved.
     """
 
     def __init__(
@@ -196,7 +198,9 @@ class Drain:
         *,
         most_threads: int = THREADS,
         most_bytes: int = 0,
+        moved: Callable[[], None] | None = None,
     ) -> None:
+        self._moved = moved or (lambda: None)
         self._instance = instance
         self._enough = min(CHUNK, buffer_bytes // 2) // 4
         self._raw = raw
@@ -220,6 +224,14 @@ class Drain:
     def priority(self) -> str:
         """The threads' priority: ``fifo``, ``nice -20`` or ``normal``."""
         return ", ".join(sorted(self._priorities)) or "normal"
+
+    def cpu_time(self) -> float:
+        """Return the cpu time of all threads so far (s)."""
+        found = 0.0
+        for thread in self._threads:
+            with contextlib.suppress(OSError):  # it has ended
+                found += time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+        return found
 
     def start(self, cpus: Sequence[int]) -> None:
         """Open every file and start the threads."""
@@ -312,16 +324,15 @@ class Drain:
             ready = dict(poll.poll(int(_IDLE * 1000)))
             # At once, as who writes faster than this moves would keep it busy for ever.
             moved = [stream.move(pipe, self._most_bytes or sys.maxsize) for stream in streams]
+            if any(moved):
+                self._moved()
             if any(moved) and not self._has_room(streams[0]):
                 self._end_early()
                 return
             if self._most_bytes and sum(s.bytes for s in streams) > self._most_bytes:
                 self._ending.wait()
                 return
-            for stream in streams:
-                # A cpu without a buffer: it would never let us sleep.
-                if ready.get(stream.source, 0) & ~select.POLLIN:
-                    poll.unregister(stream.source)
+            _forget_absent(poll, streams, ready)
             if ready and max(moved) < self._enough:
                 self._ending.wait(_PAUSE)
             if first and time.monotonic() - looked > _IDLE:
@@ -367,6 +378,13 @@ class Drain:
         self._abandoned = True
         self._ending.set()
         os.eventfd_write(self._wake, 1)
+
+
+def _forget_absent(poll: select.poll, streams: list[Stream], ready: dict[int, int]) -> None:
+    """Wait no more for cpus without a buffer: they would never let us sleep."""
+    for stream in streams:
+        if ready.get(stream.source, 0) & ~select.POLLIN:
+            poll.unregister(stream.source)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
+from critpath.record.budget.gaps import FILE as GAPS
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.budget import (
+    SELECTED,
+    BudgetRecording,
+    finish_gaps,
+    is_under_budget,
+    read_summary,
+)
 from critpath.record.ftrace.cleanup import find_leftovers, has_unsaved_pages
 from critpath.record.ftrace.convert import LOSS_COUNTERS, ConversionResult, convert
 from critpath.record.ftrace.drain import Drain, online_cpus, watermark
@@ -99,12 +107,13 @@ class FtraceRecorder:
         self._raw = settings.write_directory / raws.RAW
         self._instance: Instance | None = None
         self._drain: Drain | None = None
-        self._watch: TracingWatchdog | None = None
+        self._watches: list[TracingWatchdog] = []
         self._hands: Watch | None = None
         self._pulse: Pulse | None = None
         self._marker = -1
         self._marks: UserMarks | None = None
         self._labels: ReceivedLabels | None = None
+        self._budget: BudgetRecording | None = None
         self._selection = EventSelection((), ())
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
@@ -115,7 +124,8 @@ class FtraceRecorder:
     @property
     def failure(self) -> CritpathError | None:
         """Why tracing was turned off early, None if it was not."""
-        return self._drain.failure if self._drain else None
+        found = self._drain.failure if self._drain else None
+        return found or (self._budget.failure() if self._budget else None)
 
     def start(self) -> int:
         """Make the instance, turn tracing on, and note which threads exist.
@@ -153,7 +163,22 @@ class FtraceRecorder:
         instance = self._active_instance()
         counts = [instance.stats(cpu) for cpu in instance.cpus()]
         lost = sum(of.get(name, 0) for of in counts for name in LOSS_COUNTERS)
-        return Count(sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
+        more = self._budget.count_events() if self._budget else 0
+        return Count(more + sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
+
+    def begin_run(self) -> bool:
+        """Open for a run that is recorded, if there is a budget."""
+        return self._budget.begin_run() if self._budget else True
+
+    def end_run(self, busy: int) -> None:
+        """Close after a run, if there is a budget."""
+        if self._budget is not None:
+            self._budget.end_run(busy)
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run that was recorded under a budget."""
+        if self._budget is not None:
+            self._budget.note_selected(kind, number, begin, pid)
 
     def stop(self) -> int:
         """Turn tracing off and drain the buffers.
@@ -193,7 +218,10 @@ class FtraceRecorder:
         release = partial(
             raws.discard_raw, self._settings.write_directory, keep=self._settings.keep_raw
         )
-        return RecorderResult(converted.loss, facts, tuple(warnings), release, gaps=converted.gaps)
+        return RecorderResult(
+            *(converted.loss, facts, tuple(warnings), release),
+            **result_of_gaps(self._raw, self._settings.write_directory, converted),
+        )
 
     def abort(self) -> None:
         """Turn tracing off and remove the instance and the raw data; idempotent.
@@ -213,25 +241,30 @@ class FtraceRecorder:
         # Known before it is made: an abort at any moment removes it.
         self._instance = instance = Instance.pin(root, self._settings.session)
         instance.make()
-        self._watch = TracingWatchdog(instance)
+        self._watches = [TracingWatchdog(instance)]
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
         self._set_up(instance)
         available = _available(root)
-        self._enable(instance, select_events(profile, available), available)
         self._raw.mkdir(mode=0o700)
+        selection = self._split(root, select_events(profile, available), available)
+        self._enable(instance, selection, available)
         raws.reserve_space(self._raw)
         header = instance.read("events/header_page")
         size = raws.page_bytes(header)
-        raws.copy_descriptions(instance, self._raw, self._selection.events)
+        raws.copy_descriptions(instance, self._raw, self._all_events())
         self._describe(root, size)
         self._drain = Drain(instance, self._raw, size, self._buffer_bytes, self._turn_off)
         self._drain.start(online_cpus())
         self._open_marks(root, size)
         self._open_labels()
+        if self._budget is not None:
+            self._budget.start(size, self._turn_off)
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
+        if self._budget is not None:
+            self._budget.begin(self._drain.cpus)
         if self._labels is not None:
             self._labels.start()
         self._pulse = Pulse(instance, self._drain.cpus)
@@ -311,14 +344,29 @@ class FtraceRecorder:
         with contextlib.suppress(CritpathError):  # Linux 4.20 and later
             instance.write("buffer_percent", str(watermark(self._buffer_bytes)))
 
+    def _split(self, root: Path, events: EventSelection, available: list[str]) -> EventSelection:
+        """Make the layers of a recording under a budget; return what is always recorded."""
+        settings = self._settings
+        if settings.budget is None:
+            return events
+        self._budget = budget = BudgetRecording(
+            *(root, settings.session, settings.budget, self._raw), runs=settings.runs
+        )
+        kept = budget.make(events.events, available, self._buffer_bytes)
+        if SWITCH not in budget.events:
+            raise _no_switches()
+        self._watches += [TracingWatchdog(layer.instance) for layer in budget.layers]
+        return EventSelection(tuple(kept), events.missing)
+
+    def _all_events(self) -> tuple[str, ...]:
+        more = self._budget.events if self._budget else []
+        return tuple(sorted({*self._selection.events, *more}))
+
     def _enable(self, instance: Instance, events: EventSelection, available: list[str]) -> None:
         refused = instance.enable_events(abbreviate_groups(events.events, available))
         enabled = set(instance.enabled_events())
-        if SWITCH not in enabled:
-            raise CritpathError(
-                f"the kernel does not record {SWITCH}, without which there is no analysis",
-                "run critpath doctor; another kernel, or --recorder lttng, may do",
-            )
+        if SWITCH not in enabled and self._budget is None:
+            raise _no_switches()
         absent = sorted({*events.events} - enabled)
         missing = (*events.missing, *absent)
         self._selection = EventSelection(tuple(sorted(enabled)), missing)
@@ -339,7 +387,7 @@ class FtraceRecorder:
             "page_bytes": page,
             "cpus": online_cpus(),
             "profile": profile_label(self._settings.profile),
-            "events": list(self._selection.events),
+            "events": list(self._all_events()),
             "missing": list(self._selection.missing),
             "buffer_bytes": self._buffer_bytes,
             "tracefs": str(root),
@@ -364,6 +412,8 @@ class FtraceRecorder:
 
     def _stop(self) -> int:
         instance, drain = self._active_instance(), self._drain
+        if self._budget is not None:
+            self._budget.end_watching()
         self._end_watching()
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
@@ -378,6 +428,9 @@ class FtraceRecorder:
         self._end_labels()
         # An event that is just being written is in the buffer by then.
         time.sleep(_SETTLE)
+        if self._budget is not None:
+            self._budget.stop()
+            self._warnings += self._budget.warnings
         if drain is not None:
             drain.stop()
             self._description["cpus"] = drain.cpus
@@ -425,6 +478,8 @@ class FtraceRecorder:
             self._labels.abandon()
         self._remove_marks()
         self._close_files()
+        if self._budget is not None:
+            self._budget.remove()
         if self._instance is not None:
             instance, self._instance = self._instance, None
             instance.remove()
@@ -433,6 +488,11 @@ class FtraceRecorder:
         """Remove the instance before converting: it costs the machine memory and time."""
         self._remove_marks()
         self._close_files()
+        if self._budget is not None:
+            try:
+                self._budget.remove()
+            except CritpathError as error:
+                self._warnings.append(f"{error.what} ({error.do})")
         if self._instance is None:
             return
         instance, self._instance = self._instance, None
@@ -449,8 +509,8 @@ class FtraceRecorder:
 
     def _close_files(self) -> None:
         """Close what keeps the instance busy, and dismiss its watchdog."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
+        watches, self._watches = self._watches, []
+        for watch in watches:
             watch.dismiss()
         marker, self._marker = self._marker, -1
         if marker >= 0:
@@ -460,6 +520,23 @@ class FtraceRecorder:
         if self._instance is None:
             raise RuntimeError("the recorder was not started")
         return self._instance
+
+
+def _no_switches() -> CritpathError:
+    return CritpathError(
+        f"the kernel does not record {SWITCH}, without which there is no analysis",
+        "run critpath doctor; another kernel, or --recorder lttng, may do",
+    )
+
+
+def result_of_gaps(raw: Path, directory: Path, converted: ConversionResult) -> dict[str, Any]:
+    """Return what a `RecorderResult` has of gaps, after writing the file of those of a budget."""
+    if not is_under_budget(raw):
+        return {"gaps": converted.gaps}
+    description = raws.read_description(raw)
+    finish_gaps(raw, directory, int(description["begin"]), converted.end, converted.gaps)
+    beside = tuple(name for name in (GAPS, SELECTED) if (directory / name).is_file())
+    return {"gaps_file": GAPS, "overhead": read_summary(raw), "beside": beside}
 
 
 def measure_epoch() -> int:
@@ -607,7 +684,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
     converted = convert(raw, trace, report)
     return RecorderResult(
         loss=converted.loss,
-        gaps=converted.gaps,
+        **result_of_gaps(raw, directory, converted),
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
         release=partial(raws.discard_raw, directory),

@@ -1,0 +1,171 @@
+"""What an event costs here: measured at the start by two own threads, or as it was before."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from critpath.record._pulse import measure_calls, measure_turns
+from critpath.record.budget.control import SOFT, TRACING_ON, Costs
+from critpath.record.budget.loop import Gate
+from critpath.untrusted import load_json
+
+AUTO, AGAIN, NEVER = "auto", "again", "off"
+CHOICES: Final = (AUTO, AGAIN, NEVER)
+
+# Where nothing was measured: more than was seen on any machine (ns).
+TABLE: Final = Costs(
+    events=dict.fromkeys(("base", "syscalls", "network", "full"), 450.0),
+    closed={
+        name: {SOFT: soft, TRACING_ON: 100.0}
+        for name, soft in (("base", 25.0), ("syscalls", 60.0), ("network", 30.0), ("full", 60.0))
+    },
+    interval=1.0,
+    measured=False,
+)
+_TURNS, _CALLS = 150, 1500  # of a block: one to two ms
+_BLOCKS: Final = 20  # of each state, at least
+_MOST_SECONDS: Final = 0.3
+_MOST_NS, _WIDEST = 2000, 0.4
+_DAYS: Final = 30
+_VERSION: Final = 1
+
+
+def cache_place(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of what was measured before."""
+    home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(home) / "critpath" / "costs.json"
+
+
+def machine_key(cpu_model: str, layers: Sequence[str]) -> str:
+    """Return what costs depend on."""
+    return f"{_VERSION} {platform.release()} {cpu_model} mono {' '.join(layers)}"
+
+
+def find_costs(
+    choice: str, gates: Sequence[Gate], cpu: int, cpu_model: str, place: Path | None = None
+) -> Costs:
+    """Return what recording costs, measured now if nothing is known or it is asked for."""
+    place = place or cache_place()
+    key = machine_key(cpu_model, [f"{gate.name}:{gate.state}" for gate in gates])
+    if choice == NEVER:
+        return TABLE
+    if choice == AUTO and (found := _read(place, key)) is not None:
+        return found
+    found = measure(gates, cpu)
+    if found.measured:
+        with contextlib.suppress(OSError):
+            _write(place, key, found)
+    return found
+
+
+def measure(gates: Sequence[Gate], cpu: int) -> Costs:
+    """Measure an event of every layer, open and closed, on one cpu; the table if that fails."""
+    before = os.sched_getaffinity(0)
+    begin = time.thread_time()
+    events, closed = dict(TABLE.events), {name: dict(of) for name, of in TABLE.closed.items()}
+    intervals = []
+    try:
+        os.sched_setaffinity(0, {cpu})
+        for gate in gates:
+            work: Callable[[], int] = lambda: measure_turns(_TURNS)  # noqa: E731 - one or the other
+            if gate.name != "base":
+                work = lambda: measure_calls(_CALLS)  # noqa: E731 - as above
+            found = _compare(gate, cpu, work)
+            if found is None:
+                return TABLE
+            events[gate.name], interval = found
+            intervals.append(interval)
+    except OSError:
+        return TABLE
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, before)
+    return Costs(
+        events=events,
+        closed=closed,
+        interval=max(intervals),
+        seconds=time.thread_time() - begin,
+    )
+
+
+def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, float] | None:
+    """Return ns of an event and half its 95 % interval as a share; None if too few blocks."""
+    coin = Random(1)  # noqa: S311 - an order
+    times: dict[bool, list[float]] = {True: [], False: []}
+    counted: list[int] = []
+    until = time.monotonic() + _MOST_SECONDS
+    try:
+        while time.monotonic() < until:
+            for opened in coin.sample((True, False), 2):
+                (gate.open if opened else gate.close)()
+                [first] = gate.counts([cpu])
+                taken = work()
+                if taken < 0:
+                    return None
+                if opened:
+                    counted.append(gate.counts([cpu])[0] - first)
+                times[opened].append(taken)
+            if len(counted) >= _BLOCKS and _estimate(times, counted)[1] < 0.1:
+                break
+    finally:
+        gate.close()
+    each, interval = _estimate(times, counted)
+    # A machine that is busy with others: what would be found is theirs.
+    usable = len(counted) >= _BLOCKS and 20 < each < _MOST_NS and interval <= _WIDEST
+    return (each, interval) if usable else None
+
+
+def _estimate(times: Mapping[bool, Sequence[float]], counted: Sequence[int]) -> tuple[float, float]:
+    number = statistics.median(counted)
+    if number <= 0:
+        return 0.0, 1.0
+    # What others do meanwhile only adds: the lower quarter is told by, not the middle.
+    lows, spread = {}, 0.0
+    for opened, of in times.items():
+        low, middle, _ = statistics.quantiles(of, n=4) if len(of) > 1 else (0.0, 0.0, 0.0)
+        lows[opened] = low
+        spread += ((middle - low) / 0.6745) ** 2 / len(of)
+    each = (lows[True] - lows[False]) / number
+    error = 1.96 * 1.36 * math.sqrt(spread) / number
+    return each, error / each if each > 0 else 1.0
+
+
+def _read(place: Path, key: str) -> Costs | None:
+    """Return what was measured in the last 30 days; a damaged or foreign file has nothing."""
+    try:
+        if place.stat().st_uid != os.geteuid():
+            return None
+        found: Any = load_json(place.read_bytes())[key]
+        if not 0 <= time.time() - found["at"] < _DAYS * 86_400:
+            return None
+        events = {name: float(found["events"][name]) for name in TABLE.events}
+        interval = float(found["interval"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if not all(20 < ns < _MOST_NS for ns in events.values()) or not 0 <= interval <= 10:
+        return None
+    return Costs(events=events, closed=TABLE.closed, interval=interval)
+
+
+def _write(place: Path, key: str, costs: Costs) -> None:
+    try:
+        known = load_json(place.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        known = {}
+    known = known if isinstance(known, dict) else {}
+    entry = {"at": int(time.time()), "events": dict(costs.events), "interval": costs.interval}
+    kept = dict([*known.items()][-20:]) | {key: entry}
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(kept), encoding="utf-8")
+    unfinished.replace(place)

@@ -1,0 +1,248 @@
+"""The thread that counts, decides, and opens and closes the gates."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+
+from critpath.record._pulse import name_thread
+from critpath.record.budget.control import OFF, Control, Reading
+from critpath.record.budget.gaps import BUDGET, START, Journal
+
+_HZ: Final = os.sysconf("SC_CLK_TCK")
+_MOST_SAVED: Final = 4.0  # times the chance, however little was spent until now
+_LATE: Final = 0.1  # s: a poll that comes later is counted
+_NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
+
+
+class Gate(Protocol):
+    """A layer that can be opened and closed."""
+
+    name: str
+    state: str
+    is_open: bool
+
+    def open(self) -> None:
+        """Record from now on."""
+
+    def close(self) -> None:
+        """Record nothing from now on."""
+
+    def turn_off(self) -> None:
+        """Take the costliest events away, while closed."""
+
+    def counts(self, cpus: Sequence[int]) -> list[int]:
+        """Return how many events each cpu recorded so far."""
+
+    def cpu_time(self) -> float:
+        """Return the cpu time of the threads that move pages (s)."""
+
+
+class BusyTimes:
+    """Cpu time in which each cpu was not idle; steal is nobody's."""
+
+    def __init__(self, cpus: Sequence[int], place: Path = Path("/proc/stat")) -> None:
+        self._file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        self._names = [b"cpu%d" % cpu for cpu in cpus]
+        self._last = self._read()
+
+    def _read(self) -> list[float]:
+        found = dict.fromkeys(self._names, 0.0)
+        for line in os.pread(self._file, 1 << 16, 0).split(b"\n"):
+            fields = line.split()
+            if not fields or not fields[0].startswith(b"cpu"):
+                break
+            if fields[0] in found:
+                found[fields[0]] = sum(int(fields[i]) for i in _NOT_IDLE if i < len(fields)) / _HZ
+        return list(found.values())
+
+    def passed(self) -> list[float]:
+        """Return the busy time of each cpu since the last call (s)."""
+        now = self._read()
+        before, self._last = self._last, now
+        return [max(0.0, b - a) for a, b in zip(before, now, strict=True)]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+class Loop:
+    """Holds a budget from construction until `stop`; every gate is closed at first.
+
+    Parameters
+    ----------
+    control : Control
+    gates : sequence of Gate
+        In the order of `Control.layers`.
+    journal : Journal
+    cpus : sequence of int
+    begin : int
+        When the recording began (ns).
+    held : bool
+        Runs of a command are recorded whole: opened and closed by `hold` only.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        gates: Sequence[Gate],
+        journal: Journal,
+        cpus: Sequence[int],
+        *,
+        held: bool,
+    ) -> None:
+        self.control, self.gates, self._journal, self._cpus = control, gates, journal, tuple(cpus)
+        control.held = held
+        self.late = self.polls = 0
+        self.opened_for = 0.0
+        self.windows = 0
+        self._lock = threading.Lock()
+        self._busy = BusyTimes(cpus)
+        self._counts = {gate.name: gate.counts(self._cpus) for gate in gates}
+        self._own = self._own_clock = 0.0
+        self._opened_at = 0.0
+        self._off = False
+        self._command = 0.0
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._ending = False
+        for gate in gates:
+            control.set_state(gate.name, gate.state)
+            journal.close_layer(gate.name, START, lambda: None)
+        self._thread = threading.Thread(target=self._run, name="critpath-budget", daemon=True)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Look at the counts now: pages were moved."""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it has just ended
+            os.eventfd_write(self._wake, 1)
+
+    def hold(self, opened: bool) -> None:
+        """Open every layer, or close all, from another thread; returns when it is done."""
+        with self._lock:
+            self._poll()
+            self._switch(frozenset(self.control.layers) if opened else frozenset())
+            self.control.force(frozenset(self.control.layers) if opened else frozenset())
+
+    def look(self, command: float = 0.0) -> None:
+        """Count now; `command` is cpu time of the command since the last look (s)."""
+        with self._lock:
+            self._command += command
+            self._poll()
+
+    def stop(self) -> None:
+        """Close everything and end; idempotent."""
+        if self._ending:
+            return
+        self._ending = True
+        self.poke()
+        self._thread.join()
+        with self._lock:
+            self._poll()
+            self._switch(frozenset())
+        self._busy.close()
+        self._journal.close()
+        os.close(self._wake)
+        self._wake = -1
+
+    def _run(self) -> None:
+        name_thread(b"critpath-budget")
+        from critpath.record.ftrace.drain import raise_priority  # noqa: PLC0415 - a cycle
+
+        raise_priority()
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        wait = 0.001
+        while not self._ending:
+            due = time.monotonic() + wait
+            if poll.poll(max(1, round(1000 * wait))):
+                with contextlib.suppress(OSError):
+                    os.eventfd_read(self._wake)
+            self.late += time.monotonic() > due + _LATE
+            with self._lock:
+                if self._ending:
+                    return
+                wait = self._poll()
+            self._own = time.thread_time()
+
+    def _poll(self) -> float:
+        """Count, decide and act; return when to look again (s)."""
+        self.polls += 1
+        events = {}
+        for gate in self.gates:
+            now = gate.counts(self._cpus)
+            events[gate.name] = [b - a for a, b in zip(self._counts[gate.name], now, strict=True)]
+            self._counts[gate.name] = now
+        own = self._own + sum(gate.cpu_time() for gate in self.gates)
+        spent, self._own_clock = max(0.0, own - self._own_clock), own
+        command, self._command = self._command, 0.0
+        decision = self.control.step(
+            Reading(time.monotonic(), self._busy.passed(), events, spent, command)
+        )
+        if self.control.held:
+            return decision.wait
+        self._switch(decision.open)
+        if decision.off and not self._off:
+            for gate in self.gates:
+                gate.turn_off()
+        self._off = decision.off
+        return decision.wait
+
+    def _switch(self, opened: frozenset[str]) -> None:
+        # What others need opens first and closes last.
+        for gate in self.gates:
+            if gate.name in opened and not gate.is_open:
+                self._journal.open_layer(gate.name, gate.open)
+                if gate is self.gates[0]:
+                    self._opened_at = time.monotonic()
+                    self.windows += 1
+        for gate in reversed(self.gates):
+            if gate.name not in opened and gate.is_open:
+                self._journal.close_layer(gate.name, BUDGET, gate.close)
+                if gate is self.gates[0]:
+                    self.opened_for += time.monotonic() - self._opened_at
+
+
+class Coin:
+    """Which runs of a command are recorded: each by chance, whatever it will be like.
+
+    Parameters
+    ----------
+    share : float
+        That recording may cost.
+    seed : int
+    """
+
+    _GUESS: Final = 0.1  # the share that recording all would cost, until a run was recorded
+
+    def __init__(self, share: float, seed: int) -> None:
+        self._share, self._random = share, Random(seed)  # noqa: S311 - a coin, no secret
+        self._demand = self._GUESS
+        self._cost = 0.0  # of a recorded run (s)
+
+    def toss(self, balance: float) -> tuple[bool, float]:
+        """Return whether the next run is recorded, and the chance that it had.
+
+        `balance` is what may still be spent (s of cpu time), below 0 what was overspent.
+        """
+        chance = min(1.0, self._share / max(self._demand, 1e-9))
+        if self._cost > 0:
+            chance = min(1.0, max(0.0, chance * min(_MOST_SAVED, 1 + balance / self._cost)))
+        return self._random.random() < chance, chance
+
+    def note(self, recorded: bool, busy: float, cost: float) -> None:
+        """Learn from a run: its cpu time and what recording it cost (s)."""
+        if recorded and busy > 0:
+            weight = 0.5 if self._cost == 0 else 0.2
+            self._cost += (1.0 if self._cost == 0 else weight) * (cost - self._cost)
+            self._demand += weight * (min(cost / busy, 1.0) - self._demand)
+
+
+__all__ = ["OFF", "BusyTimes", "Coin", "Gate", "Loop"]

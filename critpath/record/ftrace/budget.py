@@ -1,0 +1,304 @@
+"""A recording under a budget: its layers, their gates, and what is told of it at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.model import Gap
+from critpath.record.budget.account import overhead_of
+from critpath.record.budget.calibrate import find_costs
+from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
+from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
+from critpath.record.budget.loop import Coin, Loop
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace.drain import online_cpus
+from critpath.record.ftrace.gate import BASE, LAYERS, Layer, is_under_budget, split_layers
+from critpath.units import plural
+
+SELECTED: Final = "selected.jsonl"
+SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
+_FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
+_PAIRS: Final = 30  # runs of each side, below which nothing is compared
+_LATE: Final = 0.01  # of all polls
+
+
+class BudgetRecording:
+    """The layers of a recording under a budget, from construction until `remove`.
+
+    Parameters
+    ----------
+    root : Path
+        Of tracefs.
+    session : str
+    budget : Budget
+    runs : bool
+        Runs of a command are recorded whole or not at all.
+    raw : Path
+    """
+
+    def __init__(self, root: Path, session: str, budget: Budget, raw: Path, *, runs: bool) -> None:
+        self._root, self._session, self.budget, self._raw = root, session, budget, raw
+        self._runs = runs
+        self.seed = secrets.randbits(31)
+        self.layers: list[Layer] = []
+        self.warnings: list[str] = []
+        self.costs: Costs | None = None
+        self._control: Control | None = None
+        self._loop: Loop | None = None
+        self._coin = Coin(budget.share, self.seed)
+        self._chance, self._recorded = 1.0, False
+        self._begun = 0
+        self._spent = 0.0
+        self._selected: list[dict[str, object]] = []
+        self._seen: dict[str, int] = {}
+        self._times: dict[bool, list[float]] = {True: [], False: []}
+        self._stats: dict[str, Mapping[int, Mapping[str, int]]] = {}
+
+    def make(self, events: Sequence[str], available: list[str], buffer_bytes: int) -> list[str]:
+        """Make the layers, closed; return the events of the profile that are always recorded."""
+        always, layers = split_layers(events)
+        for name, own in layers.items():
+            layer = Layer(self._root, self._session, name, own)
+            self.layers.append(layer)
+            layer.make(available, buffer_bytes)
+        return [*always]
+
+    @property
+    def events(self) -> list[str]:
+        """The events of all layers."""
+        return [event for layer in self.layers for event in layer.events]
+
+    def start(self, page_bytes: int, failed: Callable[[], None]) -> None:
+        """Move pages from now on, and measure what an event costs; nothing is recorded yet."""
+        for layer in self.layers:
+            place = self._raw / LAYERS / layer.name
+            layer.start(place, page_bytes, failed, self._poke)
+        cpu = online_cpus()[-1]
+        model = _cpu_model()
+        self.costs = costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
+        if not costs.measured:
+            self.warnings.append(
+                "what an event costs could not be measured here: upper values of a table are taken"
+            )
+        least = _FULL_HORIZONS * costs.off / self.budget.share
+        if not self._runs and self.budget.horizon < least <= 3600:
+            self.budget = replace(self.budget, horizon=round(least, 1))
+
+    def begin(self, cpus: Sequence[int]) -> None:
+        """Hold the budget from now on: every layer is closed at first."""
+        if self.costs is None:
+            raise RuntimeError("the layers were not started")
+        names = [layer.name for layer in self.layers]
+        control = Control(self.budget, self.costs, names, len(cpus), self.seed)
+        control.charge("calibration", self.costs.seconds)
+        self._control = control
+        target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
+        raws.write_json(self._raw / SUMMARY, target)
+        journal = Journal(self._raw / JOURNAL)
+        self._loop = Loop(control, self.layers, journal, cpus, held=self._runs)
+
+    def _poke(self) -> None:
+        if self._loop is not None:
+            self._loop.poke()
+
+    def begin_run(self) -> bool:
+        """Toss the coin, and open if it says so."""
+        control, loop = self._parts()
+        loop.look()
+        self._recorded, self._chance = self._coin.toss(control.balance())
+        if self._recorded:
+            loop.hold(True)
+        self._begun = time.monotonic_ns()
+        self._spent = sum(control.tally.cost)
+        return self._recorded
+
+    def end_run(self, busy: int) -> None:
+        """Close, and learn from what the run had in cpu time (ns)."""
+        control, loop = self._parts()
+        took = time.monotonic_ns() - self._begun
+        if self._recorded:
+            loop.hold(False)
+        loop.look(busy / 1e9)
+        self._coin.note(self._recorded, busy / 1e9, sum(control.tally.cost) - self._spent)
+        self._times[self._recorded].append(busy or took)
+
+    def note_selected(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run, and if it was recorded the chance that it had."""
+        self._seen[kind] = self._seen.get(kind, 0) + 1
+        if self._recorded:
+            row = {"kind": kind, "key": number, "begin": begin, "tid": pid, "chance": self._chance}
+            self._selected.append(row)
+            with (self._raw / SELECTED).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+
+    def end_watching(self) -> None:
+        """Close every gate and end the loop; idempotent."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def stop(self) -> None:
+        """Close, move the rest, and write what the manifest says beside the pages."""
+        self.end_watching()
+        for layer in self.layers:
+            self._stats[layer.name] = layer.stop()
+            raws.write_stats(self._raw / LAYERS / layer.name, self._stats[layer.name])
+        raws.write_json(self._raw / SUMMARY, self._summarize())
+
+    def failure(self) -> CritpathError | None:
+        """Return why a layer's pages are not moved any more, None if they are."""
+        drains = [layer.drain for layer in self.layers if layer.drain is not None]
+        return next((drain.failure for drain in drains if drain.failure is not None), None)
+
+    def count_events(self) -> int:
+        """Return how many events the layers have so far."""
+        cpus = online_cpus()
+        return sum(sum(layer.counts(cpus)) for layer in self.layers)
+
+    def remove(self) -> None:
+        """Remove every instance; raises CritpathError if somebody holds one."""
+        with contextlib.suppress(OSError):
+            self.end_watching()
+        layers, self.layers = self.layers, []
+        wrong = None
+        for layer in reversed(layers):
+            try:
+                layer.remove()
+            except CritpathError as error:
+                wrong = error
+        if wrong is not None:
+            raise wrong
+
+    def _parts(self) -> tuple[Control, Loop]:
+        if self._control is None or self._loop is None:
+            raise RuntimeError("the budget is not held yet")
+        return self._control, self._loop
+
+    def _summarize(self) -> dict[str, object]:
+        control, loop = self._parts()
+        tally, costs, budget = control.tally, control.costs, self.budget
+        if loop.late > max(1, _LATE * loop.polls):
+            self.warnings.append(f"the budget was looked at too late {plural(loop.late, 'time')}")
+        seconds = loop.opened_for
+        events = {
+            name: sum(of.get("entries", 0) + of.get("read events", 0) for of in stats.values())
+            for name, stats in self._stats.items()
+        }
+        worst = max(tally.shares(), default=(0.0, 0))
+        compared = self._compare()
+        open_share = 0.0
+        if seconds > 0 and sum(tally.busy) > 0:
+            whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
+            busy_open = sum(tally.busy) * seconds / whole
+            open_share = min(0.99, tally.parts.get("events", 0.0) / max(busy_open, 1e-9))
+        return {
+            "target": budget.overhead,
+            "horizon": budget.horizon,
+            "of": budget.of,
+            "controller": budget.controller,
+            "seed": self.seed,
+            "counted": round(control.counted(), 6),
+            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
+            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
+            "busiest": round(control.counted(BUSIEST), 6),
+            "machine": round(control.counted(MACHINE), 6),
+            "command": round(control.counted(COMMAND), 6) if self._runs else None,
+            "compared": compared,
+            "while_open": round(overhead_of(open_share), 6),
+            "kappa": control.kappa,
+            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
+            "events_ns": {layer.name: round(costs.events[layer.name], 1) for layer in self.layers},
+            "interval": round(costs.interval, 4),
+            "measured": costs.measured,
+            "layers": {
+                layer.name: {
+                    "events": events.get(layer.name, 0),
+                    "open": round(seconds, 6),
+                    "windows": loop.windows,
+                    "closed_by": layer.state,
+                }
+                for layer in self.layers
+            },
+            "executions": {
+                kind: {"seen": seen, "selected": sum(r["kind"] == kind for r in self._selected)}
+                for kind, seen in self._seen.items()
+            },
+            "trigger": None,
+        }
+
+    def _compare(self) -> dict[str, object] | None:
+        """Compare the cpu time of runs that a coin chose with that of the others."""
+        ours, others = self._times[True], self._times[False]
+        if min(len(ours), len(others)) < _PAIRS:
+            return None
+        from critpath.record.budget.natural import compare_medians  # noqa: PLC0415 - numpy
+
+        ratio, low, high = compare_medians(ours, others, self.seed)
+        return {
+            "overhead": round(ratio - 1, 6),
+            "low": round(low - 1, 6),
+            "high": round(high - 1, 6),
+            "pairs": min(len(ours), len(others)),
+            "by": "cpu time of runs",
+        }
+
+
+def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:
+    """Write ``gaps.jsonl`` of a recording from the journal, and what others did to the tracer."""
+    gaps = read_journal(raw / JOURNAL, begin, end)
+    for gap in noticed:
+        low, high = max(gap.begin, begin), min(gap.end, end)
+        if high > low:
+            gaps.append(LayerGap(low, high, high, high, BASE, "other"))
+    write_gaps(directory / FILE, join_overlapping(gaps))
+    with contextlib.suppress(OSError):
+        (directory / SELECTED).write_bytes((raw / SELECTED).read_bytes())
+
+
+def join_overlapping(gaps: Sequence[LayerGap]) -> list[LayerGap]:
+    """Return gaps of each layer that do not overlap, in order."""
+    found: list[LayerGap] = []
+    last: dict[str, int] = {}
+    for gap in sorted(gaps, key=lambda g: (g.begin, g.end)):
+        at = last.get(gap.layer)
+        if at is not None and gap.begin < found[at].end:
+            before = found[at]
+            later = gap if gap.end > before.end else before
+            found[at] = LayerGap(
+                *(before.begin, before.closed, max(before.closed, later.opening), later.end),
+                *(before.layer, before.why),
+            )
+        else:
+            last[gap.layer] = len(found)
+            found.append(gap)
+    return found
+
+
+def read_summary(raw: Path) -> dict[str, object]:
+    """Return what a recorder wrote of its budget; of one that was killed nothing but that."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads((raw / SUMMARY).read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {"target": None, "counted": None}
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return os.uname().machine
+
+
+__all__ = ["BudgetRecording", "finish_gaps", "is_under_budget", "read_summary"]

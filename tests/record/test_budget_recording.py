@@ -1,0 +1,289 @@
+"""Recording under a budget: its parts, and whole recordings of this machine's kernel."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.commands.settings import WrongValueError, as_budget, split_budget
+from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
+from critpath.record.budget.gaps import Journal, LayerGap, read_journal
+from critpath.record.budget.loop import BusyTimes, Coin
+from critpath.record.budget.natural import compare_medians
+from critpath.record.ftrace.budget import finish_gaps, join_overlapping
+from critpath.record.ftrace.gate import instance_name, split_layers, split_name
+from critpath_marks.sessions import new_session_name
+
+pytestmark = pytest.mark.xdist_group("kernel")
+
+CRITPATH = (sys.executable, "-m", "critpath")
+INSTANCES = Path("/sys/kernel/tracing/instances")
+TURNS = """
+import os, sys, time
+a, b, until = os.eventfd(0), os.eventfd(0), time.monotonic() + float(sys.argv[1])
+if os.fork() == 0:
+    while time.monotonic() < until + 1:
+        os.eventfd_read(a)
+        os.eventfd_write(b, 1)
+else:
+    while time.monotonic() < until:
+        os.eventfd_write(a, 1)
+        os.eventfd_read(b)
+    os.killpg(0, 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "overhead", "horizon"),
+    [("3%", 0.03, None), ("0.03", 0.03, None), ("3%/10s", 0.03, 10.0), ("1000% / 1h", 10, 3600.0)],
+)
+def test_a_budget_is_an_overhead_and_a_horizon(
+    text: str, overhead: float, horizon: float | None
+) -> None:
+    assert split_budget(as_budget(text)) == (overhead, horizon)
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "-1%", "1001%", "x", "3%/0.5s", "3%/2h", ".", True])
+def test_other_budgets_are_refused(text: object) -> None:
+    with pytest.raises(WrongValueError, match="such as 3%"):
+        as_budget(text)
+
+
+def test_what_is_a_layer() -> None:
+    events = ["sched/sched_switch", "sched/sched_process_exec", "syscalls/sys_enter_read"]
+    always, layers = split_layers(events)
+    assert always == ("sched/sched_process_exec",)
+    assert layers == {"base": ("sched/sched_switch",), "syscalls": ("syscalls/sys_enter_read",)}
+    assert list(split_layers([*events, "tcp/tcp_probe"])[1]) == ["base", "full"]
+    session = new_session_name()
+    assert split_name(instance_name("base", session)) == ("base", session)
+    assert split_name(session) == ("", session)
+
+
+def test_a_journal_that_was_cut_off_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.close_layer("base", "start", lambda: None)
+    journal.open_layer("base", lambda: None)
+    journal.close_layer("base", "budget", lambda: None)
+    journal.close()
+    rows = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+    with (tmp_path / "journal").open("a") as stream:
+        stream.write('{"layer":"base","opening":1')
+    end = rows[-1]["closed"] + 1000
+    first, last = read_journal(tmp_path / "journal", rows[0]["begin"], end)
+    assert (first.begin, first.why, first.end) == (rows[0]["begin"], "start", rows[1]["end"])
+    assert (last.begin, last.why, last.end) == (rows[2]["begin"], "budget", end)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 99), st.integers(0, 9), st.sampled_from(["base", "syscalls"])),
+        max_size=20,
+    )
+)
+def test_gaps_that_overlap_are_one(rows: list[tuple[int, int, str]]) -> None:
+    gaps = [LayerGap(at, at, at + size, at + size, layer, "budget") for at, size, layer in rows]
+    joined = join_overlapping(gaps)
+    for layer in ("base", "syscalls"):
+        own = [gap for gap in joined if gap.layer == layer]
+        assert all(a.end <= b.begin for a, b in itertools.pairwise(own))
+        covered = {t for gap in own for t in range(gap.begin, gap.end)}
+        assert covered == {t for g in gaps if g.layer == layer for t in range(g.begin, g.end)}
+    assert all(g.begin <= g.closed <= g.opening <= g.end for g in joined)
+
+
+def test_files_of_gaps_are_as_the_specification_has_them(tmp_path: Path) -> None:
+    (tmp_path / "gaps-journal.jsonl").write_text(
+        '{"layer":"base","begin":5,"closed":6,"why":"start"}\n'
+        '{"layer":"base","opening":20,"end":21}\n'
+    )
+    finish_gaps(tmp_path, tmp_path, 10, 100, ())
+    [line] = (tmp_path / "gaps.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "begin": 10, "closed": 10, "opening": 20, "end": 21, "layer": "base", "why": "start"
+    }  # fmt: skip
+
+
+def test_the_coin_spends_its_share_and_is_the_same_for_a_seed() -> None:
+    """Runs of 10 ms of which recording takes a fifth, at 3 %."""
+    for seed in range(5):
+        coin, cost, chosen = Coin(0.03, seed), 0.0, []
+        for run in range(3000):
+            taken, chance = coin.toss(0.03 * 0.01 * run - cost)
+            assert 0 <= chance <= 1
+            cost += 0.002 * taken
+            chosen.append(taken)
+            coin.note(taken, 0.01, 0.002 * taken)
+        assert cost / 30 == pytest.approx(0.03, rel=0.05)
+        again = Coin(0.03, seed)
+        assert again.toss(0.0)[0] == chosen[0]
+
+
+def test_the_natural_experiment_finds_what_was_added() -> None:
+    chance = random.Random(4)  # noqa: S311 - drawn
+    others = [chance.lognormvariate(0, 0.1) for _ in range(400)]
+    ours = [1.08 * chance.lognormvariate(0, 0.1) for _ in range(200)]
+    ratio, low, high = compare_medians(ours, others, 1)
+    assert low < 1.08 < high
+    assert low < ratio < high < low + 0.1
+
+
+def test_busy_times_are_those_of_the_kernel() -> None:
+    times = BusyTimes([0])
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        pass
+    [busy] = times.passed()
+    assert 0 <= busy < 10
+    times.close()
+
+
+def test_without_calibration_the_table_is_taken(tmp_path: Path) -> None:
+    assert find_costs(NEVER, [], 0, "x", tmp_path / "costs") is TABLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--overhead", "0", "-a"), "is not an overhead"),
+        (("--overhead", "3%", "--recorder", "lttng", "-a"), "cannot hold a budget"),
+        (("--overhead", "3%", "--overhead-of", "command", "-a"), "without a command"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], what: str
+) -> None:
+    done = _critpath(tmp_path, "record", *arguments)
+    assert done.returncode == 2
+    assert what in done.stderr
+
+
+# On the kernel
+
+
+@pytest.fixture(scope="module")
+def traceable() -> None:
+    """Skip with the reason where ftrace cannot record."""
+    from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - as others
+
+    fatal = [o.what for o in missing_requirements(None) if o.fatal]
+    if fatal:
+        pytest.skip(f"ftrace cannot record here: {fatal[0]}")
+
+
+def _critpath(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
+    clean["XDG_CACHE_HOME"] = str(place)
+    return subprocess.run(
+        [*CRITPATH, *arguments],
+        cwd=place, env=clean, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def _gaps(place: Path) -> tuple[dict[str, object], list[dict[str, int]]]:
+    manifest = json.loads((place / "critpath.json").read_text(encoding="utf-8"))
+    assert manifest["format"] == "critpath/recording/2"
+    assert manifest["gaps"] == "gaps.jsonl"
+    gaps = [json.loads(line) for line in (place / "gaps.jsonl").read_text().splitlines()]
+    last = manifest["begin"]
+    for gap in gaps:
+        assert last <= gap["begin"] <= gap["closed"] <= gap["opening"] <= gap["end"]
+        last = gap["end"] if gap["layer"] == "base" else last
+    assert last <= manifest["end"]
+    return manifest, gaps
+
+
+@pytest.mark.usefixtures("traceable")
+def test_the_machine_under_a_budget(tmp_path: Path) -> None:
+    load = subprocess.Popen([sys.executable, "-c", TURNS, "6"], start_new_session=True)
+    try:
+        done = _critpath(tmp_path, "record", "--overhead", "5%", "-a", "--duration", "5", "-o", "a")
+    finally:
+        load.wait()
+    assert done.returncode == 0, done.stderr
+    manifest, gaps = _gaps(tmp_path / "a")
+    held = manifest["overhead"]
+    assert gaps[0]["why"] == "start"
+    assert 0.1 * 0.05 < held["counted"] < 1.5 * 0.05  # type: ignore[index]
+    assert held["target"] == 0.05  # type: ignore[index]
+    assert manifest["layers"]["base"]["windows"] >= 1  # type: ignore[index]
+    assert manifest["layers"]["base"]["events"] > 100  # type: ignore[index]
+    assert "% counted" in done.stderr
+    metadata = (tmp_path / "a" / "trace" / "kernel" / "metadata").read_text()
+    assert "critpath_gap_begin" in metadata
+    assert not [p for p in INSTANCES.iterdir() if "critpath-layer" in p.name]
+
+
+@pytest.mark.usefixtures("traceable")
+def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
+    done = _critpath(
+        tmp_path, "record", "--overhead", "20%", "-n", "30", "-o", "r", "--", "sh", "-c", "sleep 0"
+    )
+    assert done.returncode == 0, done.stderr
+    manifest, gaps = _gaps(tmp_path / "r")
+    chosen = {
+        json.loads(line)["key"]
+        for line in (tmp_path / "r" / "selected.jsonl").read_text().splitlines()
+    }
+    runs = manifest["runs"]
+    assert len(runs) == 30  # type: ignore[arg-type]
+    assert chosen
+    for run in runs:  # type: ignore[attr-defined]
+        inside = [g for g in gaps if g["begin"] < run["end"] and g["end"] > run["begin"]]
+        if run["number"] in chosen:
+            assert not inside
+        else:
+            assert any(g["closed"] <= run["begin"] and g["opening"] >= run["end"] for g in inside)
+    assert manifest["executions"] == {"sh": {"seen": 30, "selected": len(chosen)}}
+
+
+@pytest.mark.usefixtures("traceable")
+def test_both_of_two_commands_are_chosen_by_one_coin(tmp_path: Path) -> None:
+    done = _critpath(
+        tmp_path, "record", "--overhead", "50%", "-n", "16", "-o", "i",
+        "--interleave", "true", "sh -c :",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, gaps = _gaps(tmp_path / "i" / "normal")
+    second, others = _gaps(tmp_path / "i" / "sample")
+    assert gaps == others
+    assert first["overhead"] == second["overhead"]
+    assert len(gaps) > 1
+
+
+@pytest.mark.usefixtures("traceable")
+def test_a_killed_recorder_leaves_gaps_and_nothing_else(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [*CRITPATH, "record", "--overhead", "5%", "-a", "--duration", "60", "-o", "k"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "recording for" in line:
+            break
+    time.sleep(1.5)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    running.stderr.close()
+    time.sleep(0.5)
+    mine = [p for p in INSTANCES.iterdir() if f"-{running.pid}-" in p.name]
+    assert len(mine) == 2
+    assert all((p / "tracing_on").read_text().strip() == "0" for p in mine)
+    _critpath(tmp_path, "doctor", "--clean")
+    assert not any(p.exists() for p in mine)
+    manifest, gaps = _gaps(tmp_path / "k")
+    assert manifest["state"] == "interrupted"
+    assert gaps
+    names = sorted(place.name for place in (tmp_path / "k").iterdir())
+    assert names == ["critpath.json", "gaps.jsonl", "trace"]
