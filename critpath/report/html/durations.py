@@ -217,8 +217,9 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
         f'<table class="kinds"><thead><tr>{column_head(name)}'
         f'<th scope="col" class="n count">{text(noun)}</th>{heads}'
+        f'<th scope="col" class="n">mean</th>'
         f'<th scope="col" class="rughead">spread, 0 to {text(time_of(most))}</th>'
-        f'<th scope="col" class="n">mean</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        f"</tr></thead><tbody>{rows}</tbody></table></div>"
         f"{f'<p class=small>{more}</p>' if more else ''}</section>"
     )
 
@@ -262,7 +263,7 @@ def _kind(
     return (
         f'<tr class="{row}"><th scope="row">{name}</th>'
         f'<td class="n count">{before:,} → {after:,}</td>{"".join(cells)}'
-        f'<td class="rug"><div>{strips}</div></td><td class="n {grade}">{text(mean)}</td></tr>'
+        f'<td class="n {grade}">{text(mean)}</td><td class="rug"><div>{strips}</div></td></tr>'
     )
 
 
