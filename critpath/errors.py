@@ -39,6 +39,10 @@ class UsageError(CritpathError):
     exit_code = EXIT_USAGE
 
 
+class UnspecifiedError(UsageError):
+    """Nothing says what an execution of a recording is."""
+
+
 class UnreadableError(CritpathError):
     """An input cannot be read, or is not what it should be (exit 4)."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from critpath.commands.output import (
     STDOUT,
     Progress,
+    as_asked,
     check_inputs,
     check_outputs,
     hint,
@@ -134,11 +134,9 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     if kept < _FEW:
         warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
-    given = settings.origins["execution"] == "command line"  # the sample is to be read alike
-    asked = f" --execution {shlex.quote(settings['execution'])}" if given else ""
     hint(
         f"{pipeline.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
-        f"next: critpath compare {arguments.output} SAMPLE{asked}",
+        f"next: critpath compare {arguments.output} SAMPLE{as_asked(settings)}",
         quiet=quiet,
     )
     return EXIT_OK

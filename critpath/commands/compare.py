@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,15 @@ from critpath.commands.settings import (
     Settings,
     compare_settings,
 )
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError
+from critpath.errors import (
+    EXIT_ANOMALY,
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    UnreadableError,
+    UnspecifiedError,
+    UsageError,
+)
+from critpath.units import safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Analysis, PathSet
@@ -154,6 +163,14 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
             require_executions(paths, [source])
             return paths
 
-        sets = extract(normal), extract(sample)
+        before = extract(normal)
+        try:
+            after = extract(sample)
+        except UnspecifiedError as error:
+            kept = shlex.quote(before.specification)
+            raise UsageError(
+                error.what, f"--execution {safe_text(kept)} chooses the same as before"
+            ) from None
+        sets = before, after
         progress("comparing")
         return pipeline.compare(*sets, compare_settings(settings), progress=progress)

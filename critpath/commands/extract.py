@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.commands.output import (
     STDOUT,
     Progress,
+    as_asked,
     check_inputs,
     check_outputs,
     hint,
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     files = "" if into_file else f" (a dataset of {plural(_parts(out), 'file')})"
     hint(
         f"{plural(len(paths), 'execution')} of {plural(len(paths.sources), 'recording')} "
-        f"saved to {out}{files}; next: critpath compare {out} SAMPLE",
+        f"saved to {out}{files}; next: critpath compare {out} SAMPLE{as_asked(settings)}",
         quiet=settings["quiet"],
     )
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.status import Status
     from rich.text import Text
 
+    from critpath.commands.settings import Settings
     from critpath.model import PathSet
 
 STDOUT = "-"
@@ -337,3 +339,9 @@ def _line(message: str, console: Console) -> Text:
     # Beside the spinner; more would be a second line.
     text.truncate(max(console.width - 3, 1), overflow="ellipsis")
     return text
+
+
+def as_asked(settings: Settings) -> str:
+    """Return what a later command needs for its executions to be the same; "" for nothing."""
+    given = settings.origins["execution"] == "command line"
+    return f" --execution {shlex.quote(settings['execution'])}" if given else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import UsageError
+from critpath.errors import UnspecifiedError, UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.fields import SYNTAX, escape
 from critpath.executions.marker import find_markers
@@ -168,11 +168,11 @@ def choose_specification(
     if len(found) == 1:
         return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
     if found:
-        raise UsageError(
+        raise UnspecifiedError(
             f"{recording}: several pairs of events could be executions",
             "choose one with --execution: " + " | ".join(found[:5]),
         )
-    raise UsageError(
+    raise UnspecifiedError(
         f"{recording}: nothing says what an execution is",
         "give --execution process, thread, marker, or events:BEGIN,END[,key=FIELD]",
     )
