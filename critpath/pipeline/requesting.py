@@ -23,10 +23,12 @@ from critpath.model import (
     Certainty,
     Events,
     Executions,
+    Loss,
     Manifest,
     ReplayedRecording,
     RequestFacts,
 )
+from critpath.model.gaps import REASONS
 from critpath.model.requests import (
     Pieces,
     RequestAccount,
@@ -134,6 +136,22 @@ def find_requests(
     return executions, replace(events, environment=(*events.environment, counted)), pieces
 
 
+def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:
+    """Return when something was not recorded; refuse what the recorder left out on purpose.
+
+    Requests and slices are followed from event to event: of few gaps they need only be left out.
+    """
+    if (events.gaps.why != REASONS.index("other")).any():
+        raise UnreadableError(
+            f"{what} are not found yet in a recording with gaps (record --overhead)",
+            "record again without --overhead, or compare runs, processes or marked executions",
+        )
+    columns = events.gaps.begin, events.gaps.end, events.gaps.host
+    spans = zip(*(column.tolist() for column in columns), strict=True)
+    gaps = [Loss(begin, end, host, -1, 0, 0, "not recorded") for begin, end, host in spans]
+    return *events.losses, *gaps
+
+
 def find_sketches(
     replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
 ) -> Sketches:
@@ -239,7 +257,7 @@ def _find_turns(
         events.strings.__getitem__,
         begin=events.begin,
         end=events.end,
-        losses=events.losses,
+        losses=list_unseen(events, "requests"),
         skip=specification.requests.skip,
         hosts=events.hosts,
         far=None if replayed.messages is None else replayed.messages.pairs(),

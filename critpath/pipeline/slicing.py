@@ -26,6 +26,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.requests import MARKERS
+from critpath.pipeline.requesting import list_unseen
 from critpath.requests.endpoints import EndpointColumn
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
@@ -102,7 +103,7 @@ def _choose_slices(
         asked.marker,
         _read_calls(events, asked.marker),
         collected.endpoints[:, EndpointColumn.FAMILY],
-        events.losses,
+        list_unseen(events, "slices"),
     )
     processes = Processes(replayed.workers, events.strings.__getitem__)
     end, tid, rows = found.end_ns.copy(), found.tid.copy(), np.arange(len(found))

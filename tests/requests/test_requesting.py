@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from test_endpoints import collect, ends, no_workers
 from critpath.errors import UnreadableError, UsageError
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockList, Events, Kind, Manifest, ReplayedRecording
+from critpath.model.gaps import REASONS, Gaps
 from critpath.pipeline.requesting import find_requests, require_sockets
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
@@ -115,6 +117,24 @@ def test_what_is_no_request_is_counted():
         [*talk(times=0), *said, *[(t + 1000, *e) for t, *e in talk()[2:]]], "requests"
     )
     assert executions.notes[0].startswith("requests: 3 of 1 service; 1 answers to nothing")
+
+
+def with_gap(why):
+    both = replayed(talk())
+    times = (np.array([at]) for at in (120, 121, 140, 141))  # within the first of three requests
+    codes = np.zeros(1, np.uint8), np.array([REASONS.index(why)], np.uint8)
+    gaps = Gaps(*times, *codes, np.zeros(1, np.int64))
+    return replace(both, events=replace(both.events, gaps=gaps))
+
+
+def test_a_recording_with_gaps():
+    asked = parse_specification("requests"), MANIFEST, Path("normal")
+    with pytest.raises(UnreadableError) as caught:
+        find_requests(with_gap("budget"), *asked)
+    assert caught.value.exit_code == 4
+    assert caught.value.what.startswith("requests are not found yet in a recording with gaps")
+    executions, _, _ = find_requests(with_gap("other"), *asked)
+    assert executions.notes[0].startswith("requests: 2 of 1 service; 1 incomplete")
 
 
 def test_only_what_other_services_did_is_not_counted():

@@ -31,6 +31,8 @@ PERIOD: Final = 10_000_000  # ns between two beats of a cpu
 BEAT: Final = 0x74_62_70_63  # "cpbt": the number that tells a beat from others' raw marks
 BEAT_FILE: Final = "trace_marker_raw"
 _SLACK: Final = PERIOD  # a watcher hears of a touch later than it was
+# A write of a filter has changed it long before it ends: kernels wait for all cpus in between.
+_WITHIN: Final = 5 * PERIOD
 
 # What is read back, beside the filter and trigger of every enabled event.
 _SETTINGS: Final = (
@@ -194,7 +196,7 @@ def _join_touches(touches: Sequence[_Touch]) -> Iterator[Gap]:
     for name in dict.fromkeys(touch.name for touch in touches):
         row: list[_Touch] = []
         for touch in sorted((t for t in touches if t.name == name), key=lambda t: t.begin):
-            if row and touch.begin > max(t.end for t in row) + _SLACK:
+            if row and touch.begin > max(t.end for t in row) + _WITHIN:
                 yield _as_gap(row)
                 row = []
             row.append(touch)
