@@ -9,7 +9,7 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
+.PHONY: evaluation-overhead help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ evaluation-hosts: build ## concurrent requests over several hosts, told apart: 8
 evaluation-overhead: build ## five loads under budgets of 1 to 20 %, on this kernel (10 minutes, as root)
 	$(BIN)/python tests/simulation/budget.py fair global cascade
 	$(BIN)/python tests/evaluation/overhead.py critpath-evaluation/overhead
+
+evaluation-smco: build ## the two monitors of the paper on overhead control (three hours, a quiet machine)
+	$(BIN)/python tests/evaluation/smco/smco.py critpath-evaluation/smco
 
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
 	$(BIN)/python tests/evaluation/ab_tables.py simulate
