@@ -548,8 +548,10 @@ def replay_stream(
         blocks = _make_store(budget)
         try:
             if assumed.resumed is None:
-                assumed = replace(assumed, resumed=_search_gaps(opener))
-            with closing(opener()) as source:
+                assumed, source = _search_gaps(opener, assumed)
+            else:
+                source = opener()
+            with closing(source):
                 done = _replay_once(
                     source, assumed, Prefilter(specifications), blocks, budget, complete
                 )
@@ -574,11 +576,14 @@ def replay_stream(
     )
 
 
-def _search_gaps(opener: RecordingOpener) -> Resumed:
-    """Look for what was going on at the end of each gap."""
-    with closing(opener()) as source:
-        gaps = source.gaps
-        return find_resumed(iter(source), source.classes, gaps) if len(gaps) else NOTHING
+def _search_gaps(opener: RecordingOpener, assumed: Assumptions) -> tuple[Assumptions, Source]:
+    """Look for what was going on at the end of each gap; return the source to read next, too."""
+    source = opener()
+    if not len(source.gaps):
+        return replace(assumed, resumed=NOTHING), source
+    with closing(source):
+        found = find_resumed(iter(source), source.classes, source.gaps)
+    return replace(assumed, resumed=found), opener()
 
 
 def collect_sockets(

@@ -40,7 +40,7 @@ from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
-from critpath.pipeline import extraction
+from critpath.pipeline import opening
 from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
 from critpath.pipeline.limits import Budget
 from critpath.read.clocks import Clocks, Trace
@@ -118,7 +118,7 @@ class Read:
     def __init__(self, reading: Reading):
         self.reading, self.stream = reading, reading.stream
         self.classes, self.hosts = self.stream.classes, self.stream.hosts
-        self.environment = self.stream.environment
+        self.environment, self.gaps = self.stream.environment, self.stream.gaps
         self.code, self.text, self.strings = (
             self.stream.code,
             self.stream.text,
@@ -237,7 +237,7 @@ class Subject:
         opener = RecordingOpener(self.directory, traces, self.selection, "auto")
         # One that has to sort reads the metadata again, which are the same.
         with mock.patch.object(
-            extraction,
+            opening,
             "read_events",
             lambda _, selection, **_options: read_traces(traces, selection),
         ):

@@ -42,6 +42,7 @@ from critpath.model import (
 )
 from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
+from critpath.model.gaps import Gaps
 from critpath.pipeline.exploring import facts_of
 from critpath.pipeline.extraction import read_timelines
 
@@ -87,6 +88,9 @@ def tables_of(factory):
         "statistics": aligned.statistics,
         "facts": facts_of(comparison.sample),
         "messages": no_messages(),
+        "gaps": Gaps(
+            *[np.ones(1, np.int64)] * 4, *[np.zeros(1, np.uint8)] * 2, np.zeros(1, np.int64)
+        ),
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
         **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},

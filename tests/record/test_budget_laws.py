@@ -205,7 +205,8 @@ class _Plant(RuleBasedStateMachine):
         self.busy, self.counted = 0.0, 0
         if again:
             second = self.control.step(Reading(self.now, [0.0], {"base": [0]}))
-            assert second.open == decision.open or not self.control.law.accounts[0].is_spent()
+            # Opening costs something: who opened may be spent by now, who is spent opens nothing.
+            assert second.open <= decision.open or not self.control.law.accounts[0].is_spent()
         if slow:  # a toggle takes time: the load goes on in the old state
             self.work(slow, 2e5)
         self.open = bool(self.control._open)
@@ -235,4 +236,6 @@ class _Plant(RuleBasedStateMachine):
 
 
 TestPlant = _Plant.TestCase
-TestPlant.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestPlant.settings = settings(
+    max_examples=60, stateful_step_count=60, deadline=None, derandomize=True
+)
