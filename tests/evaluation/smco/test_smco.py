@@ -22,6 +22,8 @@ from critpath.record.budget.laws import Cascade, Global, Spent, Trim, find_level
 sys.path.insert(0, str(Path(__file__).parent))
 import smco
 
+# It compiles, and tests that trace this machine would see that.
+pytestmark = pytest.mark.xdist_group("kernel")
 MISSING = smco.what_is_missing()
 needs_plugin = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is missing")
