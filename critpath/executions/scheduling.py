@@ -83,7 +83,7 @@ class Scheduling:
         has_after = (self._keys[after] >= wanted) & (self._keys[after] // span == wanted // span)
         result[has_after] = self.prev_tid[after[has_after]]
         result[has_before] = self.next_tid[before[has_before]]
-        # Nobody knows what a cpu did in a gap.
+        # What a cpu did in a gap is not known.
         stretch = self._stretch(rows)
         has_after &= self._stretches[after] == stretch
         has_before &= self._stretches[before] == stretch

@@ -343,7 +343,7 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     """Return who had the cpu for a part of a wait and normally has not, and that part.
 
     Among several who have it normally, too, a new one had little of the wait, and yet all that it
-    is longer by.  A cpu that stood idle for long is one that nobody may use: a quota's doing.
+    is longer by.  A cpu that was idle for long was not to be used: by a quota.
     """
     held: defaultdict[str, float] = defaultdict(float)
     late = math.isnan(finding.longest) or finding.longest < LATE_NS

@@ -46,7 +46,7 @@ class RecordingOpener:
     ahead : bool
         Decode in a thread of its own.
     begin : callable, optional
-        Called whenever reading begins, for the stage of the work that is told how much was read.
+        Called whenever reading begins, for the stage of the work that shows how much was read.
     known : list, optional
         Where the clocks of several hosts are kept for the recording's other openers.
 

@@ -59,9 +59,9 @@ def leave_out_partial(
         kind: Counter(executions.label[i] for i in np.flatnonzero(those).tolist())
         for kind, those in (("whole", ~partial), ("partial", partial))
     }
-    told = _tell(replayed, counts, share.overhead)
-    said = notes.executions_whole(int((~partial).sum()), len(partial), told)
-    events = replace(replayed.events, environment=(*replayed.events.environment, told))
+    counted = _describe_share(replayed, counts, share.overhead)
+    said = notes.executions_whole(int((~partial).sum()), len(partial), counted)
+    events = replace(replayed.events, environment=(*replayed.events.environment, counted))
     chosen = executions.take(rows)
     return (
         replace(replayed, events=events),
@@ -93,7 +93,7 @@ def _find_partial(
     return result
 
 
-def _tell(
+def _describe_share(
     replayed: ReplayedRecording, counts: Mapping[str, Counter[str]], overhead: Mapping[str, object]
 ) -> dict[str, str | int]:
     """Return what a set's environment has of a recording's gaps."""
@@ -103,7 +103,7 @@ def _tell(
         kind: dict(of.most_common(_MOST_LABELS)) if len(of) > 1 or "" not in of else {}
         for kind, of in counts.items()
     }
-    told: dict[str, str | int] = {
+    counted: dict[str, str | int] = {
         "gaps": len(base),
         "gaps_ns": int((np.minimum(base.end, events.end) - base.begin).clip(min=0).sum()),
         "recorded_ns": events.end - events.begin,
@@ -113,8 +113,8 @@ def _tell(
         "gaps_strip": json.dumps(_strip(base, events.begin, events.end)),
     }
     if overhead:
-        told["recording_overhead"] = json.dumps(overhead, sort_keys=True)[:10_000]
-    return told
+        counted["recording_overhead"] = json.dumps(overhead, sort_keys=True)[:10_000]
+    return counted
 
 
 def _strip(gaps: Gaps, begin: int, end: int) -> list[Any]:
