@@ -57,6 +57,7 @@ class _Touch:
     begin: int
     end: int
     how: str
+    who: str = ""  # not known at once: the kernel notifies one watch, then the other
 
 
 class Watch:
@@ -71,7 +72,6 @@ class Watch:
         self._open: dict[str, tuple[int, str]] = {}  # what is not as it was: since when, by whom
         self._touches: list[_Touch] = []
         self._names: dict[int, str] = {}
-        self._who: dict[str, str] = {}
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -92,7 +92,7 @@ class Watch:
         self._thread.join()
         self._compare({}, time.monotonic_ns())
         for name, (begin, who) in self._open.items():
-            self._touches.append(_Touch(name, begin, end, f"was changed{who} and stayed so"))
+            self._touches.append(_Touch(name, begin, end, "was changed{who} and stayed so", who))
         for descriptor in (self._inotify, self._fanotify, self._end):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -139,10 +139,9 @@ class Watch:
         while True:
             ready = dict(poll.poll())
             now = time.monotonic_ns()
-            by = self._read_pids()
-            touched = dict.fromkeys(self._read_names(), now)
+            touched = dict.fromkeys(self._read_names(), "") | self._read_pids()
             if touched:
-                self._compare({name: by.get(name, "") for name in touched}, now)
+                self._compare(touched, now)
             if self._end in ready:
                 return
 
@@ -184,11 +183,17 @@ class Watch:
             self._open.setdefault(name, (now - _SLACK if touched else 0, who))
         for name in [name for name in self._open if name not in differs]:
             begin, by = self._open.pop(name)
-            self._touches.append(_Touch(name, begin, now, f"was changed{by}"))
-        for name, by in touched.items() if not differs else ():
-            cleared = name.rpartition("/")[2] in _CLEARING
-            how = ", which empties the buffer" if cleared else ""
-            self._touches.append(_Touch(name, now - _SLACK, now, f"was written{by}{how}"))
+            self._touches.append(_Touch(name, begin, now, "was changed{who}", by))
+        for name, by in touched.items():
+            if name in self._open:
+                begin, known = self._open[name]
+                self._open[name] = (begin, known or by)
+            elif not differs:
+                cleared = name.rpartition("/")[2] in _CLEARING
+                how = ", which empties the buffer" if cleared else ""
+                self._touches.append(
+                    _Touch(name, now - _SLACK, now, f"was written{{who}}{how}", by)
+                )
 
 
 def _join_touches(touches: Sequence[_Touch]) -> Iterator[Gap]:
@@ -204,9 +209,11 @@ def _join_touches(touches: Sequence[_Touch]) -> Iterator[Gap]:
 
 
 def _as_gap(row: Sequence[_Touch]) -> Gap:
-    # Who changed it goes before that it was written to, and who is known before who is not.
-    how = max((touch.how for touch in row), key=lambda how: ("changed" in how, " by " in how))
-    return Gap(row[0].begin, max(touch.end for touch in row), -1, f"{row[0].name} {how}")
+    # That it was changed goes before that it was written to.
+    how = max((touch.how for touch in row), key=lambda how: "changed" in how)
+    who = next((touch.who for touch in row if touch.who), "")
+    what = f"{row[0].name} {how.replace('{who}', who)}"
+    return Gap(row[0].begin, max(touch.end for touch in row), -1, what)
 
 
 def _read_all(descriptor: int) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.hands import find_missing_beats
+from critpath.record.ftrace.hands import _join_touches, _Touch, find_missing_beats
 from critpath.record.ftrace.preflight import missing_requirements
 from critpath.record.ftrace.recorder import FtraceRecorder
 from critpath.record.recorder import RecorderSettings
@@ -77,6 +77,12 @@ def test_a_filter_is_told_and_who_put_it_on(tmp_path):
     assert gap.what.startswith("events/sched/sched_switch/filter was changed by sh (")
     assert begin - 20_000_000 < gap.begin < gap.end < end + 20_000_000
     assert gap.end - gap.begin > 40_000_000
+
+
+def test_who_is_heard_of_late():
+    """The kernel says that a file was written before it says who did it."""
+    row = [_Touch("f", 0, 9, "was changed{who}"), _Touch("f", 1, 2, "was written{who}", " by sh")]
+    assert [gap.what for gap in _join_touches(row)] == ["f was changed by sh"]
 
 
 @pytest.mark.long
