@@ -596,7 +596,9 @@ def collect_sockets(
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
     # Between hosts it matters when packets leave: a send is told when its call ends.
     kept = {"leaving": len(source.hosts) > 1, "every": every, "sockets": links, "sleeps": links}
-    return ActivityEvents(runnable, waking=assumed.waking, way=assumed.way, **kept)
+    return ActivityEvents(
+        runnable, waking=assumed.waking, way=assumed.way, gaps=source.gaps, **kept
+    )
 
 
 def _find_missing_switches(

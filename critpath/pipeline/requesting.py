@@ -208,6 +208,7 @@ def _choose_executions(
             if not called
             else "name one of them, or a part with label=~REGEX",
         )
+    chosen = chosen[~found.cut[chosen]]
     found = replace(found, account=_count_chosen(found, chosen))
     if least := specification.requests.sure:
         sure = find_confidence(len(found.requests), found.subrequests)[chosen] >= least
@@ -258,6 +259,7 @@ def _find_turns(
         begin=events.begin,
         end=events.end,
         losses=list_unseen(events, "requests"),
+        gaps=events.gaps,
         skip=specification.requests.skip,
         hosts=events.hosts,
         far=None if replayed.messages is None else replayed.messages.pairs(),
@@ -287,6 +289,7 @@ def _find_turns(
         counts=found.counts,
         service=found.service,
         processes=found.processes,
+        cut=found.cut,
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,

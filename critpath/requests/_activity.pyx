@@ -30,7 +30,7 @@ cdef enum:
     # Softirqs that a thread may have raised by sending to its own machine
     NET_TX = 2
     NET_RX = 3
-    UNKNOWN_TID = -2      # less the number of the cpu: filled in by the cpu's first switch
+    UNKNOWN_TID = -2      # less the number of a stretch: filled in by its first switch
     MOST_CPUS = 32768
     RUNNABLE_VALUES = 8
     DEAD = 255            # of a row: it is taken out
@@ -68,12 +68,18 @@ ctypedef struct Endpoint:
 
 ctypedef struct Cpu:
     int64_t tid           # who has it, -1 not known yet
-    int64_t first         # who had it before its first switch
+    int32_t stretch       # since the recording's begin, or since a gap: see `Stretch`
     int32_t hard          # interrupts that are open
     int32_t soft          # the softirq that is open, -1 none
     int8_t by_thread      # the softirqs of networks that come next are the thread's own doing
     int8_t of_thread      # the one that is open is
-    int8_t begun
+    int64_t begun         # after how many gaps of its host, plus 1; 0 never
+
+ctypedef struct Stretch:
+    # Who had a cpu before the first switch of a time without gaps; -1 not known.
+    int64_t first
+    int8_t after_gap
+    int8_t within         # an interrupt was open when it began
 
 ctypedef struct Place:
     int64_t socket
@@ -90,6 +96,7 @@ ctypedef struct Hand:
     int8_t connects       # it was at what listens: the thread connects
     int8_t left           # a packet of it went to a device since
     int64_t asleep        # the row of its sleep since, plus 1; where only such are kept
+    int64_t gaps          # of its host, when this was noted
 
 
 cdef inline int64_t valid(int64_t tid) noexcept nogil:
@@ -120,6 +127,9 @@ cdef class Activities:
     cdef Hand* hands
     cdef Py_ssize_t hand_mask, hand_used
     cdef Cpu** cpus       # per host, by cpu
+    cdef Stretch* stretches
+    cdef Py_ssize_t stretch_count, stretch_room
+    cdef int64_t[::1] gaps   # per host, how many it has had
     cdef Py_ssize_t hosts
     cdef int64_t[:, ::1] runnable
     cdef int has_raises
@@ -136,6 +146,7 @@ cdef class Activities:
         self.dead, self.dead_most = 0, 4096
         self.hosts = runnable.shape[0]
         self.runnable = runnable
+        self.gaps = np.zeros(max(self.hosts, 1), np.int64)
         self.place_mask, self.hand_mask = 1023, 1023
         self.places = <Place*>calloc(self.place_mask + 1, sizeof(Place))
         self.hands = <Hand*>calloc(self.hand_mask + 1, sizeof(Hand))
@@ -158,6 +169,7 @@ cdef class Activities:
             for i in range(self.hosts):
                 free(self.cpus[i])
         free(self.cpus)
+        free(self.stretches)
 
     # -------------------------------------------------------------- tables
 
@@ -266,7 +278,13 @@ cdef class Activities:
         if not self.hands[at].used:
             self.hands[at].used = 1
             self.hands[at].tid, self.hands[at].host = tid, host
+            self.hands[at].gaps = self.gaps[host]
             self.hand_used += 1
+        elif self.hands[at].gaps != self.gaps[host]:
+            memset(&self.hands[at], 0, sizeof(Hand))
+            self.hands[at].used = 1
+            self.hands[at].tid, self.hands[at].host = tid, host
+            self.hands[at].gaps = self.gaps[host]
         return &self.hands[at]
 
     cdef int32_t begin_life(self, int64_t socket, int32_t host, int32_t family, int32_t protocol,
@@ -329,16 +347,17 @@ cdef class Activities:
 
     # -------------------------------------------------------------- who does it
 
-    cdef int64_t thread_at(self, Cpu* c, int32_t cpu) noexcept nogil:
+    cdef int64_t thread_at(self, Cpu* c) noexcept nogil:
         if c.tid == -1:
-            return UNKNOWN_TID - cpu
+            return UNKNOWN_TID - 2 * c.stretch
         return c.tid if c.tid else -1
 
-    cdef int64_t waker_at(self, Cpu* c, int32_t cpu) noexcept nogil:
+    cdef int64_t waker_at(self, Cpu* c) noexcept nogil:
         """Return whose doing something is now: a thread's, or -1 for an interrupt's."""
         if c.hard or (c.soft >= 0 and not c.of_thread):
             return -1
-        return self.thread_at(c, cpu)
+        # One less where it may yet turn out that an interrupt was open.
+        return self.thread_at(c) - (c.tid == -1)
 
     # -------------------------------------------------------------- events
 
@@ -373,8 +392,8 @@ cdef class Activities:
         cdef int64_t tid
         cdef int act
         if kind == KIND_SWITCH:
-            if c.tid == -1 and c.first == -1:
-                c.first = valid(v[1])
+            if c.tid == -1 and self.stretches[c.stretch].first == -1:
+                self.stretches[c.stretch].first = valid(v[1])
             c.tid, c.hard, c.soft, c.by_thread = valid(v[4]), 0, -1, 0
             if valid(v[1]):
                 act = ACT_SLEEP
@@ -385,9 +404,9 @@ cdef class Activities:
             if valid(v[4]):
                 self.put(time, ACT_RUN, v[4], host, -1, cpu)
         elif kind == KIND_WAKING or kind == KIND_WAKEUP:
-            self.put(time, ACT_WAKE, self.waker_at(c, cpu), host, -1, v[0])
+            self.put(time, ACT_WAKE, self.waker_at(c), host, -1, v[0])
         elif kind == KIND_NET_SEND:
-            tid = self.waker_at(c, cpu)
+            tid = self.waker_at(c)
             if tid > 0 and c.soft < 0 and not self.hand_of(tid, host).left:
                 self.hand_of(tid, host).left = 1
                 self.put(time, ACT_LEAVE, tid, host, -1, 0)
@@ -406,18 +425,40 @@ cdef class Activities:
                 c.by_thread or not self.has_raises
             )
         elif kind == KIND_SOFTIRQ_EXIT:
+            if c.soft < 0:
+                self.stretches[c.stretch].within |= c.tid == -1
             c.soft, c.of_thread = -1, 0
         elif kind == KIND_IRQ_ENTRY or kind == KIND_TIMER_ENTRY or kind == KIND_VECTOR_ENTRY:
             c.hard += 1
         elif c.hard:
             c.hard -= 1
+        else:
+            self.stretches[c.stretch].within |= c.tid == -1
         return 0
 
-    cdef Cpu* find_cpu(self, int32_t host, int32_t cpu) noexcept nogil:
+    cdef Cpu* find_cpu(self, int32_t host, int32_t cpu) except NULL nogil:
         cdef Cpu* c = &self.cpus[host][cpu]
-        if not c.begun:
-            c.begun, c.tid, c.first, c.soft = 1, -1, -1, -1
+        cdef Py_ssize_t room
+        cdef void* more
+        if c.begun != self.gaps[host] + 1:
+            if self.stretch_count == self.stretch_room:
+                room = 2 * self.stretch_room + 64
+                more = realloc(self.stretches, room * sizeof(Stretch))
+                if more == NULL:
+                    with gil:
+                        raise MemoryError()
+                self.stretches, self.stretch_room = <Stretch*>more, room
+            self.stretches[self.stretch_count] = Stretch(-1, self.gaps[host] > 0, 0)
+            memset(c, 0, sizeof(Cpu))
+            c.begun, c.tid, c.soft = self.gaps[host] + 1, -1, -1
+            c.stretch = <int32_t>self.stretch_count
+            self.stretch_count += 1
         return c
+
+    def end_gap(self, Py_ssize_t host):
+        """Forget who has which cpu of a host, and what its threads did last: nobody saw."""
+        if host < self.hosts:
+            self.gaps[host] += 1
 
     cdef int feed_socket(self, int kind, int64_t time, int32_t cpu, int32_t host,
                          const int64_t* v) except -1 nogil:
@@ -432,7 +473,7 @@ cdef class Activities:
             self.hidden += 1
             return 0
         if kind == KIND_SOCKET_STATE:
-            return self.feed_state(time, self.waker_at(c, cpu), host, v)
+            return self.feed_state(time, self.waker_at(c), host, v)
         if kind == KIND_SOCKET_OF:
             at = self.endpoint_of(v[0], host, <int32_t>v[3], -1, time)
             self.renamed += is_renamed(&self.endpoints[at], v + 1)
@@ -440,7 +481,7 @@ cdef class Activities:
             return 0
         at = self.endpoint_of(v[0], host, <int32_t>v[1], <int32_t>v[2], time)
         if kind == KIND_SOCKET_ARRIVAL:
-            tid = self.waker_at(c, cpu)
+            tid = self.waker_at(c)
             hand = self.hand_of(tid, host) if tid > 0 else NULL
             if v[1] == UNIX and hand != NULL:
                 at = self.connect_unix(at, tid, hand, time)
@@ -450,7 +491,7 @@ cdef class Activities:
             if hand != NULL and (not e.listens or e.family == UNIX):
                 hand.endpoint, hand.time = at + 1, time
             return 0
-        tid = self.thread_at(c, cpu)
+        tid = self.thread_at(c)
         e = &self.endpoints[at]
         if e.listens:
             if e.family != UNIX:
@@ -572,8 +613,9 @@ cdef class Activities:
         """Return time, act, tid, host, endpoint, value; what an unknown thread did is -1's."""
         self.bury()
         cdef Py_ssize_t i
+        cdef bint hidden
         cdef Row* r
-        cdef Cpu* c
+        cdef Stretch* stretch
         time, value = np.empty(self.count, np.int64), np.empty(self.count, np.int64)
         tid, host = np.empty(self.count, np.int32), np.empty(self.count, np.int32)
         endpoint, act = np.empty(self.count, np.int32), np.empty(self.count, np.uint8)
@@ -583,8 +625,9 @@ cdef class Activities:
         for i in range(self.count):
             r = &self.rows[i]
             if r.tid <= UNKNOWN_TID:
-                c = &self.cpus[r.host][UNKNOWN_TID - r.tid]
-                r.tid = <int32_t>c.first if c.first > 0 else -1
+                stretch = &self.stretches[(UNKNOWN_TID - r.tid) >> 1]
+                hidden = (UNKNOWN_TID - r.tid) & 1 and stretch.after_gap and stretch.within
+                r.tid = <int32_t>stretch.first if stretch.first > 0 and not hidden else -1
             time_[i], act_[i], tid_[i], host_[i] = r.time, r.act, r.tid, r.host
             endpoint_[i], value_[i] = r.endpoint, r.value
         return time, act, tid, host, endpoint, value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
+from critpath.model.gaps import BASE, Gaps
 from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
@@ -24,6 +26,8 @@ _THREADS: Final = frozenset(
         *(Kind.VECTOR_ENTRY, Kind.VECTOR_EXIT),
     }
 )
+# What is recorded also in gaps.
+_LIVES: Final = frozenset({Kind.FORK, Kind.EXEC, Kind.EXIT, Kind.STATEDUMP})
 # Fields of each kind that nothing can be made of it without.
 _NEEDED: Final = {
     **dict.fromkeys((Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE), 4),
@@ -52,6 +56,8 @@ class ActivityEvents:
         Keep what all threads do to each other, not only those that use sockets.
     way : str
         What tells of sockets: their own events (``sockets``), or system calls.
+    gaps : Gaps, optional
+        When nothing was recorded: of who had which cpu before, nothing is known after.
     """
 
     def __init__(
@@ -64,7 +70,10 @@ class ActivityEvents:
         sleeps: bool = False,
         every: bool = False,
         way: str = "sockets",
+        gaps: Gaps | None = None,
     ) -> None:
+        base = (gaps or Gaps()).of(BASE)
+        self._gaps, self._gaps_passed = base.take(np.argsort(base.end, kind="stable")), 0
         self._every = every
         self._way, self._calls = way, CallEvents() if way.startswith("calls") else None
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets, sleeps)
@@ -91,12 +100,10 @@ class ActivityEvents:
             self._labels = np.array([c.kind == Kind.MESSAGE_LABEL for c in classes], np.bool_)
         if not len(chunk.timestamp):
             return
-        self._rows.feed(
-            *(chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values),
-            *(self._kinds, self._hosts),
-        )
-        if self._calls is not None:
-            self._calls.feed(chunk, classes)
+        if len(self._gaps):
+            self._feed_between_gaps(chunk, classes)
+        else:
+            self._feed_acts(chunk, classes)
         if self._dumps.any():
             for row in np.flatnonzero(self._dumps[chunk.event_class]).tolist():
                 of = classes[chunk.event_class[row]]
@@ -104,6 +111,40 @@ class ActivityEvents:
                 self._dumped.append((of.host, of, chunk.values[at : at + len(of.fields)].tolist()))
         if self._labels.any():
             self._feed_labels(chunk, classes)
+
+    def _feed_acts(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        self._rows.feed(
+            *(chunk.timestamp, chunk.cpu, chunk.event_class, chunk.offset, chunk.values),
+            *(self._kinds, self._hosts),
+        )
+        if self._calls is not None:
+            self._calls.feed(chunk, classes)
+
+    def _feed_between_gaps(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
+        """Pass over what lies in the edges of gaps, and forget at their ends."""
+        lives = np.array([c.kind in _LIVES for c in classes], np.bool_)
+        host = np.array([c.host for c in classes], np.int64)[chunk.event_class]
+        hidden = self._gaps.overlap(host, chunk.timestamp, chunk.timestamp + 1)
+        kept = np.flatnonzero(lives[chunk.event_class] | ~hidden)
+        time = chunk.timestamp[kept]
+        last = int(np.searchsorted(self._gaps.end, chunk.timestamp[-1], side="right"))
+        ends = self._gaps.end[self._gaps_passed : last]
+        cuts = [0, *np.searchsorted(time, ends, side="left").tolist(), len(kept)]
+        for at, (begin, end) in enumerate(pairwise(cuts)):
+            if at:
+                ended = int(self._gaps.host[self._gaps_passed + at - 1])
+                self._rows.end_gap(ended)
+                if self._calls is not None:
+                    self._calls.end_gap(ended)
+            if begin < end:
+                rows = kept[begin:end]
+                part = EventChunk(
+                    *(chunk.timestamp[rows], chunk.cpu[rows]),
+                    *(chunk.event_class[rows], chunk.offset[rows]),
+                    chunk.values,
+                )
+                self._feed_acts(part, classes)
+        self._gaps_passed = last
 
     def _feed_labels(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
         for number in np.flatnonzero(self._labels).tolist():

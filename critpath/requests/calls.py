@@ -229,6 +229,10 @@ class CallEvents:
                 handler, given, width = found
                 handler(*given, time, values[at : at + width])
 
+    def end_gap(self, host: int) -> None:
+        """Forget which calls threads of a host are in: nobody saw how they ended."""
+        self._calls = {thread: call for thread, call in self._calls.items() if thread[0] != host}
+
     def _find_handler(
         self, of: EventClass
     ) -> tuple[Callable[..., None], tuple[object, ...], int] | None:

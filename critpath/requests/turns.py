@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, Bool, Loss, Workers
+from critpath.model.gaps import Gaps
 from critpath.model.requests import (
     NONE,
     Act,
@@ -109,6 +110,8 @@ class FoundTurns:
     service : int64 [endpoints]
         The service that each is of; -1 where it has no turn.
     processes : Processes
+    cut : bool [requests]
+        Which may have begun, or gone on, in a gap.
     """
 
     activity: Activity
@@ -118,6 +121,7 @@ class FoundTurns:
     counts: I64
     service: I64
     processes: Processes
+    cut: Bool
 
     @property
     def guessed(self) -> Bool:
@@ -134,6 +138,7 @@ def find_turns(
     *,
     end: int,
     losses: Sequence[Loss] = (),
+    gaps: Gaps | None = None,
     skip: int = 0,
     begin: int = 0,
     hosts: Sequence[str] = (),
@@ -153,6 +158,8 @@ def find_turns(
         Of the recording (ns).
     losses : sequence of Loss
         Turns within are incomplete.
+    gaps : Gaps, optional
+        When nothing was recorded: what may have begun, or gone on, within is told apart.
     skip : int
         How many turns to leave out at the begin of each connection.
     hosts : sequence of str
@@ -190,6 +197,10 @@ def find_turns(
     opened[activity.endpoint[(activity.act == Act.OPEN) & (activity.value > 0)]] = True
     early = opened[turns.column(ENDPOINT)] & (turns.column(NUMBER) <= skip)
     lost = overlaps_loss(turns, losses, begin, end)
+    cut = np.zeros(len(lost), np.bool_)
+    if gaps is not None and len(gaps):
+        host = endpoints.host[turns.column(ENDPOINT)].astype(np.int64)
+        cut = gaps.overlap(host, *_find_neighbours(turns, activity))
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
     of = turns.column(ENDPOINT)
@@ -199,7 +210,7 @@ def find_turns(
 
     counts = np.stack(
         [
-            turns.incomplete + of_each(lost & ~early),
+            turns.incomplete + of_each((lost | cut) & ~early),
             turns.unsolicited,
             of_each(early),
             of_each(keep[multiplexed[of][keep]]),
@@ -218,7 +229,8 @@ def find_turns(
     requests = _build(turns, keep, endpoints, service, doubts, names.strings)
     requests = name_messages(requests, collected)
     services = names.of_endpoints(turns, service)
-    return FoundTurns(activity, endpoints, requests, account, counts, services, processes)
+    found = activity, endpoints, requests, account, counts, services, processes
+    return FoundTurns(*found, cut[keep])
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
@@ -352,6 +364,32 @@ def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) ->
         if loss.begin > begin or loss.end < end:
             found |= (turns.column(BEGIN) < loss.end) & (turns.column(END) > loss.begin)
     return found
+
+
+def _find_neighbours(turns: Turns, activity: Activity) -> tuple[I64, I64]:
+    """Return when each turn's endpoint did something last before it, and first after it.
+
+    Nobody knows whether a turn began, or went on, in a gap in between.
+    """
+    limits = np.iinfo(np.int64)
+    on = activity.endpoint >= 0
+    time, endpoint = activity.time_ns[on], activity.endpoint[on].astype(np.int64)
+    times, rank = np.unique(time, return_inverse=True)
+    many = len(times) + 1
+    keys = np.unique(endpoint * many + rank)
+    of = turns.column(ENDPOINT)
+    before = np.searchsorted(times, turns.column(BEGIN), side="left")
+    after = np.searchsorted(times, turns.column(END), side="right")
+
+    def read(place: I64, none: int) -> I64:
+        key = np.concatenate([keys, [-1]])[place]  # -1 is also before the first
+        known = (key >= 0) & (key // many == of)
+        return np.where(known, np.append(times, 0)[key % many], none)
+
+    return (
+        read(np.searchsorted(keys, of * many + before) - 1, limits.min),
+        read(np.searchsorted(keys, of * many + after), limits.max),
+    )
 
 
 def _build(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -174,3 +175,26 @@ def test_without_gaps_nothing_is_said(guest, tmp_path):
     found = extract([cut], specification=REQUESTS)
     assert rows_of(found) == rows_of(extract([guest("normal")], specification=REQUESTS))
     assert not [e for e in found.environment if "gaps" in e]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_requests_of_servers(tmp_path, seed):
+    """What is seen to begin and end between gaps is as it was; the rest is counted."""
+    archive = Path(__file__).parents[2] / "fixtures/requests/memcached.tar.xz"
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    recording = tmp_path / "memcached"
+    gaps = drawn(recording, seed, (5, 20, 60)[seed], 0.1)
+    about = json.loads((recording / "critpath.json").read_text())
+    about |= {"format": "critpath/recording/2", "gaps": "gaps.jsonl"}
+    cut = with_gaps(recording, tmp_path / "cut", gaps)
+    (cut / "critpath.json").write_text(json.dumps(about))
+    before = extract([recording], specification="requests")
+    after = extract([cut], specification="requests")
+    known = {key[1]: rows for key, rows in rows_of(before).items()}
+    for (_, begin), rows in rows_of(after).items():
+        assert rows == known[begin]
+    of = before.executions
+    clear = int((~gaps.overlap(of.host, of.begin, of.end)).sum())
+    assert 0.7 * clear <= len(after) <= clear
+    assert after.executions.incomplete > 0
