@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from critpath.detect.verdict import LOSSY_SHARE
-from critpath.model import I64, PathSet, summarize_machine
+from critpath.model import I64, PathSet, State, summarize_machine
 from critpath.text import notes
 
 # Beyond this the comparison is about the smaller part of the normal set.
@@ -21,6 +21,9 @@ _TURNS: Final = 0.5
 _BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
 # How many requests of a port share a connection, in a recording's environment.
 _SHARED_AT: Final = re.compile("requests_shared_([0-9]{1,5})")
+# Which devices packets passed (`critpath.timeline.routes`).
+_ROUTE: Final = re.compile("route_executions|route_(packets|devices|perhaps)_[a-z0-9_]{1,30}")
+_PASSED: Final = "route_devices_"
 _FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
@@ -44,6 +47,7 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
         result += [notes.of_one_set(name, text) for text in own]
     result += environment_differences(normal, sample)
     result += machine_differences(normal, sample)
+    result += route_differences(normal, sample)
     result += _common_executions(normal, sample)
     result += _other_partners(normal, sample)
     if folded:
@@ -98,6 +102,45 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
         if one is not None and other is not None and abs(one - other) > most:
             found.append(notes.share_differed(what, one, other))
     return [notes.machine_differed(found)] if found else []
+
+
+def route_differences(normal: PathSet, sample: PathSet) -> list[str]:
+    """Return a line if packets surely passed other kinds of devices, or more of one kind."""
+    counts = [_sum_routes(each) for each in (normal, sample)]
+    if not all(counts):
+        return []
+    kinds = {key.removeprefix(_PASSED) for of in counts for key in of if key.startswith(_PASSED)}
+    if not any(
+        one[_PASSED + kind] > other["route_perhaps_" + kind]
+        for kind in kinds - {"unknown"}
+        for one, other in (counts, counts[::-1])
+    ):
+        return []
+    routes = [
+        [
+            (kind, of[_PASSED + kind], of["route_packets_" + kind] / of["route_executions"])
+            for kind in sorted(kinds)
+            if of[_PASSED + kind]
+        ]
+        for of in counts
+    ]
+    deferred = [
+        float((s.paths.end - s.paths.begin)[s.paths.state == State.SOFTIRQ].sum()) / len(s)
+        for s in (normal, sample)
+    ]
+    return [notes.different_routes(routes, deferred)]
+
+
+def _sum_routes(path_set: PathSet) -> Counter[str]:
+    """Return what recordings of a set counted: packets add up, devices are those of the most."""
+    result: Counter[str] = Counter()
+    for entry in path_set.environment if len(path_set) else ():
+        for key, count in entry.items():
+            if not isinstance(count, int) or not _ROUTE.fullmatch(key) or count <= 0:
+                continue
+            adds = key == "route_executions" or key.startswith("route_packets_")
+            result[key] = result[key] + count if adds else max(result[key], count)
+    return result if result["route_executions"] else Counter()
 
 
 # Of the requests of a set: with more in doubt there is no verdict.

@@ -116,6 +116,7 @@ def extract_recording(
                 None,
             )
             events = count_missing_runs(events, specification, manifest, len(executions))
+            events = _count_routes(events, executions, manifest, recording)
         replayed = replace(found, events=events)
         if len(events.gaps):
             room = chosen.budget.segments
@@ -245,6 +246,18 @@ def count_missing_runs(
     whole = sum(run.whole for run in manifest.runs)
     counted = {"runs_recorded": whole, "runs_missing": max(0, whole - found)}
     return replace(events, environment=(*events.environment, counted))
+
+
+def _count_routes(
+    events: Events, executions: Executions, manifest: Manifest, recording: Path
+) -> Events:
+    """Note in the environment which kinds of devices the executions' packets passed."""
+    from critpath.read.manifest import find_device_kinds, open_host_manifests
+    from critpath.timeline.routes import count_routes
+
+    several = open_host_manifests(recording).values() if len(events.hosts) > 1 else ()
+    counted = count_routes(events, executions, find_device_kinds(several or [manifest]))
+    return replace(events, environment=(*events.environment, counted)) if counted else events
 
 
 def _walk(

@@ -31,6 +31,7 @@ _NETWORK: Final = (
     ("network_header.transport_header.seq", "seq"),
     ("network_header.transport_header.ack_seq", "ack_seq"),
     ("network_header.transport_header.flags", "flags"),
+    ("name",),  # of the device
 )
 
 SOURCE_PORT: Final = _NETWORK[3][0]  # of a packet, where the tracer looks into its headers

@@ -6,7 +6,7 @@ import ipaddress
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -404,6 +404,19 @@ def find_addresses(manifest: Manifest) -> frozenset[int]:
         with suppress(ValueError):
             result.add(int(ipaddress.IPv4Address(text)) if isinstance(text, str) else 0)
     return frozenset(result - {0})
+
+
+def find_device_kinds(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return the kinds of network devices by name, but of names that several kinds have."""
+    kinds: dict[str, set[str]] = {}
+    for manifest in manifests:
+        found = manifest.host.get("network")
+        for of in found if isinstance(found, list) else []:
+            name, kind = (of.get(k) if isinstance(of, dict) else None for k in ("name", "kind"))
+            if isinstance(name, str) and isinstance(kind, str):
+                kinds.setdefault(name, set()).add(kind)
+    one = {name: min(of) for name, of in kinds.items() if len(of) == 1}
+    return {name: kind for name, kind in one.items() if re.fullmatch("[a-z0-9_]{1,30}", kind)}
 
 
 def _reached_limit(data: Any) -> ReachedLimit | None:

@@ -6,14 +6,12 @@ import contextlib
 import ctypes
 import errno
 import hashlib
-import ipaddress
 import json
 import os
 import platform
 import re
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -23,14 +21,13 @@ from typing import Any, Final
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
+from critpath.record.networks import MOST_ADDRESSES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 from critpath.untrusted import load_json
 
-_MOST_ADDRESSES: Final = 4096
-_NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
 _FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
@@ -311,6 +308,7 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
     system = os.uname()
     return {
         **({**network_facts(), "machine_id": _machine_id()} if network else {}),
+        **({"network": read_networks()} if network else {}),
         "name": system.nodename,
         # Two recordings of one boot have one clock.
         "boot_id": boot_id(),
@@ -320,54 +318,6 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
         "cpu_model": _cpu_model(),
         "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
-
-
-def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
-    """Return addresses, network devices, and peers of every network namespace that can be seen.
-
-    A packet from one of these addresses comes from this host, whatever its way was.  Peers are
-    the addresses that connections lead to: of recordings of several hosts they tell that these
-    belong together.
-    """
-    seen: set[Path] = set()
-    addresses: set[str] = set()
-    devices: set[str] = set()
-    peers: set[str] = set()
-    for process in ("self", *sorted(p.name for p in proc.glob("[0-9]*"))):
-        if len(addresses) > _MOST_ADDRESSES:
-            break
-        with contextlib.suppress(OSError, ValueError):  # it ended, or is another user's
-            namespace = (proc / process / "ns/net").readlink()
-            if namespace in seen:
-                continue
-            texts = [(proc / process / "net" / name).read_text("ascii") for name in _NETWORKS]
-            addresses.update(re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", texts[0]))
-            numbers = [line.split()[0] for line in texts[1].splitlines()]
-            addresses.update(str(ipaddress.IPv6Address(int(number, 16))) for number in numbers)
-            devices.update(re.findall(r"^\s*([^\s:|]+):", texts[2], re.MULTILINE))
-            seen.add(namespace)
-            peers.update(_read_peers(proc / process / "net"))
-    found = {"addresses": addresses, "net_devices": devices, "peers": peers}
-    return {name: sorted(texts)[:_MOST_ADDRESSES] for name, texts in found.items()}
-
-
-def _read_peers(net: Path) -> Iterator[str]:
-    """Yield the addresses at the other end of the TCP connections of a network namespace."""
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = (net / name).read_text("ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines[:_MOST_ADDRESSES]:
-            found = bytes.fromhex(line.split()[2].partition(":")[0])
-            # Words in the order of the machine's bytes.
-            words = [found[at : at + 4] for at in range(0, len(found), 4)]
-            if sys.byteorder == "little":
-                words = [word[::-1] for word in words]
-            address = ipaddress.ip_address(b"".join(words))
-            mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-            if not address.is_unspecified:
-                yield str(mapped or address)
 
 
 def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
@@ -390,7 +340,9 @@ def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
     for name, found in network_facts().items() if "peers" in host else ():
         before = host.get(name)
         known = before if isinstance(before, list) else []
-        host[name] = sorted({*known, *found})[:_MOST_ADDRESSES]
+        host[name] = sorted({*known, *found})[:MOST_ADDRESSES]
+    if isinstance(devices := host.get("network"), list):  # and those that came since
+        host["network"] = [*devices, *(of for of in read_networks() if of not in devices)]
     return replace(manifest, clock=clock, host=host)
 
 

@@ -543,6 +543,37 @@ def lossy_set(name: str, losses: Sequence[Loss], affected: int, total: int) -> s
     )
 
 
+_DEVICES: Final = {
+    "loopback": "loopback",
+    "physical": "network card",
+    "bridged_veth": "veth on a bridge",
+    "bridged_physical": "network card on a bridge",
+    "unknown": "devices of unknown kind",
+}
+
+
+def different_routes(
+    routes: Sequence[Sequence[tuple[str, int, float]]], deferred: Sequence[float]
+) -> str:
+    """Packets of the two sets pass other devices: kinds, their number, packets an execution."""
+    before, after = (
+        ", ".join(
+            f"{_DEVICES.get(kind, kind.replace('bridged_', 'bridged '))} "
+            f"({plural(devices, 'device')}, {packets:,.0f} packets an execution)"
+            for kind, devices, packets in route
+        )
+        or "no device"
+        for route in routes
+    )
+    took = (
+        f"; softirq takes {format_ns(deferred[1])} instead of {format_ns(deferred[0])} of an "
+        "execution's critical path"
+        if any(deferred)
+        else ""
+    )
+    return f"network packets take another route: before {before}; after {after}{took}"
+
+
 def machine_differed(differences: Sequence[str]) -> str:
     """The machine was not the same while the two sets were recorded."""
     return "the machine was not the same: " + ", ".join(differences)

@@ -15,9 +15,10 @@ from critpath.detect.comparability import (
     partial_comparison_note,
     recorded_apart,
     recording_differences,
+    route_differences,
     set_warnings,
 )
-from critpath.model import CriticalPaths, Executions, PathSet
+from critpath.model import CriticalPaths, Executions, PathSet, State
 
 
 def path_set(**environment) -> PathSet:
@@ -228,3 +229,55 @@ def test_where_requests_share_a_connection_is_said():
     late = path_set(requests=100, requests_doubtful=12)
     (line,) = doubtful_requests(few, late)
     assert "share a connection at once, were read late, or came over UDP: how" in line
+
+
+def routed(softirq=0, **counts):
+    """Return a set of one execution, its environment with counts of routes."""
+    one, narrow = np.array([0], np.int64), np.array([0], np.int32)
+    state = np.array([State.SOFTIRQ], np.uint8)
+    named = {f"route_{key}": count for key, count in counts.items()}
+    return replace(
+        path_set(**named),
+        executions=Executions(("1",), one, one + 9000, one, one, ("",), ("",)),
+        paths=CriticalPaths(
+            *(np.array([0, 1], np.int64), one, one + softirq, state, narrow, narrow),
+            *(one, one, narrow, np.array([False]), ("",)),
+        ),
+        session=one,
+        lossy=np.array([False]),
+        sources=("a",),
+    )
+
+
+LOOPBACK = {"executions": 1, "perhaps_loopback": 1, "devices_loopback": 1, "packets_loopback": 2000}
+BRIDGE = {
+    "executions": 1,
+    "perhaps_loopback": 1,
+    "perhaps_veth": 2,
+    "devices_veth": 2,
+    "packets_veth": 2000,
+    "perhaps_bridged_veth": 2,
+    "devices_bridged_veth": 2,
+    "packets_bridged_veth": 2100,
+}
+
+
+def test_another_route_of_packets_is_said_with_its_devices_and_softirqs():
+    before, after = routed(2000, **LOOPBACK), routed(8000, **BRIDGE)
+    (said,) = route_differences(before, after)
+    assert said == (
+        "network packets take another route: before loopback (1 device, 2,000 packets an "
+        "execution); after veth on a bridge (2 devices, 2,100 packets an execution), veth "
+        "(2 devices, 2,000 packets an execution); softirq takes 8.00 µs instead of 2.00 µs of an "
+        "execution's critical path"
+    )
+    assert route_differences(after, before)
+
+
+def test_the_same_route_is_not_mentioned():
+    more = {**BRIDGE, "packets_veth": 9000, "perhaps_physical": 3, "perhaps_loopback": 2}
+    assert route_differences(routed(5, **BRIDGE), routed(9, **more)) == []
+    assert route_differences(routed(5, **BRIDGE), routed()) == []
+    # A device of which it is not known what it is tells nothing.
+    unknown = {"executions": 1, "perhaps_unknown": 1, "devices_unknown": 1, "packets_unknown": 2}
+    assert route_differences(routed(5, **BRIDGE), routed(**{**BRIDGE, **unknown})) == []

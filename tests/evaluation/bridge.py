@@ -1,9 +1,8 @@
 """A container's bridge against the host's network: ``python bridge.py DIR [--executions N]``.
 
 nginx and a client that opens connections, in network namespaces (`tests/hosts`): over loopback
-(host network), and over veth and a bridge (Docker's default). Recorded in alternation, compared;
-beside the verdict and the first causes, the devices that packets of each set went through. Needs
-root, namespaces, nginx and gcc.
+(host network), and over veth and a bridge (Docker's default). Recorded in alternation, compared:
+verdict, what is said of the route of packets, first causes. Needs root, namespaces, nginx and gcc.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
 
 from services import find
 from spaces import Spaces, missing, started
-
-from critpath.model import EventRequest, Kind
-from critpath.read.recording import read_events
 
 _CLIENT: Final = Path(__file__).resolve().parents[1] / "servers/client.c"
 _NGINX: Final = """
@@ -42,25 +37,26 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--executions", type=int, default=300)
     parser.add_argument("--connections", type=int, default=200, help="of each execution")
+    parser.add_argument("--same", action="store_true", help="the bridge against the bridge")
     given = parser.parse_args()
     lacks = missing() or ("" if find("nginx") else "no nginx")
     if lacks:
         sys.exit(f"cannot record here: {lacks}")
     place: Path = given.place.resolve()
     if not (place / "normal").exists():
-        record(place, given.executions, given.connections)
-    for side in ("normal", "sample"):
-        print(f"{side}: packets to {route(place / side)}")
+        record(place, given.executions, given.connections, same=given.same)
     critpath = str(Path(sys.executable).with_name("critpath"))
     words = [critpath, "compare", str(place / "normal"), str(place / "sample"), "--json", "-"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     document = json.loads(done.stdout)
     print(f"verdict: {document['verdict']}")
+    said = [text for text in document["warnings"] if "another route" in text]
+    print(f"route: {'; '.join(said) or 'nothing is said of it'}")
     for cause in document["causes"][:5]:
         print(f"- {cause['sentence']}")
 
 
-def record(place: Path, executions: int, connections: int) -> None:
+def record(place: Path, executions: int, connections: int, *, same: bool) -> None:
     """Record both, in alternation."""
     critpath = str(Path(sys.executable).with_name("critpath"))
     with (
@@ -80,6 +76,7 @@ def record(place: Path, executions: int, connections: int) -> None:
         serve = spaces.enter("server", find("nginx"), "-c", str(work / "nginx.conf"))
         with started(serve):
             host, bridge = ask("server", "127.0.0.1"), ask("client", spaces.address("server"))
+            host = bridge if same else host
             for command in (host, bridge):
                 _try(command)
             recorder = [critpath, "record", "--quiet", "--profile", "network", "-o", str(place)]
@@ -93,24 +90,6 @@ def _try(command: list[str]) -> None:
         if subprocess.run(command, check=False, capture_output=True).returncode == 0:
             return
     raise RuntimeError(f"no answer: {' '.join(command)}")
-
-
-def route(recording: Path) -> str:
-    """Return the devices that packets were queued at while the set's client ran, most first."""
-    wanted = (EventRequest(Kind.OTHER, ("net_dev_queue", "net:net_dev_queue"), (("name",),)),)
-    events = read_events(recording, wanted)
-    rows = events.rows("net_dev_queue")
-    names = [events.strings[code] for code in events.column(rows, "name").tolist()]
-    manifest = json.loads((recording / "critpath.json").read_text())
-    runs = [(run["begin"], run["end"]) for run in manifest["runs"]]
-    counts: Counter[str] = Counter()
-    at = 0
-    for time, name in zip(events.timestamp[rows].tolist(), names, strict=True):
-        while at < len(runs) and runs[at][1] < time:
-            at += 1
-        if at < len(runs) and runs[at][0] <= time:
-            counts[name] += 1
-    return ", ".join(f"{name} ({many:,})" for name, many in counts.most_common(6))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from critpath.model import Manifest
 from critpath.read.manifest import find_addresses
-from critpath.record.manifests import end_facts, host_facts, network_facts
+from critpath.record.manifests import end_facts, host_facts
+from critpath.record.networks import network_facts
 from critpath.record.profiles import records_network
 
 TRIE = """Main:
@@ -68,7 +69,7 @@ def test_this_host_has_its_loopback():
 
 def test_without_sockets_nothing_of_the_network_is_kept():
     facts = host_facts(network=False)
-    assert not {"addresses", "net_devices", "peers", "machine_id", "networks"} & facts.keys()
+    assert not {"addresses", "net_devices", "peers", "machine_id", "network"} & facts.keys()
     manifest = Manifest("complete", "", (), "", (), {}, "", {}, facts, 0, 0)
     assert end_facts(manifest, []).host == facts
     known = replace(manifest, host={**facts, "peers": ["192.0.2.1"]})

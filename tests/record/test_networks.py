@@ -1,0 +1,75 @@
+"""Devices of network namespaces, as the kernel tells of them."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from critpath.model import Manifest
+from critpath.read.manifest import find_device_kinds
+from critpath.record.networks import describe_device, read_networks
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
+
+import spaces
+
+
+def attribute(kind, data):
+    size = 4 + len(data)
+    return struct.pack("=HH", size, kind) + data + bytes(-size % 4)
+
+
+def link(hardware, *attributes):
+    return struct.pack("=BxHiII", 0, hardware, 3, 0, 0) + b"".join(attributes)
+
+
+def test_a_device_is_described_by_its_kind_and_what_it_is_a_port_of():
+    name, mtu = attribute(3, b"eth0\0"), attribute(4, struct.pack("=I", 1400))
+    card = {"name": "eth0", "kind": "physical", "mtu": 1400}
+    assert describe_device(link(1, name, mtu)) == card
+    assert describe_device(link(772, name, mtu)) == {**card, "kind": "loopback"}
+    veth = attribute(1, b"veth\0")
+    assert describe_device(link(1, name, mtu, attribute(18, veth)))["kind"] == "veth"
+    port = attribute(18 | 0x8000, veth + attribute(4, b"bridge\0"))
+    assert describe_device(link(1, name, mtu, port))["kind"] == "bridged_veth"
+
+
+def test_what_is_malformed_tells_nothing():
+    assert describe_device(link(1, b"\x01\0\x03\0"))["name"] == ""
+    assert describe_device(link(1, b"\xff\xff\x03\0e"))["mtu"] == 0
+
+
+def test_this_namespace_has_its_loopback_and_what_is_no_namespace_is_left_out(tmp_path):
+    kinds = {of["kind"] for of in read_networks()}
+    assert "loopback" in kinds
+    (tmp_path / "x").write_text("")
+    assert read_networks(tmp_path, (str(tmp_path),)) == []
+
+
+def test_bridges_are_found_in_namespaces_without_a_process():
+    if lacks := spaces.missing():
+        pytest.skip(lacks)
+    with spaces.Spaces(("client", "server")) as made:
+        subprocess.run(
+            ["ip", "-n", made.space("client"), "link", "set", "to-client", "mtu", "1400"],
+            check=True,
+        )
+        found = {(of["namespace"], of["name"]): of for of in read_networks()}
+    switch = {name: of["kind"] for (_, name), of in found.items() if name in {"br0", "server"}}
+    assert switch == {"br0": "bridge", "server": "bridged_veth"}
+    [client] = [of for (_, name), of in found.items() if name == "to-client"]
+    assert (client["kind"], client["mtu"]) == ("veth", 1400)
+
+
+def test_a_name_of_several_kinds_tells_none_and_hostile_ones_are_left_out():
+    def manifest(*devices):
+        return Manifest("complete", "", (), "", (), {}, "", {}, {"network": list(devices)}, 0, 0)
+
+    of = [{"name": n, "kind": k} for n, k in (("a", "veth"), ("b", "veth"), ("b", "physical"))]
+    odd = [{"name": "c", "kind": "x y"}, {"name": 3, "kind": "veth"}, {"kind": []}, "veth", None]
+    assert find_device_kinds([manifest(*of), manifest(*odd)]) == {"a": "veth"}
+    assert find_device_kinds([Manifest("", "", (), "", (), {}, "", {}, {"network": 3}, 0, 0)]) == {}

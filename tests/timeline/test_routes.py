@@ -1,0 +1,75 @@
+"""Which kinds of devices the packets of executions passed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from critpath.model import EventClass, Events, Executions, Kind
+from critpath.timeline.routes import count_routes
+
+KINDS = {"v1": "veth", "v2": "veth", "eth0": "physical"}
+STRINGS = ("", "lo", "v1", "v2", "eth0", "tap")
+
+
+def packets(*rows, types=("int", "string")):
+    """Return packets of (time, name of the device)."""
+    return Events(
+        timestamp=np.array([time for time, _ in rows], np.int64),
+        cpu=np.zeros(len(rows), np.int32),
+        event_class=np.zeros(len(rows), np.int32),
+        offset=np.arange(len(rows), dtype=np.int64) * 2,
+        values=np.array([v for _, name in rows for v in (7, STRINGS.index(name))], np.int64),
+        strings=STRINGS,
+        classes=(
+            EventClass("net_dev_queue", Kind.NET_SEND, ("skbaddr", "name"), types, "kernel", 0),
+        ),
+        hosts=("a",),
+        begin=0,
+        end=1000,
+    )
+
+
+def executions(*spans):
+    begin, end = (np.array([s[i] for s in spans], np.int64) for i in (0, 1))
+    same, texts = np.zeros(len(spans), np.int64), ("",) * len(spans)
+    return Executions(tuple(map(str, begin)), begin, end, same, same, texts, texts)
+
+
+def test_packets_count_while_there_is_an_execution_by_kind_of_device():
+    found = [(5, "lo"), *((t, d) for t in (11, 15, 31, 39) for d in ("v1", "v2")), (25, "eth0")]
+    assert count_routes(packets(*found), executions((10, 20), (30, 40)), KINDS) == {
+        "route_executions": 2,
+        "route_perhaps_veth": 2,
+        "route_devices_veth": 2,
+        "route_packets_veth": 8,
+    }
+
+
+def test_executions_that_overlap_are_one_piece_of_time_and_each_packet_counts_once():
+    found = [(t, "lo") for t in (1, 12, 18, 25, 31)]
+    counted = count_routes(packets(*found), executions((10, 20), (15, 30), (12, 13)), {})
+    assert counted["route_packets_loopback"] == 3
+
+
+def test_a_device_of_few_packets_or_few_executions_may_have_been_passed():
+    spans = [(i * 100, i * 100 + 50) for i in range(4)]
+    often = [(i * 100 + k, "lo") for i in range(4) for k in range(10)]
+    once = [(k, "eth0") for k in range(11, 31)]  # many, in one execution only
+    few = [(i * 100 + 40, "tap") for i in range(3)]  # less than a tenth
+    counted = count_routes(packets(*sorted(often + once + few)), executions(*spans), KINDS)
+    assert {k for k in counted if "devices" in k} == {"route_devices_loopback"}
+    assert {k for k in counted if "perhaps" in k} == {
+        "route_perhaps_loopback",
+        "route_perhaps_physical",
+        "route_perhaps_unknown",
+    }
+
+
+def test_without_names_packets_or_executions_nothing_is_said():
+    found = [(11, "lo"), (12, "lo")]
+    spans = executions((10, 20))
+    assert count_routes(packets(*found), spans, {})
+    assert count_routes(packets(*found, types=("int", "absent")), spans, {}) == {}
+    assert count_routes(packets(), spans, {}) == {}
+    assert count_routes(packets(*found), executions(), {}) == {}
+    assert count_routes(packets(*found[:1]), executions((10, 20), (30, 40)), {}) == {}
