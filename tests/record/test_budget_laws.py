@@ -239,3 +239,25 @@ TestPlant = _Plant.TestCase
 TestPlant.settings = settings(
     max_examples=60, stateful_step_count=60, deadline=None, derandomize=True
 )
+
+
+@pytest.mark.parametrize("idle", [0.02, 0.1, 0.4])
+@pytest.mark.parametrize("target", [0.02, 0.05, 0.1])
+def test_a_cpu_with_little_to_do_does_not_keep_the_gate_closed(target: float, idle: float) -> None:
+    """Beside a hot cpu: what is allowed is used, also where moving pages is dear."""
+    costs = Costs(events={"base": 258.0}, closed={"base": {SOFT: 20.0}}, off=0.0024)
+    control = Control(Budget(target, 3.0), costs, ["base"], 2, 1)
+    counts = seen = now = due = spent = 0.0
+    opened: frozenset[str] = frozenset()
+    while now < 12:
+        rate = 2.1e6 / (1 + 2.1e6 * 310e-9 * bool(opened))
+        counts, seen, now = counts + rate * 5e-4 * bool(opened), seen + 5e-4, now + 5e-4
+        if now >= due or counts >= 2500:
+            whole, spent = int(counts), 1e-4 + 2e-8 * counts
+            reading = Reading(now, [idle * seen, seen], {"base": [0, whole]}, own=spent)
+            decision = control.step(reading)
+            opened, due = decision.open, now + decision.wait
+            counts, seen = counts - whole, 0.0
+    hot = overhead_of(control.tally.cost[1] / control.tally.busy[1])
+    assert 0.9 * target <= hot <= 1.03 * target
+    assert overhead_of(control.tally.worst) <= 1.25 * target

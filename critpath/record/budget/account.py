@@ -39,16 +39,21 @@ class Account:
     def __init__(self, share: float, horizon: float, width: float = 1.0) -> None:
         self.share, self.horizon, self.width = share, horizon, width
         self._slots = [0.0] * (2 * SLOTS)
-        self._slot = -1
+        self._slot = self._first = -1
         self._last = 0.0
         self.credit = self.size
 
     @property
     def busy(self) -> float:
-        """Busy time of a horizon: the smaller of the last two, and never nothing."""
+        """Busy time of a horizon: the smaller of the last two, and never nothing.
+
+        The last alone until there are two, or nothing could be saved in the first two.
+        """
         at = self._slot + 1
         rolled = [self._slots[(at + i) % len(self._slots)] for i in range(len(self._slots))]
-        return max(min(sum(rolled[:SLOTS]), sum(rolled[SLOTS:])), IDLE * self.horizon * self.width)
+        before, last = sum(rolled[:SLOTS]), sum(rolled[SLOTS:])
+        seen = min(before, last) if self._slot - self._first >= 2 * SLOTS - 1 else last
+        return max(seen, IDLE * self.horizon * self.width)
 
     @property
     def size(self) -> float:
@@ -61,7 +66,8 @@ class Account:
         A poll that comes twice has nothing to add; time that jumps back counts as none.
         """
         if self._slot < 0:
-            self._slot, self._last = int(now * SLOTS / self.horizon), now
+            self._slot = self._first = int(now * SLOTS / self.horizon)
+            self._last = now
         passed = min(max(0.0, now - self._last), self.horizon)
         self._roll(now)
         busy = max(0.0, min(busy, (passed + 0.02) * self.width))

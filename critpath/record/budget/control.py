@@ -234,8 +234,9 @@ class Control:
         layers = self._charge_layers(reading, passed)
         cpus = self.tally.cpus
         self.charge("controller", reading.own)
-        beside, self._extra = self._extra / cpus, 0.0
-        cost = [sum(of[cpu] for of in layers.values()) + beside for cpu in range(cpus)]
+        beside, self._extra = self._extra, 0.0
+        parts = self._split_own()
+        cost = [sum(of[cpu] for of in layers.values()) + beside * parts[cpu] for cpu in range(cpus)]
         self.tally.add(reading.now, self.budget.horizon, reading.busy, cost)
         self.tally.command += reading.command
         if passed > 0:
@@ -252,6 +253,17 @@ class Control:
             return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
         opened = self.law.decide(self._sum_places(reading, passed, cost, layers), self._open)
         return self._decide(opened)
+
+    def _split_own(self) -> list[float]:
+        """Return each cpu's part of what the recorder's threads had, which run where they may.
+
+        By how busy a cpu was: a nearly idle one had little of it, and in equal parts it would
+        owe more than it can earn and keep the gate closed for all.
+        """
+        busy = self.tally.busy
+        weights = [max(b, IDLE * max(busy), 1e-9) for b in busy]
+        total = sum(weights)
+        return [weight / total for weight in weights]
 
     def _sum_places(
         self,
