@@ -120,6 +120,7 @@ class Tally:
     worst: float = 0.0
     worst_cpu: int = 0
     begun: float = 0.0
+    last: float = 0.0
     # Slots of a tenth of a horizon: busy and cost of each cpu.
     _slots: deque[tuple[list[float], list[float]]] = field(default_factory=deque)
     _slot: int = -1
@@ -130,7 +131,7 @@ class Tally:
 
     def add(self, now: float, horizon: float, busy: Sequence[float], cost: Sequence[float]) -> None:
         """Add what was counted, and look at the horizon that ends here."""
-        self.begun = self.begun or now
+        self.begun, self.last = self.begun or now, now
         slot = int(now * SLOTS / horizon)
         if slot != self._slot or not self._slots:
             if len(self._slots) == SLOTS:
@@ -161,8 +162,8 @@ class Tally:
         return max((share for share, _ in self.shares()), default=0.0)
 
     def shares(self) -> list[tuple[float, int]]:
-        """Return the share of every cpu that was busy at all, and which it is."""
-        least = IDLE * max(self.busy, default=0.0)
+        """Return the share of every cpu that was busy for long enough, and which it is."""
+        least = min(IDLE * (self.last - self.begun), max(self.busy, default=0.0) / 2)
         return [
             (cost / busy, cpu)
             for cpu, (cost, busy) in enumerate(zip(self.cost, self.busy, strict=True))
