@@ -154,7 +154,10 @@ def _section(
         if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
     ]
     parts += table(("argument", "meaning"), rows)
-    heeded = [a.dest.removeprefix("setting_") for a in actions if a.dest.startswith("setting_")]
+    # A setting may have several options.
+    heeded = dict.fromkeys(
+        a.dest.removeprefix("setting_") for a in actions if a.dest.startswith("setting_")
+    )
     if names := ", ".join(f"`{name}`" for name in heeded if name != "quiet"):
         parts += ["", f"Settings that it heeds: {names}."]
     return [*parts, ""]
