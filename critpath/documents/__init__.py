@@ -169,7 +169,9 @@ class StateEntry(Part):
 
     state: Annotated[str, doc("name of the symbol, or total")]
     role: Annotated[str, doc("as of the symbol")]
-    normal_mean: Annotated[Maybe, doc("mean time in it of a normal execution (ns)")]
+    normal_mean: Annotated[
+        Maybe, doc("mean time in it, before, in the mix of types of the sample (ns)")
+    ]
     sample_mean: Annotated[Maybe, doc("mean time in it of a sample execution (ns)")]
     normal_std: Annotated[Maybe, doc("standard deviation in the normal set (ns)")]
     effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
@@ -213,7 +215,9 @@ class LevelEntry(Part):
 class DurationTest(Part):
     """The test of whole executions, whatever the levels of their states."""
 
-    normal_mean: Annotated[Maybe, doc("mean duration of a normal execution (ns)")]
+    normal_mean: Annotated[
+        Maybe, doc("mean duration before, in the mix of types of the sample (ns)")
+    ]
     sample_mean: Annotated[Maybe, doc("mean duration of a sample execution (ns)")]
     effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
     effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]

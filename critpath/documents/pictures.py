@@ -50,7 +50,7 @@ class MeanPath(Part):
 
     group: Annotated[Group, doc("all before, all after; of these, the slow ones and the rest")]
     executions: Annotated[int, doc("how many")]
-    mean: Annotated[Number, doc("their mean duration (ns)")]
+    mean: Annotated[Number, doc("their mean duration, before as their kind's (ns)")]
     stretches: Annotated[list[MeanStretch], doc("in the same order for all groups of a kind")]
 
 
@@ -61,7 +61,7 @@ class KindEntry(Part):
     change: Annotated[Change, doc("what became of it; few: too few on one side to judge")]
     executions: Annotated[Span, doc("how many")]
     slow: Annotated[int, doc("sample executions that stand out")]
-    mean: Annotated[MaybePair, doc("mean duration (ns)")]
+    mean: Annotated[MaybePair, doc("mean duration, before in the mix of types of after (ns)")]
     slowest: Annotated[MaybePair, doc("longest duration (ns)")]
     p50: Annotated[MaybePair, doc("median (ns)")]
     p95: Annotated[MaybePair, doc("95th percentile (ns), null with fewer than 20 on a side")]

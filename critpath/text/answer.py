@@ -252,13 +252,11 @@ def _slower(document: ComparisonDocument) -> Headline:
         return Headline("SLOWER", f"Some {_requests(document).lower()} became slower")
     main = slower[0]
     of = main.executions[1]
-    total = _total(document)
-    if min(main.executions) < _FEWEST and len(_kinds(document)) > 1 and total:
+    times = _times(document)
+    if min(main.executions) < _FEWEST and len(_kinds(document)) > 1 and times:
         # No kind has enough to be judged by itself.
-        before, effect = float(total.normal_mean or 0.0), float(total.effect or 0.0)
         everybody = frozenset(r.position for r in document.executions if r.set == "sample")
-        subject = _requests(document)
-        return _said("SLOWER", subject, None, (before, before + effect), everybody)
+        return _said("SLOWER", _requests(document), None, times, everybody)
     usual = main.usual
     if main.slow and main.slow < _MOST_OF_A_KIND * of and None not in usual:
         before, after = float(usual[0] or 0), float(usual[1] or 0)
@@ -274,7 +272,10 @@ def _slower(document: ComparisonDocument) -> Headline:
 
 
 def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:
-    """Tell a change by the means of the kind that lost or won most, or of all kinds."""
+    """Tell a change by the means of the kind that lost or won most, or of all kinds.
+
+    Means before are in the mix of types of after, so that they differ by the effect.
+    """
     main = kinds[0]
     ratios = [_ratio(kind) for kind in kinds]
     judged = [kind for kind in _kinds(document) if kind.change != "few"]
@@ -283,13 +284,10 @@ def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) ->
     label: str | None = main.label
     before, after = (float(mean or 0.0) for mean in main.mean)
     subject = _requests(document, main.label)
-    total = _total(document)
-    if several and max(ratios) <= _ALIKE * min(ratios) and total and total.normal_mean:
+    times = _times(document)
+    if several and max(ratios) <= _ALIKE * min(ratios) and times:
         subject = f"All {len(kinds)} kinds of {_requests(document).lower()}"
-        before, after = (
-            float(total.normal_mean),
-            float(total.normal_mean) + float(total.effect or 0),
-        )
+        before, after = times
         positions, label = frozenset(), None
     return _said(word, subject, label, (before, after), positions)
 
@@ -349,6 +347,14 @@ def _count(value: float) -> str:
 
 def _total(document: ComparisonDocument) -> StateEntry | None:
     return next((s for s in document.states if s.state == "total"), None)
+
+
+def _times(document: ComparisonDocument) -> tuple[float, float] | None:
+    """Return the mean durations before and after, whatever states decide; None if unknown."""
+    test = document.detection.whole or _total(document)
+    if test is None or not test.normal_mean:
+        return None
+    return float(test.normal_mean), float(test.normal_mean) + float(test.effect or 0.0)
 
 
 def _faster_in_all(document: ComparisonDocument) -> bool:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from dataclasses import replace
@@ -17,24 +18,32 @@ import pytest
 from critpath.model import CompareSettings
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import show_ratio
 from critpath.text.answer import describe_headline, describe_why, first_cause
 from critpath.text.explanation import describe_cause
+from critpath.units import format_pair
 
 from .drawn_sets import draw
 
 MANY = int(os.environ.get("CRITPATH_COMPARISONS", "300"))
 BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r", 50.0))
 FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
+LONG = (("s", 900.0), ("d", 400.0)) * 4  # what executions of another type do besides
 
 
-def draw_set(rng, n, spread, fault, *, kinds, together, blocked):
-    """Return n executions of some kinds, with a fault of random size in a random place."""
+def draw_set(rng, n, spread, fault, *, kinds, together, blocked, mix=0.0, pace=1.0):
+    """Return n executions of some kinds, with a fault of random size in a random place.
+
+    A share of ``mix`` is of another type, which no label tells; all is ``pace`` times as long.
+    """
     place, size = int(rng.integers(len(BASE))), float(rng.choice([0.1, 0.3, 1.0, 4.0]))
     rare = rng.random(n) < 0.2
     label = rng.integers(kinds, size=n)
+    long = rng.permutation(n) < round(mix * n)
     rows = []
     for i in range(n):
-        words = [[letter, us * (1 + int(label[i]))] for letter, us in BASE]
+        base = BASE + LONG if long[i] else BASE
+        words = [[letter, pace * us * (1 + int(label[i]))] for letter, us in base]
         if (
             fault == "longer"
             or (fault == "rare" and rare[i])
@@ -73,6 +82,62 @@ def without_subject(sentence):
     return re.sub("^.*? (request|execution)s?( examined)? ", "", sentence)
 
 
+def figures_denied(document):
+    """Return where sentences, pictures and tests have different times.
+
+    One rule: before and after are of executions in the mix of types that there is after.
+    """
+    kinds, whole = document.pictures.kinds, document.detection.whole or document.states[-1]
+    pair = whole.normal_mean, whole.sample_mean
+    found = []
+    if abs(pair[1] - pair[0] - whole.effect) > 0.5:
+        found.append("the effect is not what its means differ by")
+    if len(kinds) == 1 and not np.allclose(kinds[0].mean, pair, atol=1):
+        found.append(f"the only kind has {kinds[0].mean}, the test {pair}")
+    for kind in kinds:
+        sides = dict(zip(("before", "after"), kind.mean, strict=True))
+        for drawn in kind.means:
+            if abs(drawn.mean - sides.get(drawn.group, drawn.mean)) > 1:
+                found.append(f"drawn {drawn.group} are {drawn.mean}, and {sides}")
+            if abs(sum(one.time for one in drawn.stretches) - drawn.mean) > len(drawn.stretches):
+                found.append(f"what is drawn of {drawn.group} does not add up")
+    return found + headline_denied(document, pair)
+
+
+def headline_denied(document, whole):
+    """Return what the first sentence and the page's number have of no figures of the document."""
+    head, gate = describe_headline(document), document.detection.gate
+    if head.before is None:
+        return []
+    of = [kind for kind in document.pictures.kinds if head.label in {None, kind.label}]
+    known = [whole, *(pair for kind in of for pair in (kind.mean, kind.usual))]
+    known += [(gate.normal, gate.sample)] if gate else []
+    ratio = head.after / head.before if head.before else math.inf
+    told = [" ".join(one) in head.sentence for one in format_pair(head.before, head.after)]
+    share, way, times = (
+        re.search(r"are ([\d.]+) % (slower|faster)|take ([\d.]+) times|$", head.sentence)
+    ).groups()
+    sign, shown, unit = (
+        re.search(
+            r"<b>([+\u2212]?)([\d.,]+)(\u202f%|\N{MULTIPLICATION SIGN})|$", show_ratio(document)
+        )
+    ).groups()
+    page = float(shown.replace(",", "")) if shown else ratio
+    if unit == "\u202f%":
+        page = 1 + (page if sign == "+" else -page) / 100
+    right = {
+        "no such figures": any(
+            np.allclose(pair, (head.before, head.after), atol=1) for pair in known
+        ),
+        "others are told": all(told),
+        "another ratio": times is None or abs(float(times) / ratio - 1) < 0.06,
+        "another way": way is None or (way == "slower") == (ratio > 1),
+        "another share": share is None or abs(float(share) - 100 * abs(ratio - 1)) < 0.6,
+        f"the page has {page}": abs(page - ratio) < max(0.006, 0.06 * ratio * (unit != "\u202f%")),
+    }
+    return [f"{head.sentence}: {what}" for what, holds in right.items() if not holds]
+
+
 def contradictions(document):
     """Return what a document says that its own figures deny."""
     detection, total = document.detection, document.states[-1]
@@ -105,7 +170,7 @@ def contradictions(document):
             found.append("an anomaly, and nothing takes longer")
     if not document.reasons:
         found.append("a verdict without a reason")
-    return found
+    return found + figures_denied(document)
 
 
 def try_comparison(seed):
@@ -114,10 +179,37 @@ def try_comparison(seed):
     fault, spread = str(rng.choice(FAULTS)), float(rng.choice([0.03, 0.1, 0.3, 0.8]))
     of = {"kinds": int(rng.choice([1, 1, 2, 3])), "together": bool(rng.random() < 0.5)}
     of["blocked"] = of["together"] and seed % 2 == 0
-    sets = draw_set(rng, n, spread, "none", **of), draw_set(rng, m, spread, fault, **of)
-    settings = CompareSettings(permutations=1999, explain_limit=3)
+    more = np.random.default_rng(seed + 1_000_000)  # what was drawn before stays as it was
+    mixes = (
+        [float(each) for each in more.choice([0.0, 0.2, 0.5, 0.8], 2)] if seed % 3 == 0 else [0, 0]
+    )
+    sets = [
+        draw_set(rng, size, spread, which, mix=mix, **of)
+        for size, which, mix in zip((n, m), ("none", fault), mixes, strict=True)
+    ]
+    level = (("WAIT_DISK", "warn"),) if seed % 5 == 0 else ()
+    settings = CompareSettings(permutations=1999, explain_limit=3, level=level)
     document = comparison_document(compare(*sets, settings))
     return [f"{seed} ({fault}, {n} x {m}, {spread}): {each}" for each in contradictions(document)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.2, 0.8), (0.8, 0.2), (0.5, 0.5)])
+def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, after):
+    """Everything takes exactly 1.2 times as long; what was asked more often is no slowdown."""
+    rng = np.random.default_rng(1)
+    times = {long: sum(us for _, us in BASE + LONG * long) * 1000 for long in (False, True)}
+    expected = after * times[True] + (1 - after) * times[False]
+    of = {"kinds": 1, "together": True, "blocked": False}
+    normal, sample = (
+        draw_set(rng, 60, 0.0, "none", mix=mix, pace=pace, **of)
+        for mix, pace in ((before, 1.0), (after, 1.2))
+    )
+    found = comparison_document(compare(normal, sample, CompareSettings(permutations=1999)))
+    head = describe_headline(found)
+    assert head.word == "SLOWER"
+    assert (head.before, head.after) == pytest.approx((expected, 1.2 * expected), rel=1e-5)
+    assert "are 20 % slower" in head.sentence
+    assert found.states[-1].effect == pytest.approx(0.2 * expected, rel=1e-4)
 
 
 def test_few_comparisons_contradict_nothing():

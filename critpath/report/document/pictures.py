@@ -230,12 +230,15 @@ def _changes(*columns: I64 | Bool) -> I64:
 
 def describe_kinds(document: ComparisonDocument) -> list[KindEntry]:
     """Return every kind of request: first the one that lost most, then the other changed ones."""
-    rows: dict[str, tuple[list[int], list[int], list[bool]]] = {}
+    rows: dict[str, tuple[list[int], list[int], list[bool], list[float]]] = {}
+    weights = iter(weigh_before(document))
     for one in document.executions:
-        before, after, slow = rows.setdefault(one.label, ([], [], []))
+        before, after, slow, weight = rows.setdefault(one.label, ([], [], [], []))
         (after if one.set == "sample" else before).append(one.end - one.begin)
         if one.set == "sample":
             slow.append(one.anomalous)
+        else:
+            weight.append(next(weights))
     kinds = [_kind(document, label, *mine) for label, mine in rows.items()]
     lost = {one.label: _lost(one) for one in kinds}
     if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):
@@ -256,15 +259,44 @@ def describe_kinds(document: ComparisonDocument) -> list[KindEntry]:
     )
 
 
+def weigh_before(document: ComparisonDocument) -> list[float]:
+    """Return what each execution before counts, so that its kind has the mix of types of after.
+
+    Types that are new count as the kind's mean, as in `critpath.detect.effects`.
+    """
+    rows = document.executions
+    before = [(one.label, one.cluster) for one in rows if one.set == "normal"]
+    after = [(one.label, one.pair) for one in rows if one.set == "sample"]
+    many, now = Counter(before), Counter(after)
+    of, new_of = (Counter(label for label, _ in rows) for rows in (before, after))
+    orphans = Counter(row[0] for row in after if row not in many)
+    return [
+        of[row[0]] / new_of[row[0]] * (now[row] / many[row] + orphans[row[0]] / of[row[0]])
+        if new_of[row[0]]
+        else 1.0
+        for row in before
+    ]
+
+
 def _lost(kind: KindEntry) -> float:
     before, after = kind.mean
     return 0.0 if before is None or after is None else (after - before) * kind.executions[1]
 
 
 def _kind(
-    document: ComparisonDocument, label: str, before: list[int], after: list[int], slow: list[bool]
+    document: ComparisonDocument,
+    label: str,
+    before: list[int],
+    after: list[int],
+    slow: list[bool],
+    weights: list[float],
 ) -> KindEntry:
     sides = np.array(before, np.float64), np.array(after, np.float64)
+    shares = np.array(weights, np.float64), np.ones(len(after))
+    means = [
+        float((side * share).sum() / len(side)) if len(side) else None
+        for side, share in zip(sides, shares, strict=True)
+    ]
     marked = sides[1][np.array(slow, np.bool_)] if slow else sides[1]
 
     def quantile(q: float, least: int) -> list[float | int | None]:
@@ -273,10 +305,10 @@ def _kind(
 
     return KindEntry(
         label=label,
-        change=_change(document, label, sides, len(marked)),
+        change=_change(document, label, means, tuple(map(len, sides)), len(marked)),
         executions=[len(before), len(after)],
         slow=len(marked),
-        mean=[float(side.mean()) if len(side) else None for side in sides],
+        mean=[*means],
         slowest=[float(side.max()) if len(side) else None for side in sides],
         p50=quantile(0.5, 1),
         p95=quantile(0.95, 20),
@@ -285,11 +317,17 @@ def _kind(
     )
 
 
-def _change(document: ComparisonDocument, label: str, sides: tuple[F64, F64], slow: int) -> Change:
+def _change(
+    document: ComparisonDocument,
+    label: str,
+    means: Sequence[float | None],
+    executions: Sequence[int],
+    slow: int,
+) -> Change:
     """Tell whether a kind became slower: by the executions that stand out, or by its quantiles."""
-    if min(map(len, sides)) < FEWEST:
+    if min(executions) < FEWEST:
         return "few"
-    before, after = (float(side.mean()) for side in sides)
+    before, after = (mean or 0.0 for mean in means)
     total = next((s for s in document.states if s.state == "total"), None)
     usual = (total.normal_mean if total else None) or before
     least = before * (document.detection.floor or 0.0) / usual if usual else 0.0
@@ -317,7 +355,8 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     means = _Means([one.label for one in drawn])
     for which, one in sets.items():
         rows = [row.anomalous for row in document.executions if row.set == which]
-        means.add(one, threads, np.array(rows, np.bool_))
+        weights = weigh_before(document) if which == "normal" else [1.0] * len(rows)
+        means.add(one, threads, np.array(rows, np.bool_), np.array(weights, np.float64))
     for i, kind in enumerate(drawn):
         kind.means = means.of(i)
     paths = [
@@ -359,10 +398,10 @@ class _Means:
         self._kind = {label: i for i, label in enumerate(labels)}
         # (kind, group) -> executions, their time; then (thread, doing, lead) -> time, visits,
         # and time weighted by where in its execution it is.
-        self._counts: dict[tuple[int, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._counts: dict[tuple[int, int], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self._sums: dict[tuple[int, int], dict[int, F64]] = defaultdict(dict)
 
-    def add(self, one: PathSet, threads: Threads, slow: Bool) -> None:
+    def add(self, one: PathSet, threads: Threads, slow: Bool, weights: F64) -> None:
         """Add a set: ``before`` without slow executions, or those after."""
         first = 0
         normal = not self._counts
@@ -370,18 +409,20 @@ class _Means:
             size = len(part.executions)
             executions = part.executions
             kind = np.array([self._kind.get(label, -1) for label in executions.label], np.int64)
-            marked = slow[first : first + size]
+            marked, weight = slow[first : first + size], weights[first : first + size]
             first += size
             group = np.where(marked, 1, 2) if not normal else np.zeros(size, np.int64)
             duration = executions.end - executions.begin
             for k, g in {*zip(kind.tolist(), group.tolist(), strict=True)}:
                 mine = (kind == k) & (group == g)
-                count = self._counts[k, g]
-                count[0] += int(mine.sum())
-                count[1] += int(duration[mine].sum())
-            self._add_steps(fold(part, threads), kind, group, executions.begin, duration)
+                many, time = self._counts[k, g]
+                time += float((duration * weight)[mine].sum())
+                self._counts[k, g] = many + int(mine.sum()), time
+            self._add_steps(fold(part, threads), kind, group, executions.begin, duration, weight)
 
-    def _add_steps(self, steps: Steps, kind: I64, group: I64, begin: I64, duration: I64) -> None:
+    def _add_steps(
+        self, steps: Steps, kind: I64, group: I64, begin: I64, duration: I64, weight: F64
+    ) -> None:
         path = steps.path
         index = np.arange(len(path)) - np.searchsorted(path, path)
         lead = (index == 0) & (steps.thread == 0) & (steps.doing == _RUN)
@@ -392,8 +433,8 @@ class _Means:
         middle = (steps.begin - begin[path] + steps.length / 2) / np.maximum(duration[path], 1)
         sums = np.stack(
             [
-                np.bincount(inverse, weights=weights, minlength=len(found))
-                for weights in (steps.length, np.ones(len(path)), steps.length * middle)
+                np.bincount(inverse, weights=values * weight[path], minlength=len(found))
+                for values in (steps.length, np.ones(len(path)), steps.length * middle)
             ],
             axis=1,
         )

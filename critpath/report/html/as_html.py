@@ -14,7 +14,7 @@ from typing import Final
 
 from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.ci.as_markdown import render_markdown
-from critpath.report.html.bars import MOST, render_bars
+from critpath.report.html.bars import render_bars
 from critpath.report.html.cards import render_causes
 from critpath.report.html.durations import render_durations, render_kinds
 from critpath.report.html.elements import prose, text
@@ -171,24 +171,21 @@ def _answer(document: ComparisonDocument, answer: str) -> str:
     headline = describe_headline(document).sentence
     shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', prose(headline), count=1)
     return (
-        f'<section class="answer" aria-label="The answer">{_ratio(document, answer)}'
+        f'<section class="answer" aria-label="The answer">{show_ratio(document)}'
         f'<p class="chip {answer}">{_CHIPS[answer]}</p><h1>{shown}</h1>'
         f"{warned}{why}{f'<p class=small>{prose(small)}</p>' if small else ''}</section>"
     )
 
 
-def _ratio(document: ComparisonDocument, answer: str) -> str:
-    kinds = document.pictures.kinds if document.pictures else []
-    if answer not in {"slower", "faster"} or not kinds or kinds[0].change != answer:
-        return ""
-    kind = kinds[0]
-    part = 0 < kind.slow < MOST * kind.executions[1]
-    before, after = (float(one or 0) for one in (kind.usual if part else kind.mean))
-    if before <= 0 or after <= 0 or (answer == "slower") != (after > before):
+def show_ratio(document: ComparisonDocument) -> str:
+    """Return what became of the durations in the headline, large; "" where it has none."""
+    headline = describe_headline(document)
+    before, after = headline.before or 0.0, headline.after or 0.0
+    if before <= 0 or after <= 0 or (headline.word == "SLOWER") != (after > before):
         return ""
     if after >= _TWICE * before:
         shown, words = f"{_digits(after / before)}\N{MULTIPLICATION SIGN}", "as long"
-    elif answer == "slower":
+    elif headline.word == "SLOWER":
         shown, words = f"+{100 * (after / before - 1):.0f}\u202f%", "longer"
     else:
         shown, words = f"\u2212{100 * (1 - after / before):.0f}\u202f%", "less time"
