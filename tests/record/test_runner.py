@@ -64,7 +64,8 @@ def test_a_command_that_cleans_up_may_start_programs(wait_for, tmp_path, no_orph
     runner = module.Runner(None, None, None, print)
     runner._remember_children(descendants(os.getpid()))
     say = "sleep 0.3; echo clean >out; exit 3"
-    line = f"trap '{say}' TERM; echo >set; sleep 9"
+    # No long sleep: a shell that gets the signal just before it starts one waits for its end.
+    line = f"trap '{say}' TERM; echo >set; while :; do sleep 0.1; done"
     command = subprocess.Popen(["sh", "-c", line], cwd=tmp_path)
     no_orphans.append(command.pid)
     wait_for((tmp_path / "set").exists)

@@ -10,7 +10,7 @@ static double smaller(double one, double two) { return one < two ? one : two; }
 static double larger(double one, double two) { return one > two ? one : two; }
 
 void account_start(struct account *account, double share, double horizon) {
-  *account = (struct account){.share = share, .horizon = horizon, .slot = -1};
+  *account = (struct account){.share = share, .horizon = horizon, .slot = -1, .first = -1};
   account->credit = account_size(account);
 }
 
@@ -20,7 +20,8 @@ double account_size(const struct account *account) {
     older += account->slots[(account->slot + 1 + i) % (2 * SLOTS)];
     newer += account->slots[(account->slot + 1 + SLOTS + i) % (2 * SLOTS)];
   }
-  return account->share * larger(smaller(older, newer), IDLE * account->horizon) / PART;
+  double seen = account->slot - account->first >= 2 * SLOTS - 1 ? smaller(older, newer) : newer;
+  return account->share * larger(seen, IDLE * account->horizon) / PART;
 }
 
 static void roll(struct account *account, double now) {
@@ -37,7 +38,7 @@ static void roll(struct account *account, double now) {
 
 void account_note(struct account *account, double now, double busy, double cost) {
   if (account->slot < 0) {
-    account->slot = (long)(now * SLOTS / account->horizon);
+    account->slot = account->first = (long)(now * SLOTS / account->horizon);
     account->last = now;
   }
   double passed = smaller(larger(0, now - account->last), account->horizon);

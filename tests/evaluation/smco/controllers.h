@@ -10,6 +10,7 @@ struct account {
   double share, horizon, credit, last;
   double slots[2 * SLOTS];
   long slot;
+  long first;
 };
 
 void account_start(struct account *account, double share, double horizon);

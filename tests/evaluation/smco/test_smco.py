@@ -38,6 +38,7 @@ class CAccount(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("share", "horizon", "credit", "last")),
         ("slots", ctypes.c_double * 20),
         ("slot", ctypes.c_long),
+        ("first", ctypes.c_long),
     )
 
 
