@@ -53,7 +53,8 @@ class Account:
         rolled = [self._slots[(at + i) % len(self._slots)] for i in range(len(self._slots))]
         before, last = sum(rolled[:SLOTS]), sum(rolled[SLOTS:])
         seen = min(before, last) if self._slot - self._first >= 2 * SLOTS - 1 else last
-        return max(seen, IDLE * self.horizon * self.width)
+        most = self.horizon * self.width  # polls that are late bring more into a slot
+        return min(max(seen, IDLE * most), most)
 
     @property
     def size(self) -> float:

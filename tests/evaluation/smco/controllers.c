@@ -21,7 +21,7 @@ double account_size(const struct account *account) {
     newer += account->slots[(account->slot + 1 + SLOTS + i) % (2 * SLOTS)];
   }
   double seen = account->slot - account->first >= 2 * SLOTS - 1 ? smaller(older, newer) : newer;
-  return account->share * larger(seen, IDLE * account->horizon) / PART;
+  return account->share * smaller(larger(seen, IDLE * account->horizon), account->horizon) / PART;
 }
 
 static void roll(struct account *account, double now) {
