@@ -21,7 +21,7 @@ from typing import Any, Final
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
-from critpath.record.networks import MOST_ADDRESSES, network_facts, read_networks
+from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
 from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
@@ -342,7 +342,8 @@ def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
         known = before if isinstance(before, list) else []
         host[name] = sorted({*known, *found})[:MOST_ADDRESSES]
     if isinstance(devices := host.get("network"), list):  # and those that came since
-        host["network"] = [*devices, *(of for of in read_networks() if of not in devices)]
+        came = (of for of in read_networks() if of not in devices)
+        host["network"] = [*devices, *came][:MOST_DEVICES]
     return replace(manifest, clock=clock, host=host)
 
 

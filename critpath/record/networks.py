@@ -18,7 +18,7 @@ from typing import Final
 MOST_ADDRESSES: Final = 4096
 _NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
 _MOST_NAMESPACES: Final = 256
-_MOST_DEVICES: Final = 4096
+MOST_DEVICES: Final = 4096
 _CLONE_NEWNET: Final = 0x40000000
 _GET_LINK, _NEW_LINK = 18, 16
 _DUMP: Final = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
@@ -65,9 +65,9 @@ def read_networks(
         thread = threading.Thread(target=look, args=(namespace, door), name="critpath-network")
         thread.start()
         thread.join()
-        if len(found) >= _MOST_DEVICES:
+        if len(found) >= MOST_DEVICES:
             break
-    return found[:_MOST_DEVICES]
+    return found[:MOST_DEVICES]
 
 
 def _read_devices() -> Iterator[dict[str, object]]:

@@ -456,7 +456,7 @@ cdef class Activities:
         return c
 
     def end_gap(self, Py_ssize_t host):
-        """Forget who has which cpu of a host, and what its threads did last: nobody saw."""
+        """Forget who has which cpu of a host, and what its threads did last."""
         if host < self.hosts:
             self.gaps[host] += 1
 

@@ -230,7 +230,7 @@ class CallEvents:
                 handler(*given, time, values[at : at + width])
 
     def end_gap(self, host: int) -> None:
-        """Forget which calls threads of a host are in: nobody saw how they ended."""
+        """Forget which calls threads of a host are in: their ends were not recorded."""
         self._calls = {thread: call for thread, call in self._calls.items() if thread[0] != host}
 
     def _find_handler(

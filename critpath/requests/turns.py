@@ -159,7 +159,7 @@ def find_turns(
     losses : sequence of Loss
         Turns within are incomplete.
     gaps : Gaps, optional
-        When nothing was recorded: what may have begun, or gone on, within is told apart.
+        When nothing was recorded: requests that may have begun, or gone on, within are `cut`.
     skip : int
         How many turns to leave out at the begin of each connection.
     hosts : sequence of str
@@ -369,7 +369,7 @@ def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) ->
 def _find_neighbours(turns: Turns, activity: Activity) -> tuple[I64, I64]:
     """Return when each turn's endpoint did something last before it, and first after it.
 
-    Nobody knows whether a turn began, or went on, in a gap in between.
+    In a gap between these and the turn it may have begun, or gone on, unrecorded.
     """
     limits = np.iinfo(np.int64)
     on = activity.endpoint >= 0

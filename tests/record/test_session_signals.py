@@ -149,7 +149,8 @@ def test_before_the_first_run(box, wait_for, is_alive, option):
 
 
 def test_between_runs_what_there_is_is_kept(box, wait_for):
-    line = "test ! -e ran || { echo $$ >pids; sleep 600; }"
+    # One process: a shell that is signalled just before it forks may go on waiting for its child.
+    line = "test ! -e ran || { echo $$ >pids; exec sleep 600; }"
     process = box.popen("-o", "rec", "-n", "5", "--prepare", line, "touch", "ran")
     wait_for(lambda: pids(box))
     process.send_signal(signal.SIGINT)

@@ -162,7 +162,10 @@ class Tally:
         return max((share for share, _ in self.shares()), default=0.0)
 
     def shares(self) -> list[tuple[float, int]]:
-        """Return the share of every cpu that was busy for long enough, and which it is."""
+        """Return the share of every cpu that was busy for long enough, and which it is.
+
+        That is `IDLE` of the recording, as it is of a horizon; the busiest always counts.
+        """
         least = min(IDLE * (self.last - self.begun), max(self.busy, default=0.0) / 2)
         return [
             (cost / busy, cpu)
