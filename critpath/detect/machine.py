@@ -538,6 +538,26 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
     return (Sign("quota", "", "", rival.before, rival.after, more),)
 
 
+def find_queue(detection: Detection) -> tuple[Sign, ...]:
+    """Return a sign if waits behind others' requests grew more than a slow machine makes them.
+
+    For sets in which new clients asked after: who waits behind them waits for no machine.
+    """
+    states = [t for t in detection.states if t.symbol]
+    queues = [t for t in states if t.symbol and t.symbol.state in _QUEUES]
+    before, after = (
+        [math.fsum(getattr(t, of) for t in some) for some in (queues, states)]
+        for of in ("normal_mean", "sample_mean")
+    )
+    more, rest = after[0] - before[0], before[1] - before[0]
+    pace = max(1.0, (after[1] - after[0]) / rest) if rest > 0 else 1.0
+    if not any(t.flagged for t in queues) or after[0] <= _OTHER * pace * before[0]:
+        return ()
+    if more < max(detection.floor, _EXPLAINS * (after[1] - before[1])):
+        return ()
+    return (Sign("clients", "", "", before[0], after[0], more),)
+
+
 def _waits_by_rival(paths: PathSet) -> dict[str, float]:
     """Return the mean time an execution waits for a cpu, by who had it."""
     sums: dict[str, float] = {}

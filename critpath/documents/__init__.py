@@ -229,8 +229,8 @@ class SignEntry(Part):
     """Something that a slow machine does not make: a sign that the program changed."""
 
     kind: Annotated[
-        Literal["count", "new", "share", "kind", "quota"],
-        doc("more often, not there before, longer than its like, of one kind, a limit"),
+        Literal["count", "new", "share", "kind", "quota", "clients"],
+        doc("more often, not there before, longer than its like, of one kind, a limit, a queue"),
     ]
     name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
     label: Annotated[str, doc("the kind of execution that it is in, '' for all")]

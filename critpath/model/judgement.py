@@ -281,7 +281,8 @@ class Sign:
     kind : str
         ``count``: a state occurs more often; ``new``: a state or a peer that was not there;
         ``share``: a state longer than the pace of the others makes it; ``kind``: one kind of
-        execution slower than that of the others makes it; ``quota``: a limit that held.
+        execution slower than that of the others makes it; ``quota``: a limit that held;
+        ``clients``: waits behind others' requests, of whom some are of new clients.
     name : str
         The symbol's name, a type's, or "".
     label : str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Aligned,
         Alignment,
         Analysis,
+        Bool,
         Clustering,
         ClusterPairs,
         Detection,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
         VectorTable,
     )
     from critpath.vectors.table import Coder
+
+    _Alike = tuple[PathSet, PathSet, tuple[str, ...]]  # both sets, and what was done to them
 
 _STAGES: Final = 4  # of a comparison, for who waits
 
@@ -83,8 +87,8 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
-    unjoined = normal, sample
-    normal, sample = with_like_labels(normal, sample)
+    normal, sample, newcomers = with_like_clients(normal, sample)
+    normal, sample, relabelled = with_like_labels(normal, sample)
     require_alike_processes(normal, sample)
     normal, sample, unlike = with_like_states(
         note_repaired_switches(normal), note_repaired_switches(sample)
@@ -101,7 +105,7 @@ def compare(
         apart=settings.sessions and apart, together=not apart,
         clean=_without_strangers(normal, sample, coder, runs), progress=tell,
     )  # fmt: skip
-    judgement = _with_rivals(judgement, normal, sample)
+    judgement = _with_rivals(judgement, normal, sample, newcomers=bool(newcomers))
     types = judgement.pairs.pair[judgement.sample_clusters.labels]
     partial = partial_comparison_note(judgement.normal_clusters.labels, types)
     verdict, reasons = decide(
@@ -121,9 +125,9 @@ def compare(
         verdict=verdict,
         reasons=reasons,
         warnings=(
+            *newcomers,
             *([partial] if partial else []),
-            *_note_interpreters(normal, sample),
-            *_note_joined(unjoined, (normal, sample)),
+            *relabelled,
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
             *unlike,
@@ -218,7 +222,7 @@ def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
     return [notes.unknown_arguments(sorted(found))] if found else []
 
 
-def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
+def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop from labels what only one of the sets knows, or what the comparison is to find.
 
     That is what interpreters ran; and whom requests of a service ask, where many of them ask
@@ -228,8 +232,6 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
         return _with_like_services(normal, sample)
     labels = [{*path_set.executions.label} for path_set in (normal, sample)]
     bare = {label for of in labels for label in of if is_interpreter(label)}
-    if sample.specification.partition(",")[0].strip() != "process" or not bare:
-        return normal, sample
 
     def relabel(of: PathSet) -> PathSet:
         firsts = [label.partition(" ")[0] for label in of.executions.label]
@@ -237,7 +239,9 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
         chosen = tuple(first if first in bare else label for label, first in pairs)
         return replace(of, executions=replace(of.executions, label=chosen))
 
-    return relabel(normal), relabel(sample)
+    if sample.specification.partition(",")[0].strip() == "process" and bare:
+        normal, sample = relabel(normal), relabel(sample)
+    return normal, sample, tuple(_note_interpreters(normal, sample))
 
 
 _ASK_OTHERS: Final = 0.25  # of a service's requests: so many more are of one kind than before
@@ -245,7 +249,7 @@ _NEARLY_NONE: Final = 0.1  # of them on one side: the kind is new there, or went
 _TOO_FEW: Final = 20  # requests of a service, to tell
 
 
-def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
+def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop whom requests ask from labels of services of which a kind came, or went."""
     from critpath.requests.links import ASKS
 
@@ -262,25 +266,78 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> tuple[PathSet, Path
             if shares[0] <= _NEARLY_NONE and shares[1] - shares[0] >= _ASK_OTHERS:
                 moved.add(base)
     if not moved:
-        return normal, sample
+        return normal, sample, ()
 
     def relabel(of: PathSet) -> PathSet:
         pairs = ((label, label.partition(ASKS)[0]) for label in of.executions.label)
         chosen = tuple(base if base in moved else label for label, base in pairs)
         return replace(of, executions=replace(of.executions, label=chosen))
 
-    return relabel(normal), relabel(sample)
+    return relabel(normal), relabel(sample), (notes.joined_kinds(sorted(moved)),)
 
 
-def _note_joined(before: Sequence[PathSet], after: Sequence[PathSet]) -> list[str]:
-    """Say which services' requests are one kind, whomever they ask."""
-    labels = [
-        [label for each in sets for label in each.executions.label] for sets in (before, after)
-    ]
-    joined = {new for old, new in zip(*labels, strict=True) if old != new}
-    if not joined or not after[1].specification.startswith("requests"):
-        return []
-    return [notes.joined_kinds(sorted(joined))]
+_CONNECTION: Final = re.compile(r"(.*):[0-9]+>[0-9]+")  # as requests' ids begin: ADDRESS:PORT>PORT
+_STAYED: Final = 0.5  # of the requests before: enough that those of the same clients tell of all
+_CAME: Final = 0.1  # of the requests after: so many of new clients weigh on the mean
+_ANOTHER_KIND: Final = 2.0  # times the bytes or the time of the others, or a part of them
+
+
+def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
+    """Leave out requests of clients that only asked after, if theirs are of another kind.
+
+    A client is a connection where most requests before came over connections that stayed, else
+    an address.  What a new client asks is no slower request: it makes those of the others wait.
+
+    Returns
+    -------
+    normal, sample : PathSet
+        The same objects where nothing is left out.
+    warnings : tuple of str
+        What was left out, if anything was.
+    """
+    asked = normal.executions.requests, sample.executions.requests
+    if not sample.specification.startswith("requests") or None in asked:
+        return normal, sample, ()
+    names = [[each.rpartition("#")[0] for each in s.executions.id] for s in (normal, sample)]
+    found = [[_CONNECTION.fullmatch(name) for name in of] for of in names]
+    if not all(map(all, found)):
+        return normal, sample, ()
+    what, clients = "connection", names
+    stayed = _stay(clients)
+    if stayed[0].sum() < _STAYED * len(normal):
+        what, clients = "address", [[one[1] for one in of if one] for of in found]
+        stayed = _stay(clients)
+    new = ~stayed[1]
+    if stayed[0].sum() < max(_STAYED * len(normal), _TOO_FEW):
+        return normal, sample, ()
+    if new.sum() < _CAME * len(new) or stayed[1].sum() < _TOO_FEW or not _differ(sample, new):
+        return normal, sample, ()
+    time = (sample.executions.end - sample.executions.begin)[new]
+    who = {client for client, came in zip(clients[1], new.tolist(), strict=True) if came}
+    note = notes.new_clients(what, len(who), (int(new.sum()), len(new)), float(time.mean()))
+    gone = int((~stayed[0]).sum())
+    return (
+        normal.take(np.flatnonzero(stayed[0])) if gone else normal,
+        sample.take(np.flatnonzero(stayed[1])),
+        (note, *([notes.gone_clients(what, gone, len(normal))] if gone else [])),
+    )
+
+
+def _stay(clients: Sequence[Sequence[str]]) -> list[Bool]:
+    """Tell which requests of two sets are of clients of both."""
+    both = {*clients[0]} & {*clients[1]}
+    return [np.array([client in both for client in of], np.bool_) for of in clients]
+
+
+def _differ(sample: PathSet, new: Bool) -> bool:
+    """Tell whether some requests of a set are of another kind than the rest: by bytes, by time."""
+    of, facts = sample.executions, sample.executions.requests
+    columns = [of.end - of.begin] + ([facts.bytes_in, facts.bytes_out] if facts else [])
+    for column in columns:
+        low, high = sorted(float(np.median(column[rows])) + 1 for rows in (new, ~new))
+        if high >= _ANOTHER_KIND * low:
+            return True
+    return False
 
 
 def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
@@ -367,9 +424,11 @@ def _without_strangers(
     return vectors_of(normal, coder, strangers), vectors_of(sample, coder, strangers)
 
 
-def _with_rivals(judgement: Judgement, normal: PathSet, sample: PathSet) -> Judgement:
-    """Add who had the cpu, and whether a limit held threads back, where that may matter."""
-    from critpath.detect.machine import find_limit, find_rival
+def _with_rivals(
+    judgement: Judgement, normal: PathSet, sample: PathSet, *, newcomers: bool
+) -> Judgement:
+    """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
+    from critpath.detect.machine import find_limit, find_queue, find_rival
     from critpath.localize.segments import is_throttled
 
     if judgement.apart is None or not judgement.detection.flagged:
@@ -377,10 +436,11 @@ def _with_rivals(judgement: Judgement, normal: PathSet, sample: PathSet) -> Judg
     rival = find_rival(normal, sample)
     detection = judgement.detection
     limit = find_limit(rival, detection, told=is_throttled(normal, sample))
+    queue = find_queue(detection) if newcomers else ()
     return replace(
         judgement,
         apart=replace(judgement.apart, rival=rival),
-        detection=replace(detection, signs=(*detection.signs, *limit)),
+        detection=replace(detection, signs=(*detection.signs, *limit, *queue)),
     )
 
 

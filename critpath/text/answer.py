@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model.comparison import ANOTHER_HOUR, is_surely_faster
-from critpath.text.explanation import describe_cause, peer_name
+from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_pair, format_share, plural
@@ -26,6 +26,7 @@ _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by i
 _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
+_MOSTLY: Final = 0.5  # of what a kind lost
 _FEWEST: Final = 5  # of a kind on either side that can be told by itself
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
@@ -171,9 +172,7 @@ def mean_of(document: ComparisonDocument, executions: int) -> str:
     """Return ``mean of 5`` where the first cause's times are of fewer requests, else ""."""
     cause = first_cause(document, describe_headline(document).word)
     # Where some were examined for all, a cause of all these stands for all.
-    examined = {one.position for one in document.aligned}
-    marked = sum(row.anomalous for row in document.executions if row.set == "sample")
-    of = len(examined) if 0 < len(examined) < marked else executions
+    of = len(find_examined(document)) or executions
     fewer = cause is not None and len(cause.positions) < of
     return f"mean of {executions:,}" if fewer else ""
 
@@ -258,7 +257,7 @@ def _slower(document: ComparisonDocument) -> Headline:
         everybody = frozenset(r.position for r in document.executions if r.set == "sample")
         return _said("SLOWER", _requests(document), None, times, everybody)
     usual = main.usual
-    if main.slow and main.slow < _MOST_OF_A_KIND * of and None not in usual:
+    if main.slow < _MOST_OF_A_KIND * of and None not in usual and _few_lost_it(main):
         before, after = float(usual[0] or 0), float(usual[1] or 0)
         if after > before:
             one, other = (" ".join(part) for part in format_pair(before, after))
@@ -269,6 +268,13 @@ def _slower(document: ComparisonDocument) -> Headline:
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
     return _by_mean("SLOWER", document, slower)
+
+
+def _few_lost_it(kind: KindEntry) -> bool:
+    """Tell whether the slow requests of a kind lost most of what it lost."""
+    before, after = (float(mean or 0.0) for mean in kind.mean)
+    lost = kind.slow * (float(kind.usual[1] or 0.0) - before)
+    return kind.slow > 0 and lost >= _MOSTLY * (after - before) * kind.executions[1]
 
 
 def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:

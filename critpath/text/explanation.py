@@ -222,10 +222,8 @@ def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool
     """Return ``4 of 5 `cpu` requests``, and whether they are several."""
     labels = {row.position: row.label for row in document.executions if row.set == "sample"}
     mine = {labels.get(position, "") for position in cause.positions}
-    examined = {one.position for one in document.aligned}
-    marked = sum(row.anomalous for row in document.executions if row.set == "sample")
-    partly = 0 < len(examined) < marked
-    among = examined if partly else {*labels}
+    partly = find_examined(document)
+    among = partly or {*labels}
     label = mine.pop() if len(mine) == 1 else None
     of = sum(label is None or labels.get(p, "") == label for p in among)
     size = len(cause.positions)
@@ -235,6 +233,19 @@ def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool
         return (f"All {of:,} {what}", True) if of > 1 else (f"The {what}", False)
     examined_ones = " examined" if partly else ""
     return f"{size:,} of {max(of, size):,} {what}{examined_ones}", size != 1
+
+
+def find_examined(document: ComparisonDocument) -> Collection[int]:
+    """Return the requests that were examined for all that are slow; nothing where all were."""
+    examined = {one.position for one in document.aligned}
+    rows = [row for row in document.executions if row.set == "sample" and not row.lossy]
+    marked = {row.position for row in rows if row.anomalous}
+    if not examined <= marked:
+        # None stands out alone: as `critpath.localize.segments` chooses them.
+        chosen = [row for row in rows if row.position in examined]
+        way = 1 if sum(row.excess or 0 for row in chosen) > 0 else -1
+        marked = {row.position for row in rows if way * (row.excess or 0) > 0}
+    return examined if len(examined) < len(marked) else ()
 
 
 def peer_name(facts: CauseFacts) -> str:

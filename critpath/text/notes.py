@@ -74,6 +74,29 @@ def joined_kinds(services: Sequence[str]) -> str:
     )
 
 
+def new_clients(what: str, clients: int, requests: tuple[int, int], mean: float) -> str:
+    """Clients that only asked after asked for something else (mean of their requests, in ns)."""
+    return (
+        f"{requests[0]:,} of {requests[1]:,} requests after are of {_clients(what, clients)} that "
+        f"did not ask before, of another kind (mean {format_ns(mean)}): left out, only what they "
+        "did to the others' requests counts"
+    )
+
+
+def gone_clients(what: str, requests: int, total: int) -> str:
+    """Requests before that are of clients that did not ask any more."""
+    clients = _clients(what, 2).partition(" ")[2]
+    return f"{requests:,} of {total:,} requests before are of {clients} not there after: left out"
+
+
+def _clients(what: str, count: int) -> str:
+    return (
+        plural(count, what)
+        if what == "connection"
+        else f"{count:,} client address" + ("es" * (count > 1))
+    )
+
+
 def different_recordings(key: str, values: Sequence[str]) -> str:
     """The recordings of one set differ in a key of `ENVIRONMENT`."""
     return f"the recordings come from different {ENVIRONMENT[key]}: {', '.join(values)}"
@@ -707,6 +730,8 @@ def sign(found: Sign) -> str:
         f"{format_share(found.before)} before",
         "share": f"{name}{where} {_ratio(found)} as long, which the pace of the rest does not make",
         "kind": f"{name} {_ratio(found)} as long, other kinds of execution are not",
+        "clients": f"waits behind other requests are {_ratio(found)} as long beside those of new "
+        "clients",
         "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
     }
     return f"not the machine's doing: {said[found.kind]} ({format_ns(found.effect, sign=True)})"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from critpath.detect.machine import beyond_sessions, find_signs
+from critpath.detect.machine import beyond_sessions, find_queue, find_signs
 from critpath.detect.tails import compare_quantile, slow_end
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
@@ -293,3 +295,21 @@ def test_a_longer_queue_is_a_sign_where_nothing_else_takes_longer():
     # A busy machine makes queues longer than it makes anything else.
     assert verdict(queueing(1, 1e6), queueing(2, 9e6, times=1.5))[0] == "inconclusive"
     assert verdict(queueing(1, 0), queueing(2, 1e6, times=1.1))[0] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("queued", "rest", "is_sign"),
+    [
+        ((18e3, 376e3), (226e3, 684e3), True),  # 20 times as long, all else 3 times
+        ((18e3, 60e3), (226e3, 684e3), False),  # no more than a slow machine makes of it
+        ((0, 5e3), (226e3, 684e3), False),  # hardly anything of what was added
+    ],
+)
+def test_waits_behind_new_clients_are_a_sign_if_the_pace_does_not_make_them(queued, rest, is_sign):
+    states = [
+        SimpleNamespace(symbol=Symbol(s), normal_mean=t[0], sample_mean=t[1], flagged=True)
+        for s, t in ((State.QUEUED, queued), (State.WAIT_CPU, rest))
+    ]
+    whole = SimpleNamespace(symbol=None, normal_mean=0, sample_mean=0, flagged=True)
+    found = find_queue(SimpleNamespace(states=(*states, whole), floor=1e3))
+    assert [sign.kind for sign in found] == ["clients"] * is_sign

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from critpath.errors import UsageError
+from critpath.graph.critical_path import join_sets
+from critpath.model.requests import RequestFacts
 from critpath.pipeline import CompareSettings, compare
 from critpath.text.notes import with_type_names
 
@@ -113,3 +116,66 @@ def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
     one, other = {"db:5": 20, cached: 20}, {"db:5": 20, "other:1 → app:81": 20}
     result = compare(machine("requests", **one), machine("requests", **other), QUICK)
     assert {*result.sample.executions.label} == {*other}
+
+
+def asked_by(made, clients, size):
+    """Return a set whose executions are requests of clients, of so many bytes."""
+    executions = made.executions
+    n = len(executions)
+    column = np.full(n, size)
+    facts = RequestFacts(
+        service=("memcached:11211",) * n,
+        parent=("",) * n,
+        asks=("{}",) * n,
+        boundary=("certain",) * n,
+        attribution=("certain",) * n,
+        message=("",) * n,
+        trace_id=("",) * n,
+        true_ns=executions.end - executions.begin,
+        asked_ns=column * 0,
+        queued_ns=column * 0,
+        bytes_in=column,
+        bytes_out=column,
+        threads=column * 0 + 1,
+    )
+    ids = tuple(f"{clients[i % len(clients)]}>11211#{i}" for i in range(n))
+    executions = replace(executions, id=ids, label=facts.service, requests=facts)
+    return replace(made, specification="requests", executions=executions)
+
+
+def join(*sets):
+    return replace(join_sets(list(sets)), specification="requests")
+
+
+STAYED, OTHERS = ("127.0.0.1:5001", "127.0.0.1:5002"), ("127.0.0.1:5003", "127.0.0.1:5004")
+
+
+def test_requests_of_new_clients_that_ask_for_something_else_are_no_slower_requests(healthy):
+    before = asked_by(healthy([60], seed=1), STAYED, 100)
+    after = asked_by(healthy([60], seed=2), STAYED, 100)
+    hog = asked_by(healthy([120], [9.0], seed=3), OTHERS, 100_000)
+    result = compare(before, join(after, hog), QUICK)
+    assert (result.verdict, len(result.sample)) == ("ok", 60)
+    said = result.warnings[0]
+    assert said.startswith("120 of 180 requests after are of 2 connections that did not ask before")
+    # As many from before that are gone are said, too.
+    gone = asked_by(healthy([40], seed=4), ("127.0.0.1:5009",), 7)
+    result = compare(join(before, gone), join(after, hog), QUICK)
+    assert "40 of 100 requests before are of connections not there after" in result.warnings[1]
+
+
+def test_more_of_the_same_from_new_clients_is_compared(healthy):
+    before = asked_by(healthy([60], seed=1), STAYED, 100)
+    after = [asked_by(healthy([60], seed=s), who, 100) for s, who in ((2, STAYED), (3, OTHERS))]
+    assert len(compare(before, join(*after), QUICK).sample) == 120
+
+
+def test_a_new_connection_is_no_new_client_where_none_stays(healthy):
+    """Another address is."""
+    before = asked_by(healthy([60], seed=1), STAYED, 100)
+    slow = asked_by(healthy([60], [9.0], seed=3), OTHERS, 100_000)
+    assert len(compare(before, slow, QUICK).sample) == 60
+    other = asked_by(healthy([60], [9.0], seed=3), ("10.0.0.9:4000",), 100_000)
+    result = compare(before, join(asked_by(healthy([60], seed=2), OTHERS, 100), other), QUICK)
+    assert result.verdict == "ok"
+    assert "60 of 120 requests after are of 1 client address that did not" in result.warnings[0]
