@@ -184,6 +184,14 @@ def is_same(headline: Headline, cause: CauseEntry) -> bool:
     )
 
 
+def tells_of_few(kind: KindEntry) -> bool:
+    """Tell whether a kind's slow requests are a part of it, and lost most of what it lost."""
+    before, after = (float(mean or 0.0) for mean in kind.mean)
+    lost = kind.slow * (float(kind.usual[1] or 0.0) - before)
+    few = 0 < kind.slow < _MOST_OF_A_KIND * kind.executions[1]
+    return few and lost >= _MOSTLY * (after - before) * kind.executions[1]
+
+
 def is_usual(message: str) -> bool:
     """Tell whether a message is of normal operation, and no warning."""
     return bool(_USUAL.search(message))
@@ -257,7 +265,7 @@ def _slower(document: ComparisonDocument) -> Headline:
         everybody = frozenset(r.position for r in document.executions if r.set == "sample")
         return _said("SLOWER", _requests(document), None, times, everybody)
     usual = main.usual
-    if main.slow < _MOST_OF_A_KIND * of and None not in usual and _few_lost_it(main):
+    if tells_of_few(main) and None not in usual:
         before, after = float(usual[0] or 0), float(usual[1] or 0)
         if after > before:
             one, other = (" ".join(part) for part in format_pair(before, after))
@@ -268,13 +276,6 @@ def _slower(document: ComparisonDocument) -> Headline:
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
     return _by_mean("SLOWER", document, slower)
-
-
-def _few_lost_it(kind: KindEntry) -> bool:
-    """Tell whether the slow requests of a kind lost most of what it lost."""
-    before, after = (float(mean or 0.0) for mean in kind.mean)
-    lost = kind.slow * (float(kind.usual[1] or 0.0) - before)
-    return kind.slow > 0 and lost >= _MOSTLY * (after - before) * kind.executions[1]
 
 
 def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:

@@ -25,11 +25,10 @@ from critpath.report.html.elements import (
     time_of,
     who,
 )
-from critpath.text.answer import first_peer, mean_of
+from critpath.text.answer import first_peer, mean_of, tells_of_few
 from critpath.text.page import noun_of
 
 Key = tuple[int, Doing, bool]
-MOST: Final = 0.8  # of a kind: as many slow ones are all of it
 _CHANGED: Final = 0.04  # of the axis: what grew or shrank by more is marked
 _SPOKEN: Final = 3  # blocks that a bar's description names
 _SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
@@ -61,7 +60,7 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     if before is None or after is None:
         return ""
     slow, rest = by_group.get("slow"), by_group.get("rest")
-    part = slow is not None and rest is not None and slow.executions < MOST * after.executions
+    part = slow is not None and rest is not None and tells_of_few(kind)
     main = slow if part and slow else after
     rows = {"before": _row(before), "main": _row(main)}
     if part and rest:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, MeanPath, ThreadEntry
-from critpath.text.answer import first_peer, mean_of
+from critpath.text.answer import first_peer, mean_of, tells_of_few
 from critpath.text.page import noun_of
 from critpath.units import format_ns
 
@@ -17,7 +17,6 @@ Span = tuple[str, str]  # characters, and their style
 Key = tuple[int, Doing, bool]
 
 WIDTH: Final = 80
-_PART: Final = 0.8  # of a kind: as many slow ones are all of it
 _CHANGED: Final = 0.04  # of the axis
 _KEYS: Final = 6  # in the legend
 _RUNNING: Final = "█▓▒"
@@ -85,7 +84,7 @@ def draw_bars(
     if document.pictures is None or before is None or after is None:
         return []
     slow, rest = found.get("slow"), found.get("rest")
-    part = slow is not None and rest is not None and slow.executions < _PART * after.executions
+    part = slow is not None and rest is not None and tells_of_few(kind)
     shown = [before, slow if part and slow else after, *([rest] if part and rest else [])]
     labels = [
         f"before, {_many(document, before)}",
