@@ -587,7 +587,11 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
         f"{100 * budget['while_open']:.1f} %"
     )
     for kind, of in budget["executions"].items():
-        yield f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
+        yield (
+            f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
+            + (f" ({of['cut']:,} given up)" if of.get("cut") else "")
+            + _felt((budget.get("felt") or {}).get(kind))
+        )
     first = recordings[0].directory / manifest.gaps_file
     with contextlib.suppress(OSError, ValueError, KeyError):
         gaps = [json.loads(line) for line in first.read_text(encoding="ascii").splitlines()]
@@ -606,6 +610,14 @@ def _compared(compared: Any) -> str:
         f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) a recorded run, by the cpu "
         f"time of {plural(compared['pairs'], 'run')} and others"
     )
+
+
+def _felt(felt: Any) -> str:
+    if not felt:
+        return ""
+    from critpath.text import notes  # noqa: PLC0415 - start-up time
+
+    return f"; {notes.felt(felt['slowdown'], felt['low'], felt['high'])}"
 
 
 def _flaws(manifest: Manifest, place: Path) -> Iterator[str]:

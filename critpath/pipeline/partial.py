@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.graph.critical_path import extract_paths, subject_workers
-from critpath.model import I64, Bool, Executions, ReplayedRecording, State
+from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
+from critpath.record.budget.natural import compare_sides
 from critpath.text import notes
 
 if TYPE_CHECKING:
@@ -60,14 +61,29 @@ def leave_out_partial(
         for kind, those in (("whole", ~partial), ("partial", partial))
     }
     counted = _describe_share(replayed, counts, share.overhead)
-    said = notes.executions_whole(int((~partial).sum()), len(partial), counted)
+    said = [notes.executions_whole(int((~partial).sum()), len(partial), counted)]
+    took = _relative_times(executions)
+    felt = compare_sides(took[~partial].tolist(), took[partial].tolist(), 0, "more")
+    if felt is not None:
+        counted["recorded_took"] = json.dumps(felt, sort_keys=True)
+        said.append(notes.felt(felt["more"], felt["low"], felt["high"]))
     events = replace(replayed.events, environment=(*replayed.events.environment, counted))
     chosen = executions.take(rows)
     return (
         replace(replayed, events=events),
-        replace(chosen, notes=(*chosen.notes, said)),
+        replace(chosen, notes=(*chosen.notes, *said)),
         None if pieces is None else pieces.take(rows),
     )
+
+
+def _relative_times(executions: Executions) -> F64:
+    """Return how long each took, as a multiple of the median of its label: kinds are mixed."""
+    took = (executions.end - executions.begin).astype(np.float64)
+    _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
+    for one in range(int(kind.max(initial=-1)) + 1):
+        mine = kind == one
+        took[mine] /= max(float(np.median(took[mine])), 1.0)
+    return took
 
 
 def _find_partial(

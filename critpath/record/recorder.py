@@ -191,10 +191,13 @@ class Recorder(Protocol):
 class RunChooser(Protocol):
     """What a recorder offers besides where runs are recorded under a budget: whole or not."""
 
-    def begin_run(self) -> bool:
-        """Return whether the next run is recorded, and open for it what is."""
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Return whether the next run, of a kind, is recorded, and open for it what is.
 
-    def end_run(self, busy: int) -> None:
+        One that lasts far longer than its kind is given up, unless its time is `limited`.
+        """
+
+    def end_run(self, kind: str, busy: int) -> None:
         """Close after a run that had so much cpu time (ns)."""
 
     def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
-from critpath.model.recording import COMPLETE, INTERRUPTED
+from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
@@ -305,6 +305,9 @@ class _Session:
         order = "A" * total
         if len(self.programs) > 1:
             order = self._draw_order(total)
+        kinds = [program.name for program in self.programs]
+        if len({*kinds}) < len(kinds):
+            kinds = [f"{name}, {of}" for name, of in zip(kinds, (NORMAL, SAMPLE), strict=True)]
         done_of = [0] * len(self.programs)
         for number, which in enumerate(order):
             index = "AB".index(which)
@@ -316,7 +319,7 @@ class _Session:
                 return
             chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
             if chooser is not None:
-                chooser.begin_run()
+                chooser.begin_run(kinds[index], limited=self.request.timeout > 0)
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,
@@ -325,8 +328,8 @@ class _Session:
                 streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
             if chooser is not None:
-                chooser.end_run(done.running)
-                chooser.note_run(self.programs[index].name, own, done.begin, done.pid)
+                chooser.end_run(kinds[index], done.running)
+                chooser.note_run(kinds[index], own, done.begin, done.pid)
             self.observe("AB"[index], done)
             pid = done.pid if initial else 0
             self._add_run(

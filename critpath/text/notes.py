@@ -246,6 +246,15 @@ def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> s
     )
 
 
+def felt(more: float, low: float, high: float) -> str:
+    """How much longer recorded executions took than others; from low to high with 95 %."""
+    interval = f"({100 * low:+.1f} to {100 * high:+.1f} %)"
+    if low <= 0 <= high:
+        return f"recorded ones took as long as the others {interval}"
+    what = "longer" if more > 0 else "less"
+    return f"recorded ones took {100 * abs(more):.1f} % {what} than the others {interval}"
+
+
 def out_of_order(reason: object) -> str:
     """Why: the reader found events out of order."""
     return f"{reason}, and its events have to be sorted"

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from critpath.commands.settings import WrongValueError, as_budget, split_budget
 from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
 from critpath.record.budget.gaps import Journal, LayerGap, read_journal
-from critpath.record.budget.loop import BusyTimes, Coin
+from critpath.record.budget.loop import BusyTimes
 from critpath.record.budget.natural import compare_medians
+from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace.budget import finish_gaps, join_overlapping
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
 from critpath_marks.sessions import new_session_name
@@ -118,16 +119,57 @@ def test_files_of_gaps_are_as_the_specification_has_them(tmp_path: Path) -> None
 def test_the_coin_spends_its_share_and_is_the_same_for_a_seed() -> None:
     """Runs of 10 ms of which recording takes a fifth, at 3 %."""
     for seed in range(5):
-        coin, cost, chosen = Coin(0.03, seed), 0.0, []
+        kinds, cost, chosen = Kinds(0.03, seed), 0.0, []
         for run in range(3000):
-            taken, chance = coin.toss(0.03 * 0.01 * run - cost)
+            taken, chance = kinds.toss("job", 0.03 * 0.01 * run - cost)
             assert 0 <= chance <= 1
             cost += 0.002 * taken
             chosen.append(taken)
-            coin.note(taken, 0.01, 0.002 * taken)
+            kinds.note({"job": 1}, 0.01)
+            if taken:
+                kinds.note_cost({"job": 1}, 0.002)
         assert cost / 30 == pytest.approx(0.03, rel=0.05)
-        again = Coin(0.03, seed)
-        assert again.toss(0.0)[0] == chosen[0]
+        again = Kinds(0.03, seed)
+        assert again.toss("job", 0.0)[0] == chosen[0]
+
+
+def test_a_rare_kind_is_not_crowded_out() -> None:
+    """1 % of kind B, which costs ten times as much: all of it fits into its share."""
+    kinds, chance, cost = Kinds(0.03, 1), random.Random(5), 0.0  # noqa: S311 - drawn
+    seen, taken = {"a": 0, "b": 0}, {"a": 0, "b": 0}
+    for run in range(20_000):
+        kind = "b" if chance.random() < 0.01 else "a"
+        got, p = kinds.toss(kind, 0.03 * 0.01 * run - cost)
+        assert 0 <= p <= 1
+        seen[kind] += 1
+        kinds.note({kind: 1}, 0.01)
+        if got:
+            taken[kind] += 1
+            cost += (each := 0.01 if kind == "b" else 0.001)
+            kinds.note_cost({kind: 1}, each)
+    assert cost / 200 == pytest.approx(0.03, rel=0.05)
+    assert taken["b"] / seen["b"] > 0.8
+    assert taken["a"] / seen["a"] < 0.3
+
+
+def test_the_cost_of_several_kinds_together_is_found() -> None:
+    kinds, chance = Kinds(0.1, 1), random.Random(5)  # noqa: S311 - drawn
+    kinds.note({"a": 100, "b": 100}, 1.0)
+    for _ in range(2000):
+        counts = {"a": chance.randrange(4), "b": chance.randrange(4)}
+        kinds.note_cost(counts, 0.001 * counts["a"] + 0.008 * counts["b"])
+    found = kinds.chances(0.0)
+    assert found["b"] / found["a"] == pytest.approx(1 / 8, rel=0.3)
+
+
+def test_what_lasts_far_longer_than_its_kind_is_given_up() -> None:
+    kinds = Kinds(0.1, 1)
+    for took in (1.0, 2.0, 3.0, 4.0):
+        kinds.note_time("job", took)
+        assert kinds.longest("job") == 0
+    kinds.note_time("job", 5.0)
+    assert kinds.longest("job") == 60
+    assert kinds.longest("other") == 0
 
 
 def test_the_natural_experiment_finds_what_was_added() -> None:
@@ -245,7 +287,25 @@ def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
             assert not inside
         else:
             assert any(g["closed"] <= run["begin"] and g["opening"] >= run["end"] for g in inside)
-    assert manifest["executions"] == {"sh": {"seen": 30, "selected": len(chosen)}}
+    assert manifest["executions"] == {"sh": {"seen": 30, "selected": len(chosen), "cut": 0}}
+
+
+@pytest.mark.usefixtures("traceable")
+def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path) -> None:
+    """The ninth of ten runs sleeps for 2 s: all are chosen, its gate closes before its end."""
+    line = "echo >> n; test $(wc -l < n) -ne 9 || sleep 2"
+    done = _critpath(
+        tmp_path, "record", "--overhead", "900%", "-n", "10", "-o", "c", "--", "sh", "-c", line
+    )
+    assert done.returncode == 0, done.stderr
+    manifest, gaps = _gaps(tmp_path / "c")
+    rows = [json.loads(x) for x in (tmp_path / "c" / "selected.jsonl").read_text().splitlines()]
+    assert manifest["executions"] == {"sh": {"seen": 10, "selected": 9, "cut": 1}}
+    assert {row["key"] for row in rows} == {*range(1, 11)} - {9}
+    long = manifest["runs"][8]  # type: ignore[index]
+    [cut] = [g for g in gaps if long["begin"] < g["begin"] < long["end"]]
+    assert cut["end"] >= long["end"]
+    assert any("given up" in text for text in manifest["warnings"])  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("traceable")

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import Final, Protocol
 
 from critpath.record._pulse import name_thread
@@ -17,7 +16,6 @@ from critpath.record.budget.control import OFF, Control, Reading
 from critpath.record.budget.gaps import BUDGET, START, Journal
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
-_MOST_SAVED: Final = 4.0  # times the chance, however little was spent until now
 _LATE: Final = 0.1  # s: a poll that comes later is counted
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
 
@@ -111,6 +109,8 @@ class Loop:
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
+        self.given_up = False  # what was held last
+        self._until: float | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = False
         for gate in gates:
@@ -124,12 +124,20 @@ class Loop:
         with contextlib.suppress(OSError, ValueError):  # ValueError: it has just ended
             os.eventfd_write(self._wake, 1)
 
-    def hold(self, opened: bool) -> None:
-        """Open every layer, or close all, from another thread; returns when it is done."""
+    def hold(self, opened: bool, longest: float = 0.0) -> None:
+        """Open every layer, or close all, from another thread; returns when it is done.
+
+        What is open for longer than `longest` (s; 0 for never) is given up: all are closed.
+        """
         with self._lock:
+            self.given_up = False if opened else self.given_up
+            self._until = time.monotonic() + longest if opened and longest > 0 else None
             self._poll()
-            self._switch(frozenset(self.control.layers) if opened else frozenset())
-            self.control.force(frozenset(self.control.layers) if opened else frozenset())
+            self._hold(frozenset(self.control.layers) if opened else frozenset())
+
+    def _hold(self, opened: frozenset[str]) -> None:
+        self._switch(opened)
+        self.control.force(opened)
 
     def look(self, command: float = 0.0) -> None:
         """Count now; `command` is cpu time of the command since the last look (s)."""
@@ -187,6 +195,9 @@ class Loop:
             Reading(time.monotonic(), self._busy.passed(), events, spent, command)
         )
         if self.control.held:
+            if self._until is not None and time.monotonic() >= self._until:
+                self.given_up, self._until = True, None
+                self._hold(frozenset())
             return decision.wait
         self._switch(decision.open)
         if decision.off and not self._off:
@@ -210,39 +221,4 @@ class Loop:
                     self.opened_for += time.monotonic() - self._opened_at
 
 
-class Coin:
-    """Which runs of a command are recorded: each by chance, whatever it will be like.
-
-    Parameters
-    ----------
-    share : float
-        That recording may cost.
-    seed : int
-    """
-
-    _GUESS: Final = 0.1  # the share that recording all would cost, until a run was recorded
-
-    def __init__(self, share: float, seed: int) -> None:
-        self._share, self._random = share, Random(seed)  # noqa: S311 - a coin, no secret
-        self._demand = self._GUESS
-        self._cost = 0.0  # of a recorded run (s)
-
-    def toss(self, balance: float) -> tuple[bool, float]:
-        """Return whether the next run is recorded, and the chance that it had.
-
-        `balance` is what may still be spent (s of cpu time), below 0 what was overspent.
-        """
-        chance = min(1.0, self._share / max(self._demand, 1e-9))
-        if self._cost > 0:
-            chance = min(1.0, max(0.0, chance * min(_MOST_SAVED, 1 + balance / self._cost)))
-        return self._random.random() < chance, chance
-
-    def note(self, recorded: bool, busy: float, cost: float) -> None:
-        """Learn from a run: its cpu time and what recording it cost (s)."""
-        if recorded and busy > 0:
-            weight = 0.5 if self._cost == 0 else 0.2
-            self._cost += (1.0 if self._cost == 0 else weight) * (cost - self._cost)
-            self._demand += weight * (min(cost / busy, 1.0) - self._demand)
-
-
-__all__ = ["OFF", "BusyTimes", "Coin", "Gate", "Loop"]
+__all__ = ["OFF", "BusyTimes", "Gate", "Loop"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _DRAWS: Final = 2000
+FEWEST: Final = 30  # of each side, below which nothing is compared
 
 
 def compare_medians(
@@ -22,3 +23,16 @@ def compare_medians(
     ]
     low, high = np.quantile(draws, (0.025, 0.975))
     return float(np.median(ours) / np.median(theirs)), float(low), float(high)
+
+
+def compare_sides(
+    recorded: Sequence[float], others: Sequence[float], seed: int, name: str
+) -> dict[str, float] | None:
+    """Return how much more recorded ones had, under `name`, with `low` and `high`.
+
+    None where there are fewer than `FEWEST` of a side.
+    """
+    if min(len(recorded), len(others)) < FEWEST:
+        return None
+    found = compare_medians(recorded, others, seed)
+    return {key: round(of - 1, 6) for key, of in zip((name, "low", "high"), found, strict=True)}

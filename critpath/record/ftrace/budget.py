@@ -18,7 +18,9 @@ from critpath.record.budget.account import overhead_of
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
-from critpath.record.budget.loop import Coin, Loop
+from critpath.record.budget.loop import Loop
+from critpath.record.budget.natural import compare_sides
+from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import online_cpus
 from critpath.record.ftrace.gate import BASE, LAYERS, Layer, is_under_budget, split_layers
@@ -27,7 +29,7 @@ from critpath.units import plural
 SELECTED: Final = "selected.jsonl"
 SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
-_PAIRS: Final = 30  # runs of each side, below which nothing is compared
+_MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
 
 
@@ -54,13 +56,15 @@ class BudgetRecording:
         self.costs: Costs | None = None
         self._control: Control | None = None
         self._loop: Loop | None = None
-        self._coin = Coin(budget.share, self.seed)
+        self._kinds = Kinds(budget.share, self.seed)
         self._chance, self._recorded = 1.0, False
         self._begun = 0
         self._spent = 0.0
         self._selected: list[dict[str, object]] = []
         self._seen: dict[str, int] = {}
-        self._times: dict[bool, list[float]] = {True: [], False: []}
+        self._cut: dict[str, int] = {}
+        self._times: dict[bool, list[float]] = {True: [], False: []}  # of cpu
+        self._took: dict[str, dict[bool, list[float]]] = {}
         self._stats: dict[str, Mapping[int, Mapping[str, int]]] = {}
 
     def make(self, events: Sequence[str], available: list[str], buffer_bytes: int) -> list[str]:
@@ -110,26 +114,33 @@ class BudgetRecording:
         if self._loop is not None:
             self._loop.poke()
 
-    def begin_run(self) -> bool:
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Toss the coin, and open if it says so."""
         control, loop = self._parts()
         loop.look()
-        self._recorded, self._chance = self._coin.toss(control.balance())
+        self._recorded, self._chance = self._kinds.toss(kind, control.balance())
         if self._recorded:
-            loop.hold(True)
+            loop.hold(True, 0.0 if limited else self._kinds.longest(kind))
         self._begun = time.monotonic_ns()
         self._spent = sum(control.tally.cost)
         return self._recorded
 
-    def end_run(self, busy: int) -> None:
+    def end_run(self, kind: str, busy: int) -> None:
         """Close, and learn from what the run had in cpu time (ns)."""
         control, loop = self._parts()
         took = time.monotonic_ns() - self._begun
         if self._recorded:
             loop.hold(False)
         loop.look(busy / 1e9)
-        self._coin.note(self._recorded, busy / 1e9, sum(control.tally.cost) - self._spent)
+        self._kinds.note({kind: 1}, busy / 1e9)
+        self._kinds.note_time(kind, took / 1e9)
+        if self._recorded:
+            self._kinds.note_cost({kind: 1}, sum(control.tally.cost) - self._spent)
         self._times[self._recorded].append(busy or took)
+        self._took.setdefault(kind, {True: [], False: []})[self._recorded].append(took)
+        if self._recorded and loop.given_up:
+            self._cut[kind] = self._cut.get(kind, 0) + 1
+            self._recorded = False
 
     def note_selected(self, kind: str, number: int, begin: int, pid: int) -> None:
         """Note a run, and if it was recorded the chance that it had."""
@@ -192,8 +203,13 @@ class BudgetRecording:
             name: sum(of.get("entries", 0) + of.get("read events", 0) for of in stats.values())
             for name, stats in self._stats.items()
         }
+        self._warn_of_cut()
         worst = max(tally.shares(), default=(0.0, 0))
-        compared = self._compare()
+        ours, others = self._times[True], self._times[False]
+        compared: dict[str, object] | None = None
+        if found := compare_sides(ours, others, self.seed, "overhead"):
+            pairs = min(len(ours), len(others))
+            compared = {**found, "pairs": pairs, "by": "cpu time of runs"}
         open_share = 0.0
         if seconds > 0 and sum(tally.busy) > 0:
             whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
@@ -212,6 +228,11 @@ class BudgetRecording:
             "machine": round(control.counted(MACHINE), 6),
             "command": round(control.counted(COMMAND), 6) if self._runs else None,
             "compared": compared,
+            "felt": {
+                kind: felt | {"recorded": len(of[True]), "others": len(of[False])}
+                for kind, of in self._took.items()
+                if (felt := compare_sides(of[True], of[False], self.seed, "slowdown")) is not None
+            },
             "while_open": round(overhead_of(open_share), 6),
             "kappa": control.kappa,
             "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
@@ -228,27 +249,24 @@ class BudgetRecording:
                 for layer in self.layers
             },
             "executions": {
-                kind: {"seen": seen, "selected": sum(r["kind"] == kind for r in self._selected)}
+                kind: {
+                    "seen": seen,
+                    "selected": sum(r["kind"] == kind for r in self._selected),
+                    "cut": self._cut.get(kind, 0),
+                }
                 for kind, seen in self._seen.items()
             },
             "trigger": None,
         }
 
-    def _compare(self) -> dict[str, object] | None:
-        """Compare the cpu time of runs that a coin chose with that of the others."""
-        ours, others = self._times[True], self._times[False]
-        if min(len(ours), len(others)) < _PAIRS:
-            return None
-        from critpath.record.budget.natural import compare_medians  # noqa: PLC0415 - numpy
-
-        ratio, low, high = compare_medians(ours, others, self.seed)
-        return {
-            "overhead": round(ratio - 1, 6),
-            "low": round(low - 1, 6),
-            "high": round(high - 1, 6),
-            "pairs": min(len(ours), len(others)),
-            "by": "cpu time of runs",
-        }
+    def _warn_of_cut(self) -> None:
+        cut = sum(self._cut.values())
+        chosen = cut + len(self._selected)
+        if cut > _MOST_CUT * chosen:
+            self.warnings.append(
+                f"{cut} of {chosen} chosen executions lasted more than 20 times the median of "
+                "their kind and were given up: what is left is shorter than all were (--timeout)"
+            )
 
 
 def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:

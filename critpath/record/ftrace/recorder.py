@@ -166,14 +166,14 @@ class FtraceRecorder:
         more = self._budget.count_events() if self._budget else 0
         return Count(more + sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
 
-    def begin_run(self) -> bool:
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Open for a run that is recorded, if there is a budget."""
-        return self._budget.begin_run() if self._budget else True
+        return self._budget.begin_run(kind, limited=limited) if self._budget else True
 
-    def end_run(self, busy: int) -> None:
+    def end_run(self, kind: str, busy: int) -> None:
         """Close after a run, if there is a budget."""
         if self._budget is not None:
-            self._budget.end_run(busy)
+            self._budget.end_run(kind, busy)
 
     def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
         """Note a run that was recorded under a budget."""
