@@ -20,7 +20,7 @@ from critpath.commands.settings import WrongValueError, as_budget, split_budget
 from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
 from critpath.record.budget.gaps import Journal, LayerGap, read_journal
 from critpath.record.budget.loop import BusyTimes
-from critpath.record.budget.natural import compare_medians
+from critpath.record.budget.natural import compare_medians, compare_sides, pool_kinds
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace.budget import finish_gaps, join_overlapping
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
@@ -179,6 +179,23 @@ def test_the_natural_experiment_finds_what_was_added() -> None:
     ratio, low, high = compare_medians(ours, others, 1)
     assert low < 1.08 < high
     assert low < ratio < high < low + 0.1
+
+
+def test_kinds_with_other_chances_are_compared_each_with_its_own() -> None:
+    """Of kind b, ten times as long, nearly all are recorded: that makes nothing slower."""
+    chance = random.Random(4)  # noqa: S311 - drawn
+    times = {
+        kind: {
+            side: [mean * chance.lognormvariate(0, 0.1) for _ in range(count)]
+            for side, count in ((True, 90 if kind == "b" else 10), (False, 50))
+        }
+        for kind, mean in (("a", 1.0), ("b", 10.0))
+    }
+    found = compare_sides(*pool_kinds(times), 1, "overhead")
+    assert found is not None
+    assert found["low"] < 0.03
+    assert found["high"] > -0.03
+    assert abs(found["overhead"]) < 0.05
 
 
 def test_busy_times_are_those_of_the_kernel() -> None:

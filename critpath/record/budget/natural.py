@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 _DRAWS: Final = 2000
@@ -23,6 +24,20 @@ def compare_medians(
     ]
     low, high = np.quantile(draws, (0.025, 0.975))
     return float(np.median(ours) / np.median(theirs)), float(low), float(high)
+
+
+def pool_kinds(times: Mapping[str, Mapping[bool, Sequence[float]]]) -> tuple[list[float], ...]:
+    """Return recorded and other executions of all kinds, as multiples of their kind's median.
+
+    Kinds have chances of their own: as they are, their times would tell of the mixture.
+    """
+    ours: list[float] = []
+    others: list[float] = []
+    for of in times.values():
+        middle = max(statistics.median([*of[True], *of[False]]), 1e-9)
+        ours += [one / middle for one in of[True]]
+        others += [one / middle for one in of[False]]
+    return ours, others
 
 
 def compare_sides(

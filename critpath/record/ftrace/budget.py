@@ -19,7 +19,7 @@ from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
 from critpath.record.budget.loop import Loop
-from critpath.record.budget.natural import compare_sides
+from critpath.record.budget.natural import compare_sides, pool_kinds
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import online_cpus
@@ -63,7 +63,7 @@ class BudgetRecording:
         self._selected: list[dict[str, object]] = []
         self._seen: dict[str, int] = {}
         self._cut: dict[str, int] = {}
-        self._times: dict[bool, list[float]] = {True: [], False: []}  # of cpu
+        self._times: dict[str, dict[bool, list[float]]] = {}  # of cpu
         self._took: dict[str, dict[bool, list[float]]] = {}
         self._stats: dict[str, Mapping[int, Mapping[str, int]]] = {}
 
@@ -136,8 +136,8 @@ class BudgetRecording:
         self._kinds.note_time(kind, took / 1e9)
         if self._recorded:
             self._kinds.note_cost({kind: 1}, sum(control.tally.cost) - self._spent)
-        self._times[self._recorded].append(busy or took)
-        self._took.setdefault(kind, {True: [], False: []})[self._recorded].append(took)
+        for of, time_of in ((self._times, busy or took), (self._took, took)):
+            of.setdefault(kind, {True: [], False: []})[self._recorded].append(time_of)
         if self._recorded and loop.given_up:
             self._cut[kind] = self._cut.get(kind, 0) + 1
             self._recorded = False
@@ -205,7 +205,7 @@ class BudgetRecording:
         }
         self._warn_of_cut()
         worst = max(tally.shares(), default=(0.0, 0))
-        ours, others = self._times[True], self._times[False]
+        ours, others = pool_kinds(self._times)
         compared: dict[str, object] | None = None
         if found := compare_sides(ours, others, self.seed, "overhead"):
             pairs = min(len(ours), len(others))
