@@ -159,3 +159,4 @@ class RequestEntry(Part):
     asks: Annotated[list[AskEntry], doc("the services that it asked")]
     message: Annotated[str, doc("what its first bytes call it; '' if that was not recorded")] = ""
     trace_id: Annotated[str, doc("of its traceparent, 32 hex digits; '' for none")] = ""
+    client: Annotated[str, doc("the process that asked, or its address; '' not known")] = ""

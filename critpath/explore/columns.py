@@ -357,6 +357,7 @@ def _request_facts(known: RequestFacts, parent: I64, latency: I64) -> list[Fact]
         Fact("threads", "number", known.threads, known=False),
         _text("boundary", known.boundary, asked=False),
         _text("attribution", known.attribution, asked=False),
+        *([_text("client", known.client)] if any(known.client) else []),
         *([_text("message", known.message)] if any(known.message) else []),
         *([_text("trace_id", known.trace_id, asked=False)] if any(known.trace_id) else []),
         Fact("true", "time", known.true_ns, family=LATENCY),

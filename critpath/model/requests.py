@@ -495,7 +495,7 @@ class Slices(Table):
 # Columns of `RequestFacts`.
 FACT_TEXTS: Final = (
     *("service", "parent", "asks", "boundary", "attribution"),
-    *("message", "trace_id"),
+    *("message", "trace_id", "client"),
 )
 FACT_NUMBERS: Final = ("true_ns", "asked_ns", "queued_ns", "bytes_in", "bytes_out", "threads")
 
@@ -515,6 +515,8 @@ class RequestFacts(Table):
         How sure begin and end are, and what it asked.
     message, trace_id : tuple of str
         As in `RequestTable`.
+    client : tuple of str
+        Who asked: its process's name where it was recorded, else its address; "" not known.
     true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
         As in `RequestTable`.
     """
@@ -526,6 +528,7 @@ class RequestFacts(Table):
     attribution: tuple[str, ...]
     message: tuple[str, ...]
     trace_id: tuple[str, ...]
+    client: tuple[str, ...]
     true_ns: I64
     asked_ns: I64
     queued_ns: I64

@@ -276,7 +276,7 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     return relabel(normal), relabel(sample), (notes.joined_kinds(sorted(moved)),)
 
 
-_CONNECTION: Final = re.compile(r"(.*):[0-9]+>[0-9]+")  # as requests' ids begin: ADDRESS:PORT>PORT
+_ADDRESSED: Final = re.compile(r".*:[0-9]+>[0-9]+#")  # as the ids of requests begin
 _STAYED: Final = 0.5  # of the requests before: enough that those of the same clients tell of all
 _CAME: Final = 0.1  # of the requests after: so many of new clients weigh on the mean
 _ANOTHER_KIND: Final = 2.0  # times the bytes or the time of the others, or a part of them
@@ -286,7 +286,8 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     """Leave out requests of clients that only asked after, if theirs are of another kind.
 
     A client is a connection where most requests before came over connections that stayed, else
-    an address.  What a new client asks is no slower request: it makes those of the others wait.
+    a process, or an address.  What a new client asks is no slower request: it makes those of the
+    others wait.
 
     Returns
     -------
@@ -298,14 +299,12 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     asked = normal.executions.requests, sample.executions.requests
     if not sample.specification.startswith("requests") or None in asked:
         return normal, sample, ()
-    names = [[each.rpartition("#")[0] for each in s.executions.id] for s in (normal, sample)]
-    found = [[_CONNECTION.fullmatch(name) for name in of] for of in names]
-    if not all(map(all, found)):
-        return normal, sample, ()
-    what, clients = "connection", names
+    ids = normal.executions.id, sample.executions.id
+    what, clients = "connection", [[name.rpartition("#")[0] for name in of] for of in ids]
     stayed = _stay(clients)
-    if stayed[0].sum() < _STAYED * len(normal):
-        what, clients = "address", [[one[1] for one in of if one] for of in found]
+    addressed = all(_ADDRESSED.match(name) for of in ids for name in of)
+    if not addressed or stayed[0].sum() < _STAYED * len(normal):
+        what, clients = "client", [[*known.client] for known in asked if known]
         stayed = _stay(clients)
     new = ~stayed[1]
     if stayed[0].sum() < max(_STAYED * len(normal), _TOO_FEW):
@@ -313,8 +312,8 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     if new.sum() < _CAME * len(new) or stayed[1].sum() < _TOO_FEW or not _differ(sample, new):
         return normal, sample, ()
     time = (sample.executions.end - sample.executions.begin)[new]
-    who = {client for client, came in zip(clients[1], new.tolist(), strict=True) if came}
-    note = notes.new_clients(what, len(who), (int(new.sum()), len(new)), float(time.mean()))
+    who = sorted({one for one, came in zip(clients[1], new.tolist(), strict=True) if came})
+    note = notes.new_clients(what, who, (int(new.sum()), len(new)), float(time.mean()))
     gone = int((~stayed[0]).sum())
     return (
         normal.take(np.flatnonzero(stayed[0])) if gone else normal,

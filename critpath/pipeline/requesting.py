@@ -537,6 +537,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
         attribution=spell(found.attribution[rows], words),
         message=spell(table.message[rows]),
         trace_id=spell(table.trace_id[rows]),
+        client=_name_clients(found, rows),
         true_ns=table.true_ns[rows],
         asked_ns=table.asked_ns[rows],
         queued_ns=table.queued_ns[rows],
@@ -544,6 +545,24 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
         bytes_out=table.bytes_out[rows],
         threads=table.threads[rows].astype(np.int64),
     )
+
+
+def _name_clients(found: FoundRequests, rows: I64) -> tuple[str, ...]:
+    """Return who asked: a process where it was recorded, else an address; "" not known."""
+    of, below = found.endpoints, found.subrequests
+    asked = np.flatnonzero((below.child >= 0) & (below.tid > 0))
+    thread = np.full(len(found.requests), -1, np.int64)
+    thread[below.child[asked]] = (of.host[below.endpoint[asked]].astype(np.int64) << 32) + (
+        below.tid[asked]
+    )
+    address = of.remote_address[found.requests.endpoint[rows]]
+    both = list(zip(thread[rows].tolist(), address.tolist(), strict=True))
+    names = {
+        (key, code): (key >= 0 and found.processes.name(key >> 32, key & 0xFFFFFFFF))
+        or of.strings[code]
+        for key, code in set(both)
+    }
+    return tuple(map(names.__getitem__, both))
 
 
 def _name_connections(found: FoundTurns) -> dict[int, str]:

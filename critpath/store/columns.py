@@ -57,7 +57,8 @@ MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 REQUEST_SEGMENT: Final = {"beneath": "string"}
 # Besides, of requests and of several hosts: how surely time and whose it was are known.
 SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double"}
-OLDER: Final = 4  # how many there are of any file's columns
+CLIENT: Final = "client"  # of requests; older files are without
+OLDER: Final = 5  # how many there are of any file's columns
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
@@ -95,13 +96,17 @@ def arrow_schema(*, requests: bool = False, older: int = 0, coded: bool = False)
         return [pa.field(name, kind, nullable=False) for name, kind in types.items()]
 
     besides = [MORE_OF_SEGMENT, *([REQUEST_SEGMENT, SURE_SEGMENT] if requests else [])]
+    columns = EXECUTION | REQUEST if requests else EXECUTION
+    if requests and older:
+        columns = {name: kind for name, kind in columns.items() if name != CLIENT}
+        older -= 1
     kept = besides[: max(len(besides) - older, 0)]
     made = make({**SEGMENT, **{name: kind for each in kept for name, kind in each.items()}})
     if coded:
         made = [f.with_type(words) if f.type == pa.string() else f for f in made]
     element = pa.field("element", pa.struct(made), nullable=False)
     segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
-    return pa.schema([*make(EXECUTION | REQUEST if requests else EXECUTION), segments])
+    return pa.schema([*make(columns), segments])
 
 
 def utf8(text: str) -> str:

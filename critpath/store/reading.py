@@ -129,8 +129,9 @@ class _PathsFile:
             if found != FORMAT:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
             schema = parquet.metadata.schema.to_arrow_schema()
-            self.columns = [*EXECUTION, *(REQUEST if "true_ns" in schema.names else ())]
             found, requests = schema.remove_metadata(), "true_ns" in schema.names
+            known = [name for name in REQUEST if name in schema.names]
+            self.columns = [*EXECUTION, *(known if requests else ())]
             allowed = (arrow_schema(requests=requests, older=older) for older in range(OLDER))
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
@@ -259,7 +260,11 @@ class _PathsFile:
         """Return what is known of requests, None where the file does not know it of all."""
         if len(self.columns) == len(EXECUTION):
             return None
-        texts: dict[str, Any] = {name: self._texts(table, name) for name in FACT_TEXTS}
+        nothing = ("",) * len(table)
+        texts: dict[str, Any] = {
+            name: self._texts(table, name) if name in self.columns else nothing
+            for name in FACT_TEXTS
+        }
         known = RequestFacts(**texts, **{name: _numbers(table, name) for name in FACT_NUMBERS})
         if not len(known) or not all(known.service):
             return None

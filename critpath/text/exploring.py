@@ -42,6 +42,7 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "preemptions": ("preempted {v} times or more", "were preempted {v} times or more"),
     "connection": ("connection {v}", "came over connection {v}"),
     "peer": ("from `{v}`", "came from `{v}`"),
+    "client": ("asked by `{v}`", "were asked by `{v}`"),
     "bytes_in": ("{v} bytes or more received", "brought {v} bytes or more"),
     "bytes_out": ("{v} bytes or more answered", "were answered with {v} bytes or more"),
     "threads": ("{v} threads or more", "were worked on by {v} threads or more"),

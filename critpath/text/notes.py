@@ -74,27 +74,19 @@ def joined_kinds(services: Sequence[str]) -> str:
     )
 
 
-def new_clients(what: str, clients: int, requests: tuple[int, int], mean: float) -> str:
+def new_clients(what: str, clients: Sequence[str], requests: tuple[int, int], mean: float) -> str:
     """Clients that only asked after asked for something else (mean of their requests, in ns)."""
+    who = f" (`{clients[0]}`)" if len(clients) == 1 and what == "client" and clients[0] else ""
     return (
-        f"{requests[0]:,} of {requests[1]:,} requests after are of {_clients(what, clients)} that "
-        f"did not ask before, of another kind (mean {format_ns(mean)}): left out, only what they "
-        "did to the others' requests counts"
+        f"{requests[0]:,} of {requests[1]:,} requests after are of {plural(len(clients), what)}"
+        f"{who} that did not ask before, of another kind (mean {format_ns(mean)}): left out, only "
+        "what they did to the others' requests counts"
     )
 
 
 def gone_clients(what: str, requests: int, total: int) -> str:
     """Requests before that are of clients that did not ask any more."""
-    clients = _clients(what, 2).partition(" ")[2]
-    return f"{requests:,} of {total:,} requests before are of {clients} not there after: left out"
-
-
-def _clients(what: str, count: int) -> str:
-    return (
-        plural(count, what)
-        if what == "connection"
-        else f"{count:,} client address" + ("es" * (count > 1))
-    )
+    return f"{requests:,} of {total:,} requests before are of {what}s not there after: left out"
 
 
 def different_recordings(key: str, values: Sequence[str]) -> str:

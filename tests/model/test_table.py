@@ -64,7 +64,7 @@ def request_tables():
         codes = (*codes, "message", "trace_id")
         ones = (np.array([name not in codes], np.uint8) for name in columns)
         yield kind.__name__, kind(*ones)
-    yield "RequestFacts", RequestFacts(*[("made",)] * 7, *[np.ones(1, np.int64)] * 6)
+    yield "RequestFacts", RequestFacts(*[("made",)] * 8, *[np.ones(1, np.int64)] * 6)
 
 
 def no_messages():

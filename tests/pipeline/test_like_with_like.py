@@ -118,7 +118,7 @@ def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
     assert {*result.sample.executions.label} == {*other}
 
 
-def asked_by(made, clients, size):
+def asked_by(made, clients, size, client="python"):
     """Return a set whose executions are requests of clients, of so many bytes."""
     executions = made.executions
     n = len(executions)
@@ -131,6 +131,7 @@ def asked_by(made, clients, size):
         attribution=("certain",) * n,
         message=("",) * n,
         trace_id=("",) * n,
+        client=(client,) * n,
         true_ns=executions.end - executions.begin,
         asked_ns=column * 0,
         queued_ns=column * 0,
@@ -170,12 +171,13 @@ def test_more_of_the_same_from_new_clients_is_compared(healthy):
     assert len(compare(before, join(*after), QUICK).sample) == 120
 
 
-def test_a_new_connection_is_no_new_client_where_none_stays(healthy):
-    """Another address is."""
+def test_where_no_connection_stays_a_client_is_a_process_or_an_address(healthy):
     before = asked_by(healthy([60], seed=1), STAYED, 100)
-    slow = asked_by(healthy([60], [9.0], seed=3), OTHERS, 100_000)
-    assert len(compare(before, slow, QUICK).sample) == 60
-    other = asked_by(healthy([60], [9.0], seed=3), ("10.0.0.9:4000",), 100_000)
-    result = compare(before, join(asked_by(healthy([60], seed=2), OTHERS, 100), other), QUICK)
-    assert result.verdict == "ok"
-    assert "60 of 120 requests after are of 1 client address that did not" in result.warnings[0]
+    slow = healthy([60], [9.0], seed=3)
+    assert len(compare(before, asked_by(slow, OTHERS, 100_000), QUICK).sample) == 60
+    after = asked_by(healthy([60], seed=2), OTHERS, 100)
+    for where, client in (("127.0.0.1:7", "wrk"), ("10.0.0.9:7", "10.0.0.9")):
+        result = compare(before, join(after, asked_by(slow, (where,), 100_000, client)), QUICK)
+        assert result.verdict == "ok"
+        said = f"60 of 120 requests after are of 1 client (`{client}`) that did not ask before"
+        assert result.warnings[0].startswith(said)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -120,6 +121,11 @@ def test_own_time_and_that_of_sub_requests_are_the_latency(tiers):
     assert set(known.queued_ns.tolist()) == {10_000}
     assert (known.true_ns[~fronts] == latency[~fronts]).all()
     assert {json.loads(text).get(":90") for text in known.asks} == {1, None}
+    # Threads of this recording have no names.
+    assert set(zip(known.service, known.client, strict=True)) == {
+        (":80", "10.0.0.9"),
+        (":90", "10.0.0.1"),
+    }
     assert set(known.parent) == {"", *np.array(tiers.executions.id)[fronts].tolist()}
 
 
@@ -158,6 +164,15 @@ def test_extracts_keep_it(tiers, file):
 def test_files_without_it_load(tiers, tmp_path):
     save_paths(running(replace(tiers.executions, requests=None)), tmp_path / "old")
     assert load_paths(tmp_path / "old").executions.requests is None
+
+
+def test_files_from_before_clients_had_names_load(tiers, file, tmp_path):
+    older = tmp_path / "older"
+    table = pq.read_table(file).drop_columns(["client"])
+    pq.write_table(table, older, write_page_checksum=True)
+    known = load_paths(older).executions.requests
+    assert known.client == ("",) * len(tiers)
+    assert same(replace(known, client=tiers.executions.requests.client), tiers.executions.requests)
 
 
 def test_a_file_whose_times_do_not_add_up_is_refused(critpath, tiers, tmp_path):

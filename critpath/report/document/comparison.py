@@ -596,6 +596,7 @@ def _requests(known: RequestFacts | None) -> Iterator[RequestEntry]:
             asks=words[known.asks[i]],
             message=known.message[i],
             trace_id=known.trace_id[i],
+            client=known.client[i],
         )
 
 

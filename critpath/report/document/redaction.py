@@ -178,6 +178,7 @@ def redact(
 
 def _threads(document: ComparisonDocument) -> set[str]:
     found = {row.comm for row in document.executions}
+    found |= {row.request.client for row in document.executions if row.request}
     found |= {one.comm for one in document.findings}
     found |= {segment.comm for one in document.aligned for segment in one.segments}
     if document.pictures:
