@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -116,28 +116,3 @@ def join_gaps(parts: Sequence[Gaps]) -> Gaps:
         else:
             merged.append(row)
     return make_gaps(sorted(merged))
-
-
-@dataclass(frozen=True)
-class RecordedShare:
-    """How much of a recording, and of its executions, was recorded.
-
-    Attributes
-    ----------
-    gaps, gap_time, time : int
-        Number of gaps of `base`, how long they take, and the recording (ns).
-    whole, partial : mapping of str to int
-        Executions by label: recorded whole, and those that overlap a gap.
-    strip : sequence of (int, int)
-        Where the gaps are, for a picture: in millionths of the recording.
-    overhead : mapping
-        What the recorder says of its budget; empty without one.
-    """
-
-    gaps: int
-    gap_time: int
-    time: int
-    whole: Mapping[str, int]
-    partial: Mapping[str, int]
-    strip: Sequence[tuple[int, int]] = ()
-    overhead: Mapping[str, Any] = field(default_factory=dict)
