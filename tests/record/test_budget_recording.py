@@ -309,7 +309,7 @@ def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("traceable")
 def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path) -> None:
-    """The ninth of ten runs sleeps for 2 s: all are chosen, its gate closes before its end."""
+    """The ninth of ten runs sleeps for 2 s: it is chosen, its gate closes before its end."""
     line = "echo >> n; test $(wc -l < n) -ne 9 || sleep 2"
     done = _critpath(
         tmp_path, "record", "--overhead", "900%", "-n", "10", "-o", "c", "--", "sh", "-c", line
@@ -317,12 +317,32 @@ def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     manifest, gaps = _gaps(tmp_path / "c")
     rows = [json.loads(x) for x in (tmp_path / "c" / "selected.jsonl").read_text().splitlines()]
-    assert manifest["executions"] == {"sh": {"seen": 10, "selected": 9, "cut": 1}}
-    assert {row["key"] for row in rows} == {*range(1, 11)} - {9}
+    # On a busy machine what a run cost may leave the next one a chance below 1.
+    assert manifest["executions"] == {"sh": {"seen": 10, "selected": len(rows), "cut": 1}}
+    assert len(rows) >= 6
+    assert {row["key"] for row in rows} < {*range(1, 11)} - {9} | {0}
     long = manifest["runs"][8]  # type: ignore[index]
     [cut] = [g for g in gaps if long["begin"] < g["begin"] < long["end"]]
     assert cut["end"] >= long["end"]
     assert any("given up" in text for text in manifest["warnings"])  # type: ignore[attr-defined]
+
+
+def test_commands_that_are_compared_have_one_chance_within_the_budget() -> None:
+    share, cost, chosen = 0.05, 0.0, {"dear": 0, "cheap": 0}
+    kinds, order, busy = Kinds(share, 3, alike=True), random.Random(4), 0.0  # noqa: S311 - drawn
+    for _ in range(4000):
+        kind = order.choice(["dear", "cheap"])
+        taken, _ = kinds.toss(kind, share * busy - cost)
+        busy += 0.02
+        kinds.note({kind: 1}, 0.02)
+        if taken:
+            chosen[kind] += 1
+            each = {"dear": 0.02, "cheap": 0.002}[kind]
+            cost += each
+            kinds.note_cost({kind: 1}, each)
+    assert cost <= share * busy + 0.02
+    assert cost >= 0.8 * share * busy
+    assert abs(chosen["dear"] - chosen["cheap"]) < 4 * sum(chosen.values()) ** 0.5
 
 
 @pytest.mark.usefixtures("traceable")

@@ -31,10 +31,13 @@ class Kinds:
     share : float
         Of busy time that recording may cost.
     seed : int
+    alike : bool
+        All kinds have one chance, as where they are compared with each other run by run.
     """
 
-    def __init__(self, share: float, seed: int) -> None:
+    def __init__(self, share: float, seed: int, *, alike: bool = False) -> None:
         self._share, self._random = share, Random(seed)  # noqa: S311 - a coin, no secret
+        self._alike = alike
         self._count: dict[str, float] = {}  # of executions, fading
         self._busy = 0.0  # cpu time that they were seen in, fading alike (s)
         self._cost: dict[str, float] = {}  # of a recorded one (s)
@@ -52,6 +55,8 @@ class Kinds:
             each * count / max(self._busy, 1e-12)
             for each, count in zip(known, self._count.values(), strict=True)
         ]
+        if self._alike:
+            return dict.fromkeys(self._count, min(1.0, total / max(sum(demands), 1e-12)))
         shares = share_fairly(demands, total)
         return {
             kind: min(1.0, share / max(demand, 1e-12))
@@ -60,8 +65,9 @@ class Kinds:
 
     def toss(self, kind: str, balance: float) -> tuple[bool, float]:
         """Return whether the next execution of a kind is recorded, and the chance that it had."""
-        if kind in self._count:
-            chance = self.chances(balance)[kind]
+        known = self.chances(balance)
+        if kind in known or (known and self._alike):
+            chance = known.get(kind, min(known.values()))
         else:  # as much as if it were all there is
             chance = min(1.0, self._share / _GUESS) if self._factor(balance) > 0 else 0.0
         return self._random.random() < chance, chance

@@ -56,7 +56,7 @@ class BudgetRecording:
         self.costs: Costs | None = None
         self._control: Control | None = None
         self._loop: Loop | None = None
-        self._kinds = Kinds(budget.share, self.seed)
+        self._kinds = Kinds(budget.share, self.seed, alike=True)
         self._chance, self._recorded = 1.0, False
         self._begun = 0
         self._spent = 0.0
