@@ -320,7 +320,7 @@ def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path)
     # On a busy machine what a run cost may leave the next one a chance below 1.
     assert manifest["executions"] == {"sh": {"seen": 10, "selected": len(rows), "cut": 1}}
     assert len(rows) >= 6
-    assert {row["key"] for row in rows} < {*range(1, 11)} - {9} | {0}
+    assert {row["key"] for row in rows} <= {*range(1, 11)} - {9}
     long = manifest["runs"][8]  # type: ignore[index]
     [cut] = [g for g in gaps if long["begin"] < g["begin"] < long["end"]]
     assert cut["end"] >= long["end"]
