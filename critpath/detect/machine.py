@@ -69,7 +69,7 @@ _EXPLAINS: Final = 0.1
 class _Group:
     """Executions that are compared, and what a sign in them comes to over the whole sample."""
 
-    type: int
+    types: Sequence[int]
     label: str
     symbols: Sequence[Symbol]
     counts: tuple[I64, I64]  # normal, sample: [executions, symbols]
@@ -159,7 +159,8 @@ def find_signs(
         found += _counts(group, least)
         found += _new_states(group, least)
         found += _longer_states(group, significant, least)
-    found += _kinds(normal, sample, strata, names, floor, {g.type: g.added for g in groups})
+    added = {s: group.added for group in groups for s in group.types}
+    found += _kinds(normal, sample, strata, names, floor, added)
     # The kind that most was added to, whichever the sign is of.
     most = max(groups, key=lambda g: g.share * g.added, default=None)
     best: dict[tuple[str, str], Sign] = {}
@@ -185,24 +186,45 @@ def _explains(one: _Found, most: _Group | None) -> bool:
 def _groups(
     normal: VectorTable, sample: VectorTable, strata: tuple[I64, I64], names: Sequence[str]
 ) -> Iterator[_Group]:
-    """Yield every type that is large enough, and all together where there are several."""
+    """Yield every type that is large enough; those of one name as one where their shares moved.
+
+    Executions of one name are of the types that a path's structure makes them.  Where the shares
+    of these changed, the same executions are of other types than before, by what they met: then
+    what they lost is seen in all of them, not in one type.
+    """
     known = np.isin(strata[1], strata[0])
-    types, sizes = np.unique(strata[1][known], return_counts=True)
-    for s, size in zip(types.tolist(), sizes.tolist(), strict=True):
-        ours, theirs = strata[0] == s, strata[1] == s
-        if ours.sum() < _GROUP or size < _GROUP:
-            continue
-        yield _Group(
-            s,
-            names[s] if len(types) > 1 else "",
-            normal.symbols,
-            (normal.structure[ours], sample.structure[theirs]),
-            (
-                normal.durations[ours].astype(np.float64),
-                sample.durations[theirs].astype(np.float64),
-            ),
-            size / len(sample),
-        )
+    types = np.unique(strata[1][known]).tolist()
+    for name in dict.fromkeys(names[s] for s in types):
+        of = [s for s in types if names[s] == name]
+        apart = [[s] for s in of]
+        for chosen in [of] if _moved(*(each[np.isin(each, of)] for each in strata)) else apart:
+            ours, theirs = (np.isin(each, chosen) for each in strata)
+            if ours.sum() < _GROUP or theirs.sum() < _GROUP:
+                continue
+            yield _Group(
+                chosen,
+                name if len(types) > 1 else "",
+                normal.symbols,
+                (normal.structure[ours], sample.structure[theirs]),
+                (
+                    normal.durations[ours].astype(np.float64),
+                    sample.durations[theirs].astype(np.float64),
+                ),
+                int(theirs.sum()) / len(sample),
+            )
+
+
+def _moved(before: I64, after: I64) -> bool:
+    """Tell whether the shares of types are others than chance makes them."""
+    types = np.unique(before).tolist()
+    n, m = len(before), len(after)
+    for s in types:
+        one, other = int((before == s).sum()), int((after == s).sum())
+        more = hypergeometric_tail(one + other, m, n, other)
+        fewer = hypergeometric_tail(one + other, n, m, one)
+        if min(more, fewer) * 2 * len(types) <= _LEVEL:
+            return True
+    return False
 
 
 def _counts(group: _Group, least: float) -> Iterator[_Found]:

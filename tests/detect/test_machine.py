@@ -205,6 +205,18 @@ def test_a_sign_of_another_kind_than_what_became_slower_decides_nothing():
     assert verdict(drawn(1), drawn(2, times=times), labels=(kinds, kinds))[0] == "anomaly"
 
 
+@pytest.mark.parametrize(("sizes", "is_sign"), [((40, 40), False), ((20, 60), True)])
+def test_types_that_executions_came_into_by_chance_are_compared_as_one(sizes, is_sign):
+    """Of one kind, a quarter runs 2.5 times as long; by what it met it is of another type."""
+    before, after = drawn(1, n=80), drawn(2, n=80)
+    longer = after.durations.copy()
+    longer[:20, 1] = longer[:20, 1] * 5 // 2
+    after = VectorTable(after.symbols, after.structure, longer)
+    strata = np.repeat([0, 1], (20, 60)), np.repeat([0, 1], sizes)
+    found = find_signs(before, after, strata, ("a", "a"), np.ones(5, np.bool_), 0.01)
+    assert [(sign.kind, sign.name) for sign in found] == [("share", "RUN@server")] * is_sign
+
+
 def looped(seed, shared, slept, *, runs=1.0, cuts=0, n=40) -> VectorTable:
     """Return requests of a loop: the times (ms) that it worked for others, and slept."""
     rng = np.random.default_rng(seed)
