@@ -28,6 +28,7 @@ _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
 _MOSTLY: Final = 0.5  # of what a kind lost
 _FEWEST: Final = 5  # of a kind on either side that can be told by itself
+_RAISED: Final = 1.01  # times the limit that was set: rounding is less
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
 _BUSIER: Final = 0.05  # of all CPUs
@@ -96,12 +97,9 @@ def describe_headline(document: ComparisonDocument) -> Headline:
     total = _total(document)
     slight = _slight(document)
     if slight is not None and total is not None and total.normal_mean:
-        limit = document.settings.get("floor")
-        within = f" of {format_share(limit)}" if isinstance(limit, float) else ""
         share = format_share(slight / total.normal_mean)
-        return Headline(
-            "OK", f"{_requests(document)} are {share} slower, within your limit{within}"
-        )
+        within = _limit(document, (document.detection.floor or 0.0) / total.normal_mean)
+        return Headline("OK", f"{_requests(document)} are {share} slower, within {within}")
     kinds = [kind for kind in _kinds(document) if kind.label]
     if len(kinds) > 1:
         return Headline("OK", f"No slowdown found in any kind of {noun_of(document, 1)}")
@@ -394,6 +392,16 @@ def _slight(document: ComparisonDocument) -> float | None:
     sure = total.p_value is not None and total.p_value <= (document.detection.alpha or 0.0)
     below = total.effect < (document.detection.floor or 0.0)
     return float(total.effect) if sure and below else None
+
+
+def _limit(document: ComparisonDocument, floor: float) -> str:
+    """Return which limit holds (share): the setting's, or a higher one of recordings before."""
+    limit = document.settings.get("floor")
+    if not isinstance(limit, float):
+        return "your limit"
+    if floor <= _RAISED * limit:
+        return f"your limit of {format_share(limit)}"
+    return f"the {format_share(floor)} that recordings before may differ by"
 
 
 def _seen(document: ComparisonDocument) -> str:
