@@ -24,6 +24,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.comparison import is_surely_faster
+from critpath.model.kinds import THE_MACHINES
 from critpath.model.recording import QUOTA_HELD
 
 
@@ -186,6 +187,11 @@ def is_faster(comparison: Analysis) -> bool:
         total.effect_high,
         -total.effect,
         total.normal_mean,
+        (
+            (-one.effect, one.normal_mean)
+            for one in detection.states[:-1]
+            if one.level == "error" and one.symbol and one.symbol.state in THE_MACHINES
+        ),
         floor=detection.floor,
         apart=comparison.apart,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,13 +16,28 @@ if TYPE_CHECKING:
 ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
 
 
-def is_surely_faster(high: float, fall: float, mean: float, *, floor: float, apart: bool) -> bool:
+def is_surely_faster(
+    high: float,
+    fall: float,
+    mean: float,
+    machine: Iterable[tuple[float, float]],
+    *,
+    floor: float,
+    apart: bool,
+) -> bool:
     """Tell whether a mean fell by more than the floor, and not as another hour alone makes it.
 
     ``high`` is the upper end of the effect's interval, ``fall`` by how much the mean of before
-    fell (ns); ``apart``: the sets were recorded at different times.
+    fell (ns); ``machine``: the same two of every state of `THE_MACHINES`, what is left without
+    them must have fallen as well; ``apart``: the sets were recorded at different times.
     """
-    return high < -floor and not (apart and fall < ANOTHER_HOUR * mean)
+    if not high < -floor:
+        return False
+    others = [*machine]
+    own = fall - sum(one for one, _ in others), mean - sum(of for _, of in others)
+    return not apart or (
+        fall >= ANOTHER_HOUR * mean and own[0] >= max(ANOTHER_HOUR * own[1], floor)
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from critpath.model.comparison import ANOTHER_HOUR, is_surely_faster
+from critpath.model.comparison import is_surely_faster
+from critpath.model.kinds import THE_MACHINES
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
@@ -28,6 +29,7 @@ _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
 _MOSTLY: Final = 0.5  # of what a kind lost
 _FEWEST: Final = 5  # of a kind on either side that can be told by itself
+_THE_MACHINES: Final = frozenset(state.name for state in THE_MACHINES)
 _RAISED: Final = 1.01  # times the limit that was set: rounding is less
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
@@ -370,18 +372,22 @@ def _faster_in_all(document: ComparisonDocument) -> bool:
         total.effect_high,
         -(total.effect or 0.0),
         total.normal_mean or 0.0,
+        (
+            (-(one.effect or 0.0), one.normal_mean or 0.0)
+            for one in document.states
+            if one.level == "error" and one.state.partition("@")[0] in _THE_MACHINES
+        ),
         floor=document.detection.floor or 0.0,
         apart=document.detection.apart,
     )
 
 
 def _faster_by_machine(document: ComparisonDocument) -> float:
-    """Return the share by which the mean fell, where another hour alone may do so; 0 for none."""
+    """Return by how much the mean fell, where the machine alone may do so; 0 for not at all."""
     total = _total(document)
     if total is None or not total.effect or not total.normal_mean or not document.detection.apart:
         return 0.0
-    share = -total.effect / total.normal_mean
-    return share if 0 < share < ANOTHER_HOUR else 0.0
+    return max(-total.effect / total.normal_mean, 0.0)
 
 
 def _slight(document: ComparisonDocument) -> float | None:

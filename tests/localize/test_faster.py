@@ -7,27 +7,37 @@ from types import SimpleNamespace
 import pytest
 
 from critpath.localize.segments import is_faster
+from critpath.model import State, Symbol
 from critpath.text import answer
 
 
 @pytest.mark.parametrize(
-    ("high", "fall", "apart", "faster"),
+    ("high", "fall", "waits", "apart", "faster"),
     [
-        (-60.0, 100.0, False, True),
-        (-40.0, 100.0, False, False),  # surely less, but not by more than the floor
-        (float("nan"), 100.0, False, False),
-        (-60.0, 300.0, True, False),  # as the machine of another hour may make it
-        (-60.0, 340.0, True, True),
+        (-60.0, 100.0, 0.0, False, True),
+        (-40.0, 100.0, 0.0, False, False),  # surely less, but not by more than the floor
+        (float("nan"), 100.0, 0.0, False, False),
+        (-60.0, 300.0, 0.0, True, False),  # as the machine of another hour may make it
+        (-60.0, 340.0, 0.0, True, True),
+        (-60.0, 400.0, 350.0, True, False),  # waits for a cpu of a machine that was busier
+        (-60.0, 400.0, 350.0, False, True),
+        (-60.0, 700.0, 350.0, True, True),  # what is left fell as well
     ],
 )
-def test_headline_and_causes_agree(high, fall, apart, faster):
+def test_headline_and_causes_agree(high, fall, waits, apart, faster):
     total = {"effect": -fall, "effect_high": high, "normal_mean": 1000.0}
+    cpu = {"effect": -waits, "normal_mean": 450.0, "level": "error"}
+    symbol = SimpleNamespace(symbol=Symbol(State.WAIT_CPU), **cpu)
     detection = SimpleNamespace(
-        flagged=False, floor=50.0, apart=apart, states=[SimpleNamespace(**total)]
+        flagged=False, floor=50.0, apart=apart, states=[symbol, SimpleNamespace(**total)]
     )
     assert is_faster(SimpleNamespace(detection=detection, apart=apart)) is faster
     total["effect_high"] = high if high == high else None  # noqa: PLR0124 - not a number
     document = SimpleNamespace(
-        states=[SimpleNamespace(state="total", **total)], detection=detection
+        states=[
+            SimpleNamespace(state="WAIT_CPU", **cpu),
+            SimpleNamespace(state="total", level="error", **total),
+        ],
+        detection=detection,
     )
     assert answer._faster_in_all(document) is faster
