@@ -617,7 +617,7 @@ def _felt(felt: Any) -> str:
         return ""
     from critpath.text import notes  # noqa: PLC0415 - start-up time
 
-    return f"; {notes.felt(felt['slowdown'], felt['low'], felt['high'])}"
+    return f"; {notes.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
 
 
 def _flaws(manifest: Manifest, place: Path) -> Iterator[str]:

@@ -24,7 +24,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.comparison import is_surely_faster
-from critpath.model.kinds import THE_MACHINES
+from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
 
 
@@ -190,7 +190,7 @@ def is_faster(comparison: Analysis) -> bool:
         (
             (-one.effect, one.normal_mean)
             for one in detection.states[:-1]
-            if one.level == "error" and one.symbol and one.symbol.state in THE_MACHINES
+            if one.level == "error" and one.symbol and one.symbol.state in MACHINE_STATES
         ),
         floor=detection.floor,
         apart=comparison.apart,

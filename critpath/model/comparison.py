@@ -28,7 +28,7 @@ def is_surely_faster(
     """Tell whether a mean fell by more than the floor, and not as another hour alone makes it.
 
     ``high`` is the upper end of the effect's interval, ``fall`` by how much the mean of before
-    fell (ns); ``machine``: the same two of every state of `THE_MACHINES`, what is left without
+    fell (ns); ``machine``: the same two of every state of `MACHINE_STATES`, what is left without
     them must have fallen as well; ``apart``: the sets were recorded at different times.
     """
     if not high < -floor:

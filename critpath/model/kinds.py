@@ -152,4 +152,4 @@ RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 
 # What the machine does to an execution, rather than the execution itself.
 INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU, State.WAIT_QUOTA})
-THE_MACHINES: Final = INTERFERENCE - {State.WAIT_QUOTA}  # without what somebody has set
+MACHINE_STATES: Final = INTERFERENCE - {State.WAIT_QUOTA}  # without what somebody has set

@@ -302,8 +302,9 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     ids = normal.executions.id, sample.executions.id
     what, clients = "connection", [[name.rpartition("#")[0] for name in of] for of in ids]
     stayed = _stay(clients)
-    addressed = all(_ADDRESSED.match(name) for of in ids for name in of)
-    if not addressed or stayed[0].sum() < _STAYED * len(normal):
+    if stayed[0].sum() < _STAYED * len(normal) or not all(
+        _ADDRESSED.match(name) for of in ids for name in of
+    ):
         what, clients = "client", [[*known.client] for known in asked if known]
         stayed = _stay(clients)
     new = ~stayed[1]

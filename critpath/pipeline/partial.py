@@ -66,7 +66,7 @@ def leave_out_partial(
     felt = compare_sides(took[~partial].tolist(), took[partial].tolist(), 0, "more")
     if felt is not None:
         counted["recorded_took"] = json.dumps(felt, sort_keys=True)
-        said.append(notes.felt(felt["more"], felt["low"], felt["high"]))
+        said.append(notes.recorded_took(felt["more"], felt["low"], felt["high"]))
     events = replace(replayed.events, environment=(*replayed.events.environment, counted))
     chosen = executions.take(rows)
     return (

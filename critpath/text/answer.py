@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model.comparison import is_surely_faster
-from critpath.model.kinds import THE_MACHINES
+from critpath.model.kinds import MACHINE_STATES
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
@@ -29,7 +29,7 @@ _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
 _MOSTLY: Final = 0.5  # of what a kind lost
 _FEWEST: Final = 5  # of a kind on either side that can be told by itself
-_THE_MACHINES: Final = frozenset(state.name for state in THE_MACHINES)
+_MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 _RAISED: Final = 1.01  # times the limit that was set: rounding is less
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
 _LOSSY: Final = 0.05  # of a set's executions
@@ -54,6 +54,8 @@ _USUAL: Final = re.compile(
     r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
     r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
 )
+
+_LEFT_OUT: Final = re.compile(r"[\d,]+ of [\d,]+ requests (before|after) are of ")
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,11 @@ def serious_warnings(document: ComparisonDocument) -> list[str]:
             said.append(f"The recording before lost {lost}{touched}.".replace("before", name, 1))
     said += [_sentence(warning) for warning in document.warnings if not is_usual(warning)]
     return said
+
+
+def left_out(document: ComparisonDocument) -> list[str]:
+    """Return what says that requests are not compared which somebody who counts them would miss."""
+    return [warning for warning in document.warnings if _LEFT_OUT.match(warning)]
 
 
 def changed_kinds(document: ComparisonDocument, change: str) -> list[KindEntry]:
@@ -375,7 +382,7 @@ def _faster_in_all(document: ComparisonDocument) -> bool:
         (
             (-(one.effect or 0.0), one.normal_mean or 0.0)
             for one in document.states
-            if one.level == "error" and one.state.partition("@")[0] in _THE_MACHINES
+            if one.level == "error" and one.state.partition("@")[0] in _MACHINE_STATES
         ),
         floor=document.detection.floor or 0.0,
         apart=document.detection.apart,

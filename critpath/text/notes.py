@@ -238,7 +238,7 @@ def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> s
     )
 
 
-def felt(more: float, low: float, high: float) -> str:
+def recorded_took(more: float, low: float, high: float) -> str:
     """How much longer recorded executions took than others; from low to high with 95 %."""
     interval = f"({100 * low:+.1f} to {100 * high:+.1f} %)"
     if low <= 0 <= high:

@@ -1,7 +1,7 @@
 """A healthy pair over several hosts must be OK: the same servers, recorded in turns and apart.
 
-Run: ``python tests/evaluation/healthy_hosts.py DIR [--python PYTHON] [--judge-only]``, as root,
-with the servers of `tests/hosts`. Namespaces are hosts, a recording per host is made of each turn;
+Run: ``python tests/evaluation/healthy_hosts.py DIR [--python PYTHON] [--busy N] [--judge-only]``,
+as root, with the servers of `tests/hosts`. Namespaces are hosts, a recording per host is made of each turn;
 nothing changes between turns. Sets are of the turns as a coin ordered them (ABBA or BAAB), and of
 the first half against the second, and each turn alone against the next. What must hold was written
 before: in turns OK; what was recorded apart never SLOWER, and without a verdict only for a reason
@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--work", default="select1:1")
+    parser.add_argument("--busy", type=int, default=0, help="processes that want a cpu besides")
     parser.add_argument("--judge-only", action="store_true")
     given = parser.parse_args()
     lacks = spaces.missing() or services.missing(given.python)
@@ -66,10 +69,27 @@ def main() -> None:
     print(f"one turn against the next: {said}")
 
 
+@contextmanager
+def keep_busy(count: int) -> Iterator[None]:
+    """Have so many processes want a cpu nearly all the time."""
+    loop = "while :; do for k in $(seq 20000); do :; done; sleep 0.02; done"
+    running = [subprocess.Popen(["sh", "-c", loop]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
 def record_turns(given: argparse.Namespace) -> None:
     """Record every turn, and write what each host would have recorded by its own clock."""
     work, pattern = given.work.split(":")
-    with services.Services(given.python) as park, park.application(work, int(pattern)):
+    with (
+        keep_busy(given.busy),
+        services.Services(given.python) as park,
+        park.application(work, int(pattern)),
+    ):
         for turn in range(given.turns):
             to = given.place.resolve() / "whole" / f"{turn:02d}"
             record(park, [CRITPATH], to, given.connections, given.requests)

@@ -11,6 +11,8 @@ from critpath.errors import UsageError
 from critpath.graph.critical_path import join_sets
 from critpath.model.requests import RequestFacts
 from critpath.pipeline import CompareSettings, compare
+from critpath.report.document.comparison import comparison_document
+from critpath.report.html.as_html import render_html
 from critpath.text.notes import with_type_names
 
 QUICK = CompareSettings(permutations=500)
@@ -159,6 +161,8 @@ def test_requests_of_new_clients_that_ask_for_something_else_are_no_slower_reque
     assert (result.verdict, len(result.sample)) == ("ok", 60)
     said = result.warnings[0]
     assert said.startswith("120 of 180 requests after are of 2 connections that did not ask before")
+    page = render_html(comparison_document(result))
+    assert said[:60] in page.partition('id="recordings"')[0].partition('class="warn"')[2]
     # As many from before that are gone are said, too.
     gone = asked_by(healthy([40], seed=4), ("127.0.0.1:5009",), 7)
     result = compare(join(before, gone), join(after, hog), QUICK)

@@ -32,7 +32,8 @@ class Kinds:
         Of busy time that recording may cost.
     seed : int
     alike : bool
-        All kinds have one chance, as where they are compared with each other run by run.
+        All kinds have one chance, as runs of commands that are compared with each other; else
+        fair shares, for executions of a running program, which are not chosen yet.
     """
 
     def __init__(self, share: float, seed: int, *, alike: bool = False) -> None:

@@ -30,7 +30,13 @@ from critpath.report.html.folds import (
 )
 from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.text import verdict
-from critpath.text.answer import describe_headline, describe_hints, describe_why, is_usual
+from critpath.text.answer import (
+    describe_headline,
+    describe_hints,
+    describe_why,
+    is_usual,
+    left_out,
+)
 from critpath.text.page import small_print
 
 STYLES: Final = ("page.css", "cards.css")
@@ -164,7 +170,7 @@ def _date(document: ComparisonDocument) -> str:
 
 
 def _answer(document: ComparisonDocument, answer: str) -> str:
-    warnings = document.warnings if document.verdict == "inconclusive" else []
+    warnings = document.warnings if document.verdict == "inconclusive" else left_out(document)
     warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in warnings if not is_usual(one))
     small = " ".join([*small_print(document), *describe_hints(document)])
     why = f'<p class="why">{prose(describe_why(document))}</p>'
