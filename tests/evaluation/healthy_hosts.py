@@ -2,10 +2,10 @@
 
 Run: ``python tests/evaluation/healthy_hosts.py DIR [--python PYTHON] [--busy N] [--judge-only]``,
 as root, with the servers of `tests/hosts`. Namespaces are hosts, a recording per host is made of
-each turn; nothing changes between turns. Sets are of the turns as a coin ordered them (ABBA or BAAB), and of
-the first half against the second, and each turn alone against the next. What must hold was written
-before: in turns OK; what was recorded apart never SLOWER, and without a verdict only for a reason
-that is said of the machine.
+each turn; nothing changes between turns. Sets are of the turns as a coin ordered them (ABBA or
+BAAB), and of the first half against the second, and each turn alone against the next. What must
+hold was written before: in turns OK; what was recorded apart never SLOWER, and without a verdict
+only for a reason that is said of the machine.
 """
 
 from __future__ import annotations
