@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         MOST_TIME,
         CriticalPaths,
         Executions,
+        PackedPaths,
         PathSet,
         Piece,
         StoredPaths,
@@ -153,7 +154,15 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
-        *("CriticalPaths", "Executions", "MOST_TIME", "PathSet", "Piece", "StoredPaths"),
+        *(
+            "CriticalPaths",
+            "Executions",
+            "MOST_TIME",
+            "PackedPaths",
+            "PathSet",
+            "Piece",
+            "StoredPaths",
+        ),
         *("join_paths", "join_stored"),
     ),
     "recording": (
@@ -268,6 +277,7 @@ __all__ = [
     "Outliers",
     "PackedBlock",
     "PackedBlocks",
+    "PackedPaths",
     "PathSet",
     "Percentile",
     "Piece",
