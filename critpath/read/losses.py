@@ -585,7 +585,7 @@ def _inconsistent_neighbours(of: Packets, tracer: Tracer, bits: int) -> Iterator
     back = numbered & ((step == 0) | (step >= np.uint64(1 << (bits - 1))))
     other = (
         table[:-1, PacketColumn.CPU] != table[1:, PacketColumn.CPU]
-        if tracer.lttng
+        if tracer.by_cpu
         else np.zeros(len(overlap), bool)
     )
     for row in np.flatnonzero(overlap | mixed | back | other).tolist():
