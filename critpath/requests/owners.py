@@ -360,6 +360,8 @@ class _Attribution:
                 owners = self._run(best)
             owners, given = self._try_pools(owners, best, kept)
             owners = self._try_ends(owners, best, kept, given)
+        elif self._helped.any():
+            owners, _ = self._try_pools(owners, lead, None)
         return self._make_tables(owners)
 
     def _try_pools(self, owners: I64, lead: I32, learned: _Learned | None) -> tuple[I64, I32]:
@@ -466,12 +468,40 @@ class _Attribution:
     def _helpers(self) -> Helpers:
         return Helpers(self.activity, self.endpoints, self.thread, self.woken)
 
+    def _list_backs(self, number: int) -> I64:
+        """Return when helpers were done that tell a loop so, in order."""
+        threads = np.flatnonzero((self.process == self.process[number]) & ~self.serving)
+        times = self._helpers.hand_backs(number, threads.tolist()).values()
+        return np.sort(np.array([done for _, done in chain.from_iterable(times)], np.int64))
+
+    @cached_property
+    def _hands_over(self) -> Bool:
+        """Mark loops that hand requests over to threads of their process."""
+        activity, many = self.activity, len(self.keys)
+        wakes = np.flatnonzero((activity.act == Act.WAKE) & (self.thread >= 0) & (self.woken >= 0))
+        by, woken = self.thread[wakes], self.woken[wakes]
+        helps = self.process[by] == self.process[woken]
+        helps &= ~self.serving[woken] & self.loops[by]
+        handed = np.bincount(by[helps], minlength=many)
+        all_of = np.bincount(self.reader[: len(self.requests)], minlength=many)
+        result: Bool = self.loops & (all_of > 0) & (handed > ODD * all_of)
+        return result
+
+    @cached_property
+    def _helped(self) -> Bool:
+        """Mark those of them that the threads tell when they are done, as executors do.
+
+        Who of them is done first, no order of the loop says, and mostly nothing contradicts it.
+        """
+        helped = np.zeros(len(self.keys), np.bool_)
+        for number in np.flatnonzero(self._hands_over).tolist():
+            helped[number] = len(self._list_backs(number)) > 0
+        return helped
+
     def _follow_rounds(self, number: int, mine: I64) -> tuple[I32, I64] | None:
         """Return the same for a loop that hands its requests over to helpers that tell it so."""
         requests, subs, helpers = self.requests, self.subrequests, self._helpers
-        threads = np.flatnonzero((self.process == self.process[number]) & ~self.serving)
-        times = chain.from_iterable(helpers.hand_backs(number, threads.tolist()).values())
-        back = np.sort(np.array([done for _, done in times], np.int64))
+        back = self._list_backs(number)
         if not len(back) or subs.connects[mine].any():
             return None
         received = np.flatnonzero(self.reader == number)
@@ -545,6 +575,10 @@ class _Attribution:
         contended = self._find_contended(how)
         contended = contended[np.isin(contended[:, 1], heals[:, 1])]
         odd = self._find_odd(request)
+        # One mistake about who waits for a helper goes on unseen: one that is seen doubts all.
+        trusted = self.followed.copy()
+        trusted[self.broken[:, 1]] = False
+        odd |= self._helped & ~trusted
         doubt = Doubts(
             np.vstack([heals, contended, self.broken]), odd, self.times[:, 0], self.reader
         )
@@ -650,16 +684,10 @@ class _Attribution:
         odd = np.bincount(reader, asked != usual[root], minlength=len(self.keys))
         all_of = np.bincount(reader, minlength=len(self.keys))
         # Nor is the order of a loop known that hands requests over to helpers.
-        activity = self.activity
-        wakes = np.flatnonzero((activity.act == Act.WAKE) & (self.thread >= 0) & (self.woken >= 0))
-        by, woken = self.thread[wakes], self.woken[wakes]
-        helps = self.process[by] == self.process[woken]
-        helps &= ~self.serving[woken] & self.loops[by]
-        handed = np.bincount(by[helps], minlength=len(self.keys))
         # (What runs at once, as Node does, has helpers too, and is never contradicted.)
         confused = np.zeros(len(self.keys), np.bool_)
         confused[self.native.take_heals()[:, 1]] = True
-        unseen = confused & ~self.followed & (handed > ODD * all_of)
+        unseen = confused & ~self.followed & self._hands_over
         odd_one = (odd > ODD * all_of) | unseen
         result: Bool = (self.loops & (all_of >= FEW) & odd_one) | self.by_ends
         return result
