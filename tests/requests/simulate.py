@@ -61,7 +61,7 @@ class End:
     """An endpoint: what arrived and was not received, who is to be told."""
 
     number: int
-    serves: bool
+    serves: bool | int  # -1: neither
     port: int
     local: bool
     process: int
@@ -128,7 +128,7 @@ class World:
         self.at(self.now, lambda: self.step(thread, None))
         return thread
 
-    def end(self, process: int, port: int, *, serves: bool, local: bool) -> End:
+    def end(self, process: int, port: int, *, serves: bool | int, local: bool) -> End:
         end = End(len(self.ends), serves, port, local, process)
         self.ends.append(end)
         return end
@@ -588,6 +588,25 @@ class Loop:
         self.timers: list[tuple[int, int, Task]] = []
         self.waiting: dict[int, tuple[Task, int, Pool]] = {}  # asking endpoint -> who waits
         self.handler: Callable[[End, int], Task]
+        self.jobs = Queue()
+        self.told: End | None = None  # by helpers, that one is done
+
+    def add_helpers(self, many: int) -> None:
+        """Start threads that do what is handed over, and tell the loop so over a socket."""
+        self.told, tells = (
+            self.world.end(self.process, 0, serves=NOBODY, local=True) for _ in range(2)
+        )
+        self.told.peer, tells.peer, self.told.poll = tells, self.told, self.poll
+
+        def helper() -> Program:
+            while True:
+                task, ns, of = yield "take", self.jobs
+                yield "work", ns, of
+                self.ready.append(("task", (self.idle_round(task), None)))
+                yield "send", tells, (NOBODY, NOBODY)
+
+        for _ in range(many):
+            self.world.start(helper, self.process)
 
     def program(self) -> Program:
         while True:
@@ -616,6 +635,8 @@ class Loop:
         if not end.inbox:
             return
         got, _ = yield "receive", end
+        if end is self.told:
+            return
         if end.serves:
             self.ready.append(("task", (self.handler(end, got), None)))
         elif end.number in self.waiting:
@@ -642,6 +663,9 @@ class Loop:
             value = None
             if operation[0] == "hop":
                 self.ready.append(("task", (task, None)))
+                return
+            if operation[0] == "help":
+                yield "put", self.jobs, (task, *operation[1:])
                 return
             if operation[0] == "nap":
                 until = self.world.now + self.world.about(operation[1], operation[2])
@@ -678,12 +702,16 @@ def asyncio(
     back: int = 0,
     targets: int = 1,
     size: int = 0,
+    helpers: int = 0,
 ) -> None:
     """Handlers as tasks of one loop; ``kinds``: how many calls requests of each kind make.
 
-    A pool has ``size`` connections, or one more than there are clients.
+    A pool has ``size`` connections, or one more than there are clients.  With ``helpers`` a request
+    is handed over to one of so many before its last call.
     """
     clients, loop = Clients(world, n), Loop(world, 100)
+    if helpers:
+        loop.add_helpers(helpers)
     pools = []
     for k in range(targets):
         target = Far(world, 6379 + k, 400 * US)
@@ -701,6 +729,8 @@ def asyncio(
             yield "nap", nap_ns, nap_spread
             yield "work", 5 * US, of
         for k in range(world.random.choice(kinds) if kinds else calls):
+            if helpers and k == calls - 1:
+                yield "help", 200 * US, of
             yield "ask", pools[k % targets], of, back
             yield "work", 30 * US, of
         yield "send", end, (of, NOBODY)
@@ -842,6 +872,7 @@ CLASSES: Final[dict[str, Callable[[World, int, int], None]]] = {
     "loop, a sleep and 2 calls": lambda w, c, n: asyncio(w, c, n, nap_ns=2e6),
     "loop, unequal sleeps": lambda w, c, n: asyncio(w, c, n, nap_ns=2e6, nap_spread=0.5),
     "loop, connections opened meanwhile": lambda w, c, n: asyncio(w, c, n, grow=True),
+    "loop, two helpers between 2 calls": lambda w, c, n: asyncio(w, c, n, helpers=2),
     "two tiers and a database": two_tiers,
     "pipelining": pipelining,
     "multiplexing": multiplexing,
@@ -941,6 +972,8 @@ def tabulate(world: World) -> Simulated:
     served: list[dict[str, Any]] = []
     asked: list[dict[str, Any]] = []
     for end in ends:
+        if end.serves == NOBODY:
+            continue
         found = turns_of(by_end[end.number], serves=end.serves)
         for number, turn in enumerate(found, 1):
             turn.update(endpoint=end.number, turn=number, port=end.port)

@@ -337,6 +337,22 @@ def test_who_waits_for_a_connection_is_overtaken(simulate: ModuleType, drawing: 
         assert (subs.attribution == Certainty.LIKELY).sum() > 290
 
 
+def test_what_helpers_do_is_followed_where_nothing_contradicts_the_order(
+    simulate: ModuleType, drawing: ModuleType
+) -> None:
+    """What is called likely is right; a contradiction makes all of a loop with helpers doubtful."""
+    likely = 0
+    for seed in range(60):
+        world = simulate.simulate("loop, two helpers between 2 calls", 4, 12, seed)
+        of = owning._Attribution(*simulate.arguments(world, drawing))
+        subs = of.find().subrequests
+        sure = subs.attribution == Certainty.LIKELY
+        assert (subs.request == world.owner)[sure].all(), seed
+        assert not (len(of.broken) and sure.any()), seed
+        likely += int(sure.sum())
+    assert likely > 400
+
+
 def test_where_work_goes_from_thread_to_thread_only_one_request_alone_is_sure(
     drawing: ModuleType,
 ) -> None:
