@@ -24,7 +24,7 @@ cdef enum:
     ANSWER = -2
     DEEP = 32            # of a history is counted whole there
     CANDIDATES = 64      # tokens that may ask are looked at
-    UNKNOWN = -1
+    UNASKED = -1
     NONE = -3            # is no kind
 
 cdef double BROAD = 0.05  # of delays are of no kind
@@ -248,7 +248,7 @@ cdef class Tokens:
         node.parent, node.kind = parent, kind
         node.depth = 1 if parent < 0 else self.nodes[parent].depth + 1
         node.fresh = parent < 0 or (kind < 0 and self.nodes[parent].fresh)
-        node.may_answer = node.goes_on = UNKNOWN
+        node.may_answer = node.goes_on = UNASKED
         map_put(&self.children, key, self.node_count)
         self.node_count += 1
         return <int32_t>(self.node_count - 1)
@@ -285,12 +285,12 @@ cdef class Tokens:
         return self.value_count - 1
 
     cdef bint may_answer(self, int32_t node) except -1:
-        if self.nodes[node].may_answer == UNKNOWN:
+        if self.nodes[node].may_answer == UNASKED:
             self.nodes[node].may_answer = bool(self.known.may(self.asked(node), ANSWER))
         return self.nodes[node].may_answer
 
     cdef bint node_goes_on(self, int32_t node) except -1:
-        if self.nodes[node].goes_on == UNKNOWN:
+        if self.nodes[node].goes_on == UNASKED:
             self.nodes[node].goes_on = bool(self.known.goes_on(self.asked(node)))
         return self.nodes[node].goes_on
 
@@ -585,7 +585,7 @@ cdef class Tokens:
         self.forget()
         self.known = known
         for i in range(self.node_count):
-            self.nodes[i].may_answer = self.nodes[i].goes_on = UNKNOWN
+            self.nodes[i].may_answer = self.nodes[i].goes_on = UNASKED
         memset(self.tokens, 0, self.request_count * sizeof(Token))
         for i in range(self.asks.shape[0]):
             ends = max(ends, self.asks[i, 1] + 1)
