@@ -23,6 +23,7 @@ _HALVINGS: Final = 60
 _PASSES: Final = 12
 _MANY: Final = 4096  # points of which most are below the others' hull by far
 _BLOCK: Final = 32
+_SAMPLED: Final = 10_000
 _NEAR: Final = 200_000_000_000  # ns: what is farther away bounds nothing that bends
 
 
@@ -58,7 +59,8 @@ def _drop_low(x: F64, y: F64) -> tuple[F64, F64]:
     blocks = len(x) // _BLOCK
     whole = blocks * _BLOCK
     tops = y[:whole].reshape(blocks, _BLOCK).argmax(axis=1) + np.arange(0, whole, _BLOCK)
-    some = np.unique(np.concatenate([[0], tops, [len(x) - 1]]))
+    some = np.concatenate([tops if tops[0] == 0 else np.concatenate([[0], tops]), [len(x) - 1]])
+    some = some[: len(some) - (some[-1] == some[-2])]
     corner_x, corner = find_hull(x[some], y[some])
     # A hull is concave: over a block it is lowest at one of its ends.
     ends = np.minimum(*(np.interp(x[at:whole:_BLOCK], corner_x, corner) for at in (0, _BLOCK - 1)))
@@ -261,7 +263,8 @@ def make_corridor(
     every = np.concatenate([low_x, high_x])
     begin = (int(every.min()) if len(every) else 0) if origin is None else origin
     values = np.concatenate([low, high])
-    base = int(np.partition(values, len(values) // 2)[len(values) // 2]) if len(values) else 0
+    few = values[:: max(len(values) // _SAMPLED, 1)]  # the middle of some is as good
+    base = int(np.partition(few, len(few) // 2)[len(few) // 2]) if len(few) else 0
 
     def relative(x: I64, y: I64) -> tuple[F64, F64]:
         if (x[1:] < x[:-1]).any():

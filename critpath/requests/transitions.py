@@ -11,11 +11,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import repeat
+from typing import Final, Literal
 
 import numpy as np
 
-from critpath.model import I64
+from critpath.model import I32, I64
 from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subrequests
 from critpath.requests.owners import find_targets
 from critpath.requests.pools import SURE
@@ -136,20 +137,17 @@ class Transitions:
         self._kinds = kinds + _NO_KINDS
         self._counts: dict[History, Counter[int]] = defaultdict(Counter)
         self._ends: dict[History, Counter[int]] = defaultdict(Counter)
-        self.weights: dict[int, dict[History, float]] = defaultdict(dict)  # as far as asked for
-        self._going: dict[History, bool] = {}
 
-    def learn(self, histories: Iterable[Sequence[int]]) -> None:
+    def learn(self, histories: Iterable[Sequence[int]], times: I64 | None = None) -> None:
         """Count requests; each begins with a kind of its own and ends with `END`."""
-        self.weights.clear()
-        self._going.clear()
-        for history in histories:
+        counts = repeat(1) if times is None else times.tolist()
+        for history, many in zip(histories, counts, strict=False):
             for at in range(1, len(history)):
                 after = history[at]
                 if at <= _DEEP:
-                    self._counts[tuple(history[:at])][after] += 1
+                    self._counts[tuple(history[:at])][after] += many
                 for low in {max(at - 2, 0), at - 1}:
-                    self._ends[tuple(history[low:at])][after] += 1
+                    self._ends[tuple(history[low:at])][after] += many
 
     def probability(self, history: History, kind: int) -> float:
         """Return how probable a kind is after a history."""
@@ -166,12 +164,6 @@ class Transitions:
 
     def goes_on(self, history: History) -> bool:
         """Return whether any kind that asks is expected after a history."""
-        known = self._going.get(history)
-        if known is None:
-            known = self._going[history] = self._ask_on(history)
-        return known
-
-    def _ask_on(self, history: History) -> bool:
         counts = self._known(history)
         if counts is None:
             return self._kinds > _NO_KINDS
@@ -179,16 +171,9 @@ class Transitions:
         return any(kind >= 0 and many >= least for kind, many in counts.items())
 
     def weigh(self, history: History, kind: int) -> float:
-        """Return the logarithm of how probable a kind is after a history; -inf if none expects it.
-
-        What many requests ask is alike: each is weighed once.
-        """
-        weight = self.weights[kind].get(history)
-        if weight is None:
-            may = self.may(history, kind)
-            weight = math.log(self.probability(history, kind)) if may else -math.inf
-            self.weights[kind][history] = weight
-        return weight
+        """Return the logarithm of how probable a kind is after a history; -inf: not expected."""
+        may = self.may(history, kind)
+        return math.log(self.probability(history, kind)) if may else -math.inf
 
     def _known(self, history: History) -> Counter[int] | None:
         """Return what followed a history, or as much of its end as is known."""
@@ -202,27 +187,24 @@ def find_sizes(activity: Activity, subrequests: Subrequests) -> I64:
     """Return how many bytes every sub-request sends; of an opening, what the first over it does."""
     sends = (activity.act == Act.SEND) & (activity.endpoint >= 0) & (activity.value > 0)
     rows = np.flatnonzero(sends)
-    order = np.lexsort((activity.time_ns[rows], activity.endpoint[rows]))
-    rows = rows[order]
-    ends, times = activity.endpoint[rows].astype(np.int64), activity.time_ns[rows]
+    rows = rows[np.lexsort((activity.time_ns[rows], activity.endpoint[rows]))]
     summed = np.concatenate([[0], np.cumsum(activity.value[rows])])
-    size = np.zeros(len(subrequests), np.int64)
+    # Places among all times of sends, so that an endpoint and a time are one number.
+    times = np.sort(activity.time_ns[rows])
+
+    def place(ends: I32, at: I64, side: Literal["left", "right"]) -> I64:
+        found: I64 = ends.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, at, side)
+        return found
+
+    keys = place(activity.endpoint[rows], activity.time_ns[rows], "left")
+    ends = subrequests.endpoint
+    first = np.searchsorted(keys, place(ends, subrequests.begin_ns, "left"))
+    last = np.searchsorted(keys, place(ends, subrequests.end_ns, "right"))
+    size: I64 = summed[last] - summed[first]
     following = np.full(len(subrequests), -1, np.int64)
-    by_endpoint = np.argsort(subrequests.endpoint, kind="stable")
-    for group in np.split(
-        by_endpoint, np.flatnonzero(np.diff(subrequests.endpoint[by_endpoint])) + 1
-    ):
-        if not len(group):
-            continue
-        endpoint = int(subrequests.endpoint[group[0]])
-        low, high = np.searchsorted(ends, [endpoint, endpoint + 1])
-        mine = times[low:high]
-        begin, end = subrequests.begin_ns[group], subrequests.end_ns[group]
-        first = low + np.searchsorted(mine, begin, side="left")
-        last = low + np.searchsorted(mine, end, side="right")
-        size[group] = summed[last] - summed[first]
-        opens = subrequests.connects[group] == 1
-        following[group[:-1][opens[:-1]]] = group[1:][opens[:-1]]
+    order = np.argsort(ends, kind="stable")
+    opens = (subrequests.connects[order[:-1]] == 1) & (ends[order[:-1]] == ends[order[1:]])
+    following[order[:-1][opens]] = order[1:][opens]
     later = following >= 0
     size[later] = size[following[later]]
     return size

@@ -81,24 +81,24 @@ class Watched:
         self.whole, self.passes, self.events = 0.0, 0.0, 0
 
     def __enter__(self) -> Self:
-        self._assign, self._run = links.assign, assign._Pass.run
+        self._assign, self._run = links.assign, assign.run_tokens
 
         def whole(*given: Any) -> Any:
             found: list[Any] = []
             self.whole += timed(lambda: found.append(self._assign(*given))).cpu
             return found[0]
 
-        def one(of: Any) -> Any:
+        def one(tokens: Any, *given: Any, **how: Any) -> Any:
             found: list[Any] = []
-            self.passes += timed(lambda: found.append(self._run(of))).cpu
-            self.events += len(of._events)
+            self.passes += timed(lambda: found.append(self._run(tokens, *given, **how))).cpu
+            self.events += len(tokens)
             return found[0]
 
-        links.assign, assign._Pass.run = whole, one  # type: ignore[assignment,method-assign]
+        links.assign, assign.run_tokens = whole, one
         return self
 
     def __exit__(self, *_: object) -> None:
-        links.assign, assign._Pass.run = self._assign, self._run  # type: ignore[method-assign]
+        links.assign, assign.run_tokens = self._assign, self._run
 
 
 def token_row(name: str, what: str, work: Any, rounds: int) -> list[Row]:

@@ -12,7 +12,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
 
+import tokens as oracle
 from truth import judge
 
 from critpath.commands import settings as known
@@ -20,7 +22,14 @@ from critpath.errors import UsageError
 from critpath.model.requests import Certainty
 from critpath.pipeline.requesting import learn_ways
 from critpath.requests import assign
-from critpath.requests.assign import _orders, _Pass, _Run, _What
+from critpath.requests.assign import (
+    Process,
+    What,
+    _orders,
+    _Run,
+    make_tokens,
+    run_tokens,
+)
 from critpath.requests.others import _follow_threads
 from critpath.requests.transitions import ANSWER, END, Transitions, Way, translate
 
@@ -65,7 +74,7 @@ def test_what_requests_ask_is_learned_from_another_recording(unpack, monkeypatch
     other = unpack(ARCHIVES / "sleep-5-8.tar.xz") / "sleep-5-8/recording"
     assert sum(learn_ways(other).values()) > 100  # which is kept: what follows forgets how
     monkeypatch.setattr(assign, "_orders", lambda *_: ())
-    monkeypatch.setattr(assign, "_learn_alone", lambda *_: ())
+    monkeypatch.setattr(assign, "_learn_alone", lambda *_: ((), None))
     assert judge(recorded, find(recorded)).mean[1] < 0.7
     precision, recall = judge(recorded, find(recorded, learn=other)).mean
     assert precision >= 0.99
@@ -138,33 +147,29 @@ def test_of_a_long_history_only_its_end_is_kept():
     assert known.goes_on((77,))
 
 
-def recorded_asks(*asks):
-    """Return tables of asks: thread, endpoint, whether it opens a connection."""
-    _, endpoints, connects = (np.array(column) for column in zip(*asks, strict=True))
-    doubtful = np.full(len(asks), Certainty.DOUBTFUL)
-    nobody = np.full(len(asks), -1)
-    subs = SimpleNamespace(
-        endpoint=endpoints, connects=connects, attribution=doubtful, request=nobody
-    )
-    return SimpleNamespace(
-        subrequests=subs,
-        kinds=1,
-        asks=[0] * len(asks),
-        roots=[1, 1, 1],
-        connects=[opens == 1 for _, _, opens in asks],
-        ends=subs.endpoint.tolist(),
-        ruled=subs.request.tolist(),
-        certain=(subs.attribution == Certainty.CERTAIN).tolist(),
-    )
+def make_process(events, asks, roots):
+    """Return what happens in a process: time, what, thread and row of events, in order.
+
+    Of what is asked: kind, endpoint, whose by the rules, and how that is.
+    """
+    time, what, thread, row = (np.array(column, np.int64) for column in zip(*events, strict=True))
+    columns = (what.astype(np.uint8), thread.astype(np.int32), row.astype(np.int32))
+    asks = np.array(asks, np.int32).reshape(-1, 4)
+    root = np.array(roots, np.int32)
+    return Process(time, *columns, root, asks, np.arange(len(root)), np.arange(len(asks)))
+
+
+def follow(process, known, **how):
+    return run_tokens(make_tokens(process), known, **how)
 
 
 def test_each_connection_is_as_sure_as_it_was_when_it_was_opened():
-    table = recorded_asks((1, 7, 1), (2, 8, 1), (1, 7, 0), (2, 8, 0))
     known = Transitions(1)
     known.learn([[1, 0, END]] * 10)
-    received = [(0, _What.RECEIVE, 1, 0), (1, _What.RECEIVE, 1, 1), (2, _What.RECEIVE, 2, 2)]
-    asks = [(10 + row, _What.ASK, 1 + row % 2, row) for row in range(4)]
-    run = _Pass(table, [*received, *asks], known, None, later=False).run()
+    received = [(0, What.RECEIVE, 1, 0), (1, What.RECEIVE, 1, 1), (2, What.RECEIVE, 2, 2)]
+    asks = [(10 + row, What.ASK, 1 + row % 2, row) for row in range(4)]
+    asked = [(0, 7, -1, 1), (0, 8, -1, 1), (0, 7, -1, 0), (0, 8, -1, 0)]
+    run = follow(make_process([*received, *asks], asked, [1] * 3), known, later=False)
     assert run.sure[0] < 0.95 < run.sure[1]  # one of two; the only one of its thread
     assert (run.owner[2], run.sure[2]) == (run.owner[0], run.sure[0])
     assert run.sure[3] == run.sure[1]
@@ -173,18 +178,17 @@ def test_each_connection_is_as_sure_as_it_was_when_it_was_opened():
 def test_who_asks_is_found_behind_many_that_wait_for_something_else():
     """As where requests wait for one lock after their answer: more of them than are looked at."""
     many = 200
-    table = recorded_asks(*([(1, 7, 0)] * (many + 1)))
-    table.kinds, table.asks, table.roots = 2, [0] * many + [1], [2] * many
+    asks = [(0, 7, -1, 0)] * many + [(1, 7, -1, 0)]
     known = Transitions(2)
     known.learn([[2, 0, 1, END]] * 10)
     events = []
     for row in range(many):  # each asks once, has its result, and waits
         at = 10 * row
-        events += [(at, _What.RECEIVE, 1, row), (at + 1, _What.ASK, 1, row)]
-        events += [(at + 2, _What.RESULT, 1, row)]
-    events.append((10 * many, _What.ASK, 1, many))
-    run = _Pass(table, events, known, None, later=False).run()
-    assert [run.owner[row] for row in range(many)] == [*range(many)]
+        events += [(at, What.RECEIVE, 1, row), (at + 1, What.ASK, 1, row)]
+        events += [(at + 2, What.RESULT, 1, row)]
+    events.append((10 * many, What.ASK, 1, many))
+    run = follow(make_process(events, asks, [2] * many), known, later=False)
+    assert run.owner[:many].tolist() == [*range(many)]
     assert run.owner[many] == 0  # who waits longest
 
 
@@ -192,44 +196,100 @@ def test_who_asks_is_found_behind_many_that_wait_for_something_else():
 def test_answers_heal_what_sleeps_of_random_length_mixed_up(spread, least):
     """Each asks, sleeps for a time of its own, asks again and is answered at once."""
     rng, many = np.random.default_rng(1), 200
-    table = recorded_asks(*([(1, 7, 0)] * (2 * many)))
-    table.kinds, table.roots = 2, [2] * many
-    table.asks = [0] * many + [1] * many
+    asks = [(0, 7, -1, 0)] * many + [(1, 7, -1, 0)] * many
     events, truth = [], {}
     for row in range(many):
         begin = 400 * row
         woken = begin + 100 + 1000 + int(rng.integers(0, spread + 1))
-        steps = ((begin, _What.RECEIVE, row), (begin + 1, _What.ASK, row))
-        steps += ((begin + 100, _What.RESULT, row), (woken, _What.ASK, many + row))
-        steps += ((woken + 100, _What.RESULT, many + row), (woken + 101, _What.ANSWERED, row))
+        steps = ((begin, What.RECEIVE, row), (begin + 1, What.ASK, row))
+        steps += ((begin + 100, What.RESULT, row), (woken, What.ASK, many + row))
+        steps += ((woken + 100, What.RESULT, many + row), (woken + 101, What.ANSWERED, row))
         events += [(time, what, 1, of) for time, what, of in steps]
         truth[row] = truth[many + row] = row
     known = Transitions(2)
     known.learn([[2, 0, 1, ANSWER, END]] * 10)
-    run = _Pass(table, sorted(events), known, None, later=False, in_order=True).run()
+    process = make_process(sorted(events), asks, [2] * many)
+    run = follow(process, known, later=False, in_order=True)
     assert np.mean([run.owner[row] == of for row, of in truth.items()]) >= least
     assert (run.contradicted > 0) == (spread > 0)
 
 
 def test_orders_have_what_only_some_ask():
-    table = recorded_asks(*([(1, 7, 0)] * 7))
-    table.asks = [0, 2, 1, 0, 1, 0, 1]  # the first of three asks 2 in between
+    kinds = [0, 2, 1, 0, 1, 0, 1]  # the first of three asks 2 in between
     events, at = [], 0
     for row, asks in enumerate(([0, 1, 2], [3, 4], [5, 6])):
-        events.append((at, _What.RECEIVE, 1, row))
+        events.append((at, What.RECEIVE, 1, row))
         for ask in asks:
-            events += [(at + 1, _What.ASK, 1, ask), (at + 2, _What.RESULT, 1, ask)]
+            events += [(at + 1, What.ASK, 1, ask), (at + 2, What.RESULT, 1, ask)]
             at += 3
-    order, share = next(_orders(table, events))
+    asked = [(kind, 7, -1, 0) for kind in kinds]
+    order, share = next(_orders(make_process(events, asked, [3] * 3)))
     assert order == (0, 2, 1)
     assert share == {2: pytest.approx(1 / 3)}
-    table.asks = [2] * 7  # nothing that all ask
-    assert all(len(set(order)) == 1 for order, _ in _orders(table, events))
+    asked = [(2, 7, -1, 0)] * 7  # nothing that all ask
+    orders = _orders(make_process(events, asked, [3] * 3))
+    assert all(len(set(order)) == 1 for order, _ in orders)
 
 
 def test_how_long_it_waited_tells_runs_apart():
-    assert _Run(waits=[10, 10]).wait < _Run(waits=[10, 10_000]).wait
-    assert _Run().wait == 0
+    def waiting(*ns):
+        return _Run(np.zeros(0), np.zeros(0), [], np.zeros(0), 0, np.array(ns)).wait
+
+    assert waiting(10, 10) < waiting(10, 10_000)
+    assert waiting() == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tokens_are_followed_as_by_the_plain_twin(seed):
+    """Requests of two kinds in threads that hand over, connect, and answer before or after."""
+    rng = np.random.default_rng(seed)
+    requests, threads, kinds = 60, 1 + seed % 4, 3
+    events, asks, roots = [], [], []
+    for row in range(requests):
+        at, thread = 40 * row + int(rng.integers(0, 300)), int(rng.integers(0, threads))
+        roots.append(kinds + int(rng.integers(0, 2)))
+        events.append((at, What.RECEIVE, thread, row))
+        steps = [*range(int(rng.integers(0, 5)))]
+        answer = int(rng.integers(0, len(steps) + 1)) if seed % 3 == 0 else len(steps)
+        for step in [*steps, -1]:
+            if step == answer or (step == -1 and answer == len(steps)):
+                events.append((at + 1, What.ANSWERED, thread, row))
+            if step < 0:
+                break
+            if rng.random() < 0.2:
+                made = int(rng.integers(0, threads + 2))
+                events.append((at + 1, What.MADE, thread, made))
+                thread = made if rng.random() < 0.8 else thread
+            kind, endpoint = int(rng.integers(0, kinds)), int(rng.integers(0, 6))
+            ruled = int(rng.choice([row, -1, -2]))
+            sure = 2 * int(rng.random() < 0.3)
+            if rng.random() < 0.2:
+                events.append((at + 2, What.ASK, thread, len(asks)))
+                asks.append((kind, endpoint, ruled, 1 | sure))
+            at += int(rng.integers(3, 200))
+            events.append((at, What.ASK, thread, len(asks)))
+            at += int(rng.integers(1, 200))
+            events.append((at, What.RESULT, thread, len(asks)))
+            asks.append((kind, endpoint, ruled, sure))
+    process = make_process(sorted(events), asks or [(0, 0, -1, 0)], roots)
+    tokens = make_tokens(process)
+    _, nodes = tokens.run_by_rules()
+    known = Transitions(kinds)
+    known.learn([tokens.spell(node) for node in nodes.tolist()])
+    delays = {(before, kind): (6.5, 0.5) for before in range(-2, 4) for kind in range(2)}
+    for more in (None, delays):
+        for later in (False, True):
+            for in_order in (False, True):
+                how = {"later": later, "in_order": in_order}
+                run = run_tokens(tokens, known, more, **how)
+                twin = oracle.Pass(process, known, more, **how).run()
+                assert [twin.owner.get(row, -1) for row in range(len(asks))] == run.owner.tolist()
+                sure = [twin.sure.get(row, 0) for row in range(len(asks))]
+                assert sure == pytest.approx(run.sure.tolist())
+                assert sorted(twin.waits.values()) == sorted(run.waits.tolist())
+                assert twin.contradicted == run.contradicted
+                ways = [tuple(twin.histories[row]) for row in range(requests)]
+                assert ways == [run.ways[way] for way in run.way.tolist()]
 
 
 def test_threads_of_one_number_on_two_hosts_are_two():
