@@ -238,6 +238,15 @@ def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> s
     )
 
 
+def executions_chosen(chosen: int, cut: int, bystanders: int) -> str:
+    """How many executions were chosen by chance, and what becomes of the others."""
+    lost = f"; {cut:,} more {'was' if cut == 1 else 'were'} chosen and cut" if cut else ""
+    beside = plural(bystanders, "execution") + " that "
+    beside += ("happens" if bystanders == 1 else "happen") + " to be whole without being chosen"
+    left = f"; left out: {beside}, as these are short ones" if bystanders else ""
+    return f"{plural(chosen, 'execution')} chosen by chance{lost}{left}"
+
+
 def recorded_took(more: float, low: float, high: float) -> str:
     """How much longer recorded executions took than others; from low to high with 95 %."""
     interval = f"({100 * low:+.1f} to {100 * high:+.1f} %)"

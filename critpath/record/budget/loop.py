@@ -36,6 +36,12 @@ class Gate(Protocol):
     def turn_off(self) -> None:
         """Take the costliest events away, while closed."""
 
+    def adopt(self) -> None:
+        """Know that somebody else has opened it."""
+
+    def end(self) -> None:
+        """Record nothing more, whoever opens it."""
+
     def counts(self, cpus: Sequence[int]) -> list[int]:
         """Return how many events each cpu recorded so far."""
 
@@ -82,10 +88,10 @@ class Loop:
         In the order of `Control.layers`.
     journal : Journal
     cpus : sequence of int
-    begin : int
-        When the recording began (ns).
     held : bool
         Runs of a command are recorded whole: opened and closed by `hold` only.
+    told : int
+        A descriptor that is readable when there is something to do; -1 for none.
     """
 
     def __init__(
@@ -96,7 +102,9 @@ class Loop:
         cpus: Sequence[int],
         *,
         held: bool,
+        told: int = -1,
     ) -> None:
+        self._told = told
         self.control, self.gates, self._journal, self._cpus = control, gates, journal, tuple(cpus)
         control.held = held
         self.late = self.polls = 0
@@ -155,6 +163,7 @@ class Loop:
         with self._lock:
             self._poll()
             self._switch(frozenset())
+            self._end_gates()
         self._busy.close()
         self._journal.close()
         os.close(self._wake)
@@ -167,18 +176,32 @@ class Loop:
         raise_priority()
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
+        if self._told >= 0:
+            poll.register(self._told, select.POLLIN)
         wait = 0.001
         while not self._ending:
             due = time.monotonic() + wait
-            if poll.poll(max(1, round(1000 * wait))):
+            ready = {file for file, _ in poll.poll(max(1, round(1000 * wait)))}
+            for file in ready:
                 with contextlib.suppress(OSError):
-                    os.eventfd_read(self._wake)
+                    os.read(file, 8 if file == self._wake else 4096)
             self.late += time.monotonic() > due + _LATE
             with self._lock:
                 if self._ending:
                     return
-                wait = self._poll()
+                wait = self._act(due, told=ready == {self._told})
             self._own = time.thread_time()
+
+    def _act(self, _due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
+        """Do what there is to do; return when to look again (s)."""
+        return self._poll()
+
+    def _end_gates(self) -> None:
+        """See to it that nothing is recorded any more."""
+
+    def _opened_since(self) -> float | None:
+        """Return how long it was open since the last poll (s), None for what `Control` knows."""
+        return None
 
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
@@ -192,7 +215,10 @@ class Loop:
         spent, self._own_clock = max(0.0, own - self._own_clock), own
         command, self._command = self._command, 0.0
         decision = self.control.step(
-            Reading(time.monotonic(), self._busy.passed(), events, spent, command)
+            Reading(
+                *(time.monotonic(), self._busy.passed(), events, spent, command),
+                opened=self._opened_since(),
+            )
         )
         if self.control.held:
             if self._until is not None and time.monotonic() >= self._until:
