@@ -614,12 +614,13 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
 
 def _compared(compared: Any) -> str:
     if not compared:
-        return "not compared (fewer than 30 runs of each side, or no runs)"
+        return "not compared (fewer than 30 pairs, or of either side, or the gate never closed)"
     low, high = (100 * compared[key] for key in ("low", "high"))
-    return (
-        f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) a recorded run, by the cpu "
-        f"time of {plural(compared['pairs'], 'run')} and others"
-    )
+    said = f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) "
+    pairs = plural(compared["pairs"], "pair")
+    if compared["by"] == "time slices":
+        return f"{said}compared with the time in between, by time slices of {pairs}"
+    return f"{said}a recorded run, by the cpu time of {plural(compared['pairs'], 'run')} and others"
 
 
 def _felt(felt: Any) -> str:

@@ -140,7 +140,7 @@ def record(
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
         budget=request.budget,
-        runs=bool(request.commands) and not request.execution.startswith("marker"),
+        runs=chooses_runs(request),
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
@@ -563,6 +563,12 @@ class _Session:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
         return Outcome(exit_code, recordings, self.output.size())
+
+
+def chooses_runs(request: RecordRequest) -> bool:
+    """Return whether a budget chooses runs: not where one run marks its executions itself."""
+    marked = request.execution.partition(",")[0] == "marker" and len(request.commands) == 1
+    return bool(request.commands) and not (marked and request.runs == 1)
 
 
 def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from critpath.record._pulse import name_thread
-from critpath.record.budget.control import OFF, Control, Reading
+from critpath.record.budget.control import KAPPA, OFF, Control, Reading
 from critpath.record.budget.gaps import BUDGET, START, Journal
+from critpath.record.budget.natural import STRETCH, Neighbours
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a poll that comes later is counted
+_CORRECTED: Final = 10  # pairs after which the correction is made anew
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
 
 
@@ -117,6 +119,8 @@ class Loop:
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
+        self._neighbours = Neighbours()
+        self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
         self._until: float | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -164,6 +168,7 @@ class Loop:
             self._poll()
             self._switch(frozenset())
             self._end_gates()
+        self._neighbours.close()
         self._busy.close()
         self._journal.close()
         os.close(self._wake)
@@ -192,9 +197,38 @@ class Loop:
                 wait = self._act(due, told=ready == {self._told})
             self._own = time.thread_time()
 
-    def _act(self, _due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
+    def _act(self, due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
         """Do what there is to do; return when to look again (s)."""
-        return self._poll()
+        if self._opens_at is not None and due >= self._opens_at - STRETCH:
+            opens_at, self._opens_at = self._opens_at, None
+            if abs(time.monotonic() - due) < STRETCH / 2:
+                # Something may open then: the time until it is compared with that after.
+                self._neighbours.prepare()
+                return max(0.001, opens_at - time.monotonic())
+        return self._compare(self._poll())
+
+    def _compare(self, wait: float) -> float:
+        """Return when to look again so that time before and after an opening can be compared."""
+        self._opens_at = None
+        if self.control.held:
+            return wait
+        cost = self.control.events_cost / self.control.kappa
+        passed = self._neighbours.charge(cost)
+        if passed is not None and self.gates[0].is_open:
+            if passed < STRETCH:
+                return min(wait, max(0.001, STRETCH - passed))
+            self._end_comparison()
+        elif not self.gates[0].is_open and wait > 1.5 * STRETCH:
+            self._opens_at = time.monotonic() + wait
+            return wait - STRETCH
+        return wait
+
+    def _end_comparison(self) -> None:
+        before = len(self._neighbours.pairs)
+        self._neighbours.end()
+        after = len(self._neighbours.pairs)
+        if after > before and after % _CORRECTED == 0:
+            self.control.kappa = self._neighbours.correct(KAPPA)
 
     def _end_gates(self) -> None:
         """See to it that nothing is recorded any more."""
@@ -232,6 +266,16 @@ class Loop:
         self._off = decision.off
         return decision.wait
 
+    def _leave_comparison(self) -> None:
+        """Compare what there was of a time after an opening, which closes now."""
+        if self._neighbours.charge(self.control.events_cost / self.control.kappa) is not None:
+            self._end_comparison()
+
+    @property
+    def compared(self) -> Neighbours:
+        """What was compared with the time in between."""
+        return self._neighbours
+
     def _switch(self, opened: frozenset[str]) -> None:
         # What others need opens first and closes last.
         for gate in self.gates:
@@ -240,6 +284,10 @@ class Loop:
                 if gate is self.gates[0]:
                     self._opened_at = time.monotonic()
                     self.windows += 1
+                    if not self.control.held:
+                        self._neighbours.open()
+        if self.gates[0].name not in opened:
+            self._leave_comparison()
         for gate in reversed(self.gates):
             if gate.name not in opened and gate.is_open:
                 self._journal.close_layer(gate.name, BUDGET, gate.close)

@@ -75,7 +75,7 @@ class ProgramLoop(Loop):
         now = time.monotonic()
         if told and now < due and self.control.held:
             return min(self._serve(), due - now)
-        return self._poll()
+        return super()._act(due, told=told)
 
     def stop(self) -> None:
         """Close everything and end, whatever programs do; idempotent."""
@@ -177,6 +177,7 @@ class ProgramLoop(Loop):
 
     def _close(self) -> None:
         """Close, and look afterwards whether anybody came in between."""
+        self._leave_comparison()
         self._admission.ask(True)
         names = [gate.name for gate in self.gates if gate.is_open]
         begin = time.monotonic_ns()

@@ -17,7 +17,7 @@ from critpath.model import Gap
 from critpath.record.budget.account import overhead_of
 from critpath.record.budget.admission import Admission
 from critpath.record.budget.calibrate import find_costs
-from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
+from critpath.record.budget.control import BUSIEST, COMMAND, KAPPA, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
 from critpath.record.budget.loop import Loop
 from critpath.record.budget.natural import compare_sides, pool_kinds
@@ -34,6 +34,7 @@ SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
+_MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
 class BudgetRecording:
@@ -246,6 +247,17 @@ class BudgetRecording:
         if found := compare_sides(ours, others, self.seed, "overhead"):
             pairs = min(len(ours), len(others))
             compared = {**found, "pairs": pairs, "by": "cpu time of runs"}
+        elif ratio := loop.compared.ratio():
+            counted = control.counted()
+            part = tally.parts.get("events", 0.0) / max(sum(tally.cost), 1e-9)
+            of = [counted * (1 + part * (one / control.kappa - 1)) for one in ratio]
+            keys = ("overhead", "low", "high")
+            compared = {key: round(value, 6) for key, value in zip(keys, of, strict=True)}
+            compared |= {"pairs": len(loop.compared.pairs), "by": "time slices"}
+            if not 1 / _MOST_CORRECTED < control.kappa / KAPPA < _MOST_CORRECTED:
+                self.warnings.append(
+                    f"an event costs {control.kappa:.2f} times here what it did in calibration"
+                )
         open_share = 0.0
         if seconds > 0 and sum(tally.busy) > 0:
             whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
