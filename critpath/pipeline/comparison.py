@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -121,6 +122,9 @@ def compare(
         ),
         note=partial,
     )
+    if verdict == "inconclusive":
+        wanted = max(settings.minimum_executions, judgement.detection.needed)
+        reasons = (*reasons, *_sufficient(normal, sample, wanted))
     result = Analysis(
         verdict=verdict,
         reasons=reasons,
@@ -400,6 +404,24 @@ class Judgement:
     detection: Detection
     warnings: tuple[str, ...] = ()
     apart: Apart | None = None
+
+
+def _sufficient(normal: PathSet, sample: PathSet, wanted: int) -> Iterator[str]:
+    """Yield what recordings under a budget should have been like to have enough executions."""
+    for name, paths in (("normal", normal), ("sample", sample)):
+        of = [e for e in paths.environment if "executions_whole" in e and "recording_overhead" in e]
+        if not of or not 0 < len(paths) < wanted:
+            continue
+        more = wanted / len(paths)
+        kinds = ("executions_whole", "executions_partial", "executions_bystander")
+        seen = sum(int(e.get(kind, 0)) for e in of for kind in kinds)
+        seconds = sum(int(e["recorded_ns"]) for e in of) / 1e9
+        try:
+            target = float(json.loads(str(of[0]["recording_overhead"]))["target"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            target = 0.0
+        target = more * target if wanted <= seen else 0.0
+        yield notes.sufficient_recording(name, len(paths), seen, wanted, more * seconds, target)
 
 
 def _together(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_LABELS: Final = 500
 _STRIP: Final = 200  # places of the strip that a report draws
 _MILLION: Final = 1_000_000
+_ALIKE: Final = 2.0  # times another chance, up to which both count the same
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ def leave_out_partial(
     chosen = None if executions.chance is None else np.isfinite(executions.chance)
     bystander = np.zeros(len(partial), np.bool_) if chosen is None else ~partial & ~chosen
     left = ~partial if share.bystanders else ~partial & ~bystander
+    evened: list[str] = []
+    if executions.chance is not None and not share.bystanders:
+        left, evened = _even_chances(executions, left)
     rows = np.flatnonzero(partial if share.partial else left)
     fates = {"whole": ~partial & ~bystander, "partial": partial}
     if chosen is not None:
@@ -77,7 +81,7 @@ def leave_out_partial(
     if chosen is not None:
         ours = chosen
         numbers = (counts[kind].total() for kind in ("whole", "cut", "bystander"))
-        said.append(notes.executions_chosen(*numbers))
+        said += [notes.executions_chosen(*numbers), *evened]
     took = _relative_times(executions)
     felt = compare_sides(took[ours].tolist(), took[~ours].tolist(), 0, "more")
     if felt is not None:
@@ -90,6 +94,29 @@ def leave_out_partial(
         replace(taken, notes=(*taken.notes, *said)),
         None if pieces is None else pieces.take(rows),
     )
+
+
+def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
+    """Draw executions of a kind again whose chances differ by more than twice; say what is left.
+
+    Those that had a higher chance stay in proportion to it, so that every part of the recording
+    speaks for as many executions as there were: means and tests need no weights then.
+    """
+    chance = np.ones(len(kept)) if executions.chance is None else executions.chance
+    _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
+    draw = np.random.default_rng(0).random(len(kept))  # always the same
+    result, said = kept.copy(), []
+    for one in range(int(kind.max(initial=-1)) + 1):
+        mine = np.flatnonzero(kept & (kind == one) & np.isfinite(chance))
+        if not len(mine):
+            continue
+        low, high = float(chance[mine].min()), float(chance[mine].max())
+        if high <= _ALIKE * low:
+            continue
+        result[mine] = draw[mine] < _ALIKE * low / chance[mine]
+        counts = int(result[mine].sum()), len(mine)
+        said.append(notes.chances_evened(executions.label[mine[0]], low, high, *counts))
+    return result, said
 
 
 def count_chosen(recording: Path) -> Chosen | None:

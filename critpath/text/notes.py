@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.text.phrases import quoted
-from critpath.units import format_ns, format_share, plural
+from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
@@ -245,6 +245,26 @@ def executions_chosen(chosen: int, cut: int, bystanders: int) -> str:
     beside += ("happens" if bystanders == 1 else "happen") + " to be whole without being chosen"
     left = f"; left out: {beside}, as these are short ones" if bystanders else ""
     return f"{plural(chosen, 'execution')} chosen by chance{lost}{left}"
+
+
+def chances_evened(kind: str, low: float, high: float, kept: int, total: int) -> str:
+    """Executions of a kind were drawn again, as their chances had changed."""
+    return (
+        f"{safe_text(kind)}: the chance to be recorded changed from {format_share(low)} to "
+        f"{format_share(high)}; {kept:,} of {total:,} executions were drawn again, so that each "
+        "counts for as many"
+    )
+
+
+def sufficient_recording(
+    name: str, executions: int, seen: int, wanted: int, seconds: float, overhead: float
+) -> str:
+    """How long, or under which budget, enough executions would have been recorded."""
+    under = "" if overhead <= 0 else f", or under {format_share(overhead)} of overhead"
+    return (
+        f"{executions:,} of {plural(seen, 'execution')} {side(name)} were recorded: "
+        f"{format_ns(int(seconds * 1e9))}{under} would have had {wanted:,}"
+    )
 
 
 def recorded_took(more: float, low: float, high: float) -> str:

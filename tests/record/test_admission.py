@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import random
 import subprocess
 import sys
 import time
@@ -19,12 +20,13 @@ from critpath.record.budget.gaps import Journal, read_journal
 from critpath.record.budget.programs import ProgramLoop
 from critpath.record.budget.selection import Kinds
 from critpath_marks import gate as layout
-from critpath_marks.channels import _move_high
+from critpath_marks.channels import PLACE, _move_high
 from critpath_marks.gate import Gate, kind_number, open_gate
 from critpath_marks.sessions import new_session_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
+INSTANCES = Path("/sys/kernel/tracing/instances")
 CRITPATH = (sys.executable, "-m", "critpath")
 # One in a hundred executions asks another process far more often than the others.
 PROGRAM = """
@@ -317,6 +319,50 @@ def test_a_program_admits_its_executions_by_kind(tmp_path: Path, way: str) -> No
     assert done.returncode == 0, done.stderr
     assert "chosen by chance" in done.stderr
     assert all(0 < row["chance"] <= 1 for row in rows)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("traceable")
+@pytest.mark.parametrize("moment", range(20))
+def test_a_recorder_that_is_killed_at_any_moment_leaves_nothing(
+    tmp_path: Path, moment: int
+) -> None:
+    """While programs open and close: a recording that can be read, and none of its instances."""
+    chance = random.Random(moment)  # noqa: S311 - a moment
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, "30"], start_new_session=True)
+    recorder = subprocess.Popen(
+        [*CRITPATH, "record", "--overhead", "5%", "-a", "--duration", "60", "-o", "k"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert recorder.stderr is not None
+        for line in recorder.stderr:
+            if chance.random() < 0.2 or "recording for" in line:
+                break
+        time.sleep(chance.uniform(0, 2.5))
+        recorder.kill()
+        recorder.wait()
+        recorder.stderr.close()
+    finally:
+        os.killpg(program.pid, 9)
+        program.wait()
+    time.sleep(0.5)
+    done = subprocess.run(
+        [*CRITPATH, "doctor", "--clean"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    mine = [
+        place
+        for top in (INSTANCES, Path(PLACE))
+        for place in (top.iterdir() if top.is_dir() else ())
+        if f"-{recorder.pid}-" in place.name
+    ]
+    assert not mine, done.stderr
+    if (tmp_path / "k").exists():
+        shown = subprocess.run(
+            [*CRITPATH, "path", "k", "--execution", "marker"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert shown.returncode == 0 or "no execution" in shown.stderr, shown.stderr
 
 
 def record_output(place: Path, arguments: list[str]) -> str:

@@ -84,8 +84,8 @@ def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:
             closed.setdefault(layer, (row["begin"], row["closed"], str(row.get("why"))))
         elif layer in closed:
             found.append(_clip(layer, closed.pop(layer), row["opening"], row["end"], begin, end))
-    # Closed until the recording ended.
-    found += [_clip(layer, was, end, end, begin, end) for layer, was in closed.items()]
+    # Closed until the recording ended; programs may have opened after its recorder was killed.
+    found += [_clip(layer, was, was[1], end, begin, end) for layer, was in closed.items()]
     return sorted((gap for gap in found if gap.end > gap.begin), key=lambda g: (g.begin, g.layer))
 
 
