@@ -19,6 +19,7 @@ from critpath.model import CompareSettings
 from critpath.model.recording import is_interpreter
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
+from critpath.text.phrases import sufficient_recording
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
@@ -122,12 +123,9 @@ def compare(
         ),
         note=partial,
     )
-    if verdict == "inconclusive":
-        wanted = max(settings.minimum_executions, judgement.detection.needed)
-        reasons = (*reasons, *_sufficient(normal, sample, wanted))
     result = Analysis(
         verdict=verdict,
-        reasons=reasons,
+        reasons=(*reasons, *_sufficient(verdict, normal, sample, (settings, judgement))),
         warnings=(
             *newcomers,
             *([partial] if partial else []),
@@ -406,8 +404,13 @@ class Judgement:
     apart: Apart | None = None
 
 
-def _sufficient(normal: PathSet, sample: PathSet, wanted: int) -> Iterator[str]:
+def _sufficient(
+    verdict: str, normal: PathSet, sample: PathSet, by: tuple[CompareSettings, Judgement]
+) -> Iterator[str]:
     """Yield what recordings under a budget should have been like to have enough executions."""
+    if verdict != "inconclusive":
+        return
+    wanted = max(by[0].minimum_executions, by[1].detection.needed)
     for name, paths in (("normal", normal), ("sample", sample)):
         of = [e for e in paths.environment if "executions_whole" in e and "recording_overhead" in e]
         if not of or not 0 < len(paths) < wanted:
@@ -421,7 +424,8 @@ def _sufficient(normal: PathSet, sample: PathSet, wanted: int) -> Iterator[str]:
         except (ValueError, TypeError, KeyError, RecursionError):
             target = 0.0
         target = more * target if wanted <= seen else 0.0
-        yield notes.sufficient_recording(name, len(paths), seen, wanted, more * seconds, target)
+        where = notes.side(name)
+        yield sufficient_recording(where, len(paths), seen, wanted, more * seconds, target)
 
 
 def _together(

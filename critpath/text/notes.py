@@ -241,9 +241,8 @@ def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> s
 def executions_chosen(chosen: int, cut: int, bystanders: int) -> str:
     """How many executions were chosen by chance, and what becomes of the others."""
     lost = f"; {cut:,} more {'was' if cut == 1 else 'were'} chosen and cut" if cut else ""
-    beside = plural(bystanders, "execution") + " that "
-    beside += ("happens" if bystanders == 1 else "happen") + " to be whole without being chosen"
-    left = f"; left out: {beside}, as these are short ones" if bystanders else ""
+    beside = f"; {plural(bystanders, 'execution')} left out that lay whole in the time of others"
+    left = f"{beside}, as these are short ones" if bystanders else ""
     return f"{plural(chosen, 'execution')} chosen by chance{lost}{left}"
 
 
@@ -253,17 +252,6 @@ def chances_evened(kind: str, low: float, high: float, kept: int, total: int) ->
         f"{safe_text(kind)}: the chance to be recorded changed from {format_share(low)} to "
         f"{format_share(high)}; {kept:,} of {total:,} executions were drawn again, so that each "
         "counts for as many"
-    )
-
-
-def sufficient_recording(
-    name: str, executions: int, seen: int, wanted: int, seconds: float, overhead: float
-) -> str:
-    """How long, or under which budget, enough executions would have been recorded."""
-    under = "" if overhead <= 0 else f", or under {format_share(overhead)} of overhead"
-    return (
-        f"{executions:,} of {plural(seen, 'execution')} {side(name)} were recorded: "
-        f"{format_ns(int(seconds * 1e9))}{under} would have had {wanted:,}"
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.model import Executions
+from critpath.model import CompareSettings, Executions
 from critpath.pipeline.comparison import _sufficient
 from critpath.pipeline.partial import _even_chances
 
@@ -91,9 +92,16 @@ def test_too_few_say_which_recording_would_have_sufficed(guest) -> None:
         "recording_overhead": json.dumps({"target": 0.03}),
     }
     chosen = replace(paths, environment=(about,))
-    [said] = _sufficient(paths, chosen, 2 * len(paths))
+
+    def told(normal, sample, wanted: int) -> list[str]:
+        judgement = SimpleNamespace(detection=SimpleNamespace(needed=wanted))
+        by = (CompareSettings(), judgement)
+        assert not [*_sufficient("ok", normal, sample, by)]
+        return [*_sufficient("inconclusive", normal, sample, by)]
+
+    [said] = told(paths, chosen, 2 * len(paths))
     assert "2.00 s" in said
     assert "6.0 %" in said or "6 %" in said
-    [said] = _sufficient(paths, chosen, 20 * len(paths))
+    [said] = told(paths, chosen, 20 * len(paths))
     assert "overhead" not in said
-    assert not [*_sufficient(chosen, chosen, len(paths))]
+    assert not told(chosen, chosen, len(paths))
