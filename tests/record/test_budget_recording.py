@@ -113,13 +113,20 @@ def test_gaps_that_overlap_are_one(rows: list[tuple[int, int, str]]) -> None:
 def test_files_of_gaps_are_as_the_specification_has_them(tmp_path: Path) -> None:
     (tmp_path / "gaps-journal.jsonl").write_text(
         '{"layer":"base","begin":5,"closed":6,"why":"start"}\n'
-        '{"layer":"base","opening":20,"end":21}\n'
+        '{"layer":"base","opening":3000020,"end":3000021}\n'
+        '{"layer":"base","begin":3000025,"closed":3000026,"why":"budget"}\n'
+        '{"layer":"base","opening":3000030,"end":3000031}\n'
     )
-    finish_gaps(tmp_path, tmp_path, 10, 100, ())
-    [line] = (tmp_path / "gaps.jsonl").read_text().splitlines()
-    assert json.loads(line) == {
-        "begin": 10, "closed": 10, "opening": 20, "end": 21, "layer": "base", "why": "start"
+    finish_gaps(tmp_path, tmp_path, 10, 10**7, ())
+    first, second = map(json.loads, (tmp_path / "gaps.jsonl").read_text().splitlines())
+    # What met an open gate may be written within a millisecond after it was closed.
+    assert first == {
+        "begin": 10, "closed": 1000006, "opening": 3000020, "end": 3000021,
+        "layer": "base", "why": "start",
     }  # fmt: skip
+    assert [second[key] for key in ("begin", "closed", "opening", "end")] == [
+        *(3000025, 3000030, 3000030, 3000031)
+    ]
 
 
 def test_the_coin_spends_its_share_and_is_the_same_for_a_seed() -> None:

@@ -17,6 +17,9 @@ from typing import Final
 
 FILE: Final = "gaps.jsonl"  # of a recording
 JOURNAL: Final = "gaps-journal.jsonl"  # in raw/
+# ns after the last step that closes, in which an event may still be written that met an open gate:
+# a virtual cpu can be taken away just there.
+_IN_FLIGHT: Final = 1_000_000
 BUDGET, START, RECORD_OFF = "budget", "start", "off"
 
 
@@ -92,7 +95,8 @@ def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:
 def _clip(
     layer: str, was: tuple[int, int, str], opening: int, end: int, low: int, high: int
 ) -> LayerGap:
-    times = [min(max(at, low), high) for at in (was[0], was[1], opening, end)]
+    closed = max(was[1], min(was[1] + _IN_FLIGHT, opening))
+    times = [min(max(at, low), high) for at in (was[0], closed, opening, end)]
     return LayerGap(times[0], times[1], times[2], times[3], layer, was[2])
 
 
