@@ -301,13 +301,13 @@ def test_a_program_admits_its_executions_by_kind(tmp_path: Path, way: str) -> No
     if way == "command":
         seen = int(record_output(tmp_path, [*budget, "--", *program, "5"]))
     else:
-        running = subprocess.Popen([*program, "8"], stdout=subprocess.PIPE, text=True)
+        running = subprocess.Popen([*program, "12"], stdout=subprocess.PIPE, text=True)
         time.sleep(0.5)  # it was there before the recorder
         record(tmp_path, *budget, "-a", "--duration", "5")
         seen = int(running.communicate()[0])
     kinds, rows = check(tmp_path)
     total = sum(of["seen"] for of in kinds.values())
-    assert total == seen if way == "command" else 0.3 * seen < total < seen
+    assert total == seen if way == "command" else 0 < total < seen
     common, rare = kinds["common"], kinds["rare"]
     assert common["selected"] + rare["selected"] == len(rows) > 20
     assert common["cut"] + rare["cut"] <= 0.02 * len(rows) + 1
