@@ -100,6 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="graphml of a path: also the threads that are not on it and woke none that is",
     )
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="of a recording under a budget, show the executions that were not recorded whole",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
 
 
@@ -297,6 +302,8 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 max_memory=settings["max-memory"],
                 jobs=None,
                 progress=progress,
+                partial=arguments.partial,
+                bystanders=True,
             )
             require_executions(paths, [arguments.trace])
             return _chosen(paths, arguments)

@@ -27,6 +27,7 @@ from critpath.units import NS_PER_S, format_ns, format_share, format_span, plura
 if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run, StreamFacts
     from critpath.record.budget.control import Budget
+    from critpath.record.budget.selection import Chosen
     from critpath.record.recorder import Count, Outcome, Recording, RecordRequest
 
 SETTINGS = ("execution", *RECORDING)
@@ -172,7 +173,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
     try:
-        outcome = record(request, tell, survey_recorded)
+        outcome = record(request, tell, survey_recorded, count=count_chosen)
     finally:
         tell.close()
     for line in describe_outcome(outcome, request):
@@ -300,6 +301,14 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     from critpath.read.streams import survey_streams  # noqa: PLC0415 - as said
 
     return survey_streams(recording)
+
+
+def count_chosen(recording: Path) -> Chosen | None:
+    """Count what a budget chose of the executions that programs mark in a finished recording."""
+    os.environ.setdefault(_THREADS, "1")  # as above
+    from critpath import pipeline  # noqa: PLC0415 - as above
+
+    return pipeline.count_chosen(recording)
 
 
 def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:
@@ -590,6 +599,7 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
         yield (
             f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
             + (f" ({of['cut']:,} given up)" if of.get("cut") else "")
+            + (f"; {of['bystanders']:,} more by the way" if of.get("bystanders") else "")
             + _felt((budget.get("felt") or {}).get(kind))
         )
     first = recordings[0].directory / manifest.gaps_file
@@ -604,12 +614,13 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
 
 def _compared(compared: Any) -> str:
     if not compared:
-        return "not compared (fewer than 30 runs of each side, or no runs)"
+        return "not compared (fewer than 30 pairs, or of either side, or the gate never closed)"
     low, high = (100 * compared[key] for key in ("low", "high"))
-    return (
-        f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) a recorded run, by the cpu "
-        f"time of {plural(compared['pairs'], 'run')} and others"
-    )
+    said = f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) "
+    pairs = plural(compared["pairs"], "pair")
+    if compared["by"] == "time slices":
+        return f"{said}compared with the time in between, by time slices of {pairs}"
+    return f"{said}a recorded run, by the cpu time of {plural(compared['pairs'], 'run')} and others"
 
 
 def _felt(felt: Any) -> str:

@@ -16,7 +16,7 @@ from critpath.executions.fields import (
     find_occurrences,
 )
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
-from critpath.model import I64, Bool, Events, Executions
+from critpath.model import F64, I64, Bool, Events, Executions
 from critpath.units import plural
 
 
@@ -226,6 +226,7 @@ def build_executions(
     notes: tuple[str, ...],
     forward: bool = False,
     names: Sequence[str] | None = None,
+    chance: F64 | None = None,
 ) -> Executions:
     """Make executions of paired rows, counting those that cannot have a path."""
     begin, end = (events.timestamp[r] for r in rows)
@@ -258,4 +259,5 @@ def build_executions(
         label=tuple(labels[k] for k in keep.tolist()),
         incomplete=incomplete + len(known) - len(keep),
         notes=(*notes, *owners.notes, *more),
+        chance=None if chance is None else chance[keep],
     )

@@ -5,13 +5,15 @@ Any tracer's message event will do: ``echo critpath:begin job 7 >
 ``logging`` through the LTTng agent.  ``@TID`` at the end names the thread it is about,
 where that is not the one that writes: ``critpath mark`` is a process of its own and
 speaks for its shell.  In names and keys ``%XX`` stands for a byte of UTF-8; words behind the
-key are a part of the label.  A program
+key are a part of the label; ``@chance=P`` says by which chance a recording under a budget has
+chosen the execution.  A program
 with its own tracepoints can emit events named ``critpath:begin`` and ``critpath:end``
 with fields ``name``, ``key``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ from critpath.executions.fields import (
     has_field,
 )
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners, find_parents
-from critpath.model import I64, EventRequest, Events, Executions, Kind
+from critpath.model import F64, I64, EventRequest, Events, Executions, Kind
 from critpath.units import plural, safe_text, shorten
 
 # The event that carries a message, and its field: ftrace's trace_marker as its own
@@ -60,11 +62,14 @@ MARKER_EVENTS: Final = (
 
 # A word like @4711 is no key: it names the thread; so is @4026532281:7, which names one
 # as a pid namespace numbers it.
-_WORD: Final = r"(?!@[\d:]+\s*$)\S+"
+_WORD: Final = r"(?!@(?:[\d:]+\s*$|chance=))\S+"
 _TEXT: Final = (
     rf"(?:^|\s)critpath:{{what}}[ \t]+(?P<name>\S+)(?:[ \t]+(?P<key>{_WORD}))?"
-    rf"(?P<more>(?:[ \t]+{_WORD})*)(?:[ \t]+@(?P<thread>[\d:]{{{{1,32}}}}))?\s*$"
+    rf"(?P<more>(?:[ \t]+{_WORD})*)"
+    rf"(?:[ \t]+@chance=(?P<chance>[0-9.e-]{{{{1,16}}}}))?"
+    rf"(?:[ \t]+@(?P<thread>[\d:]{{{{1,32}}}}))?\s*$"
 )
+_LEAST_CHANCE: Final = 1e-7  # less is nothing that a recorder has said
 _OURS: Final = re.compile(r"^\s*critpath:(?P<text>.*)", re.DOTALL)
 
 
@@ -120,6 +125,7 @@ def find_markers(events: Events) -> Executions:
         incomplete=found.incomplete,
         notes=tuple(dict.fromkeys(notes)),
         names=[n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)],
+        chance=chance if np.isfinite(chance := begins.chances[first]).any() else None,
     )
 
 
@@ -134,6 +140,8 @@ class _Marks:
     name, key, thread, more : object [n]
         ``key`` and ``thread`` are None where a mark has none; ``more`` is what is behind the
         key, with a blank before it, "" for nothing.
+    chance : object [n]
+        Alike.
     notes : tuple of str
     """
 
@@ -142,7 +150,18 @@ class _Marks:
     key: Texts
     thread: Texts
     more: Texts
+    chance: Texts
     notes: tuple[str, ...]
+
+    @property
+    def chances(self) -> F64:
+        """By which chance each was chosen, NaN for one that was not."""
+        result = np.full(len(self.rows), np.nan)
+        for place, text in enumerate(self.chance.tolist()):
+            with contextlib.suppress(ValueError):
+                if text is not None and _LEAST_CHANCE <= float(text) <= 1:
+                    result[place] = float(text)
+        return result
 
     def threads_of(self, events: Events, host: I64, made_by: I64) -> I64:
         """Return the thread that each mark is about."""
@@ -202,7 +221,7 @@ def _find_marks(events: Events, what: str) -> _Marks:
                 ),
             ]
         )[order]
-        for field in ("name", "key", "thread", "more")
+        for field in ("name", "key", "thread", "more", "chance")
     }
     # A tracepoint always has the field; nothing in it means there is no key.
     columns["key"][columns["key"] == ""] = None

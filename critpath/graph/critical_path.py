@@ -801,6 +801,13 @@ def find_lifetimes(
 # Critical paths of several recordings as one table.
 
 
+def _join_chances(every: Sequence[Executions]) -> F64 | None:
+    """Join the chances of executions: 1 where one was recorded whatever it was like."""
+    if all(one.chance is None for one in every):
+        return None
+    return np.concatenate([np.ones(len(e)) if e.chance is None else e.chance for e in every])
+
+
 def join_sets(parts: Sequence[PathSet]) -> PathSet:
     """Join the executions of several recordings into one set, one session each.
 
@@ -831,6 +838,7 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
             causes=tuple(c for e in every for c in e.causes)
             if all(len(e.causes) == len(e) for e in every)
             else (),
+            chance=_join_chances(every),
         ),
         paths=join_stored([part.paths for part in parts]),
         session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),

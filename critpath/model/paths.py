@@ -51,6 +51,9 @@ class Executions(Table):
     causes : tuple of str
         Of slices, the id of the one that caused each, "" for none; empty where it is not known,
         as of what was saved.
+    chance : float64 or None
+        Under a budget that chose executions: the chance that each had, NaN for one that was
+        recorded without being chosen.  None where nothing chose, and of what was saved.
     """
 
     id: tuple[str, ...]
@@ -64,11 +67,14 @@ class Executions(Table):
     notes: tuple[str, ...] = ()
     requests: RequestFacts | None = None
     causes: tuple[str, ...] = ()
+    chance: F64 | None = None
 
     def __post_init__(self) -> None:
         freeze_columns(
             self, len(self.id), begin=np.int64, end=np.int64, tid=np.int64, host=np.int64
         )
+        if self.chance is not None:
+            freeze_columns(self, len(self.id), chance=np.float64)
         if not len(self.id) == len(self.comm) == len(self.label):
             raise ValueError("Executions: text columns of unequal length")
         if self.requests is not None and len(self.requests) != len(self.id):
@@ -98,6 +104,7 @@ class Executions(Table):
             label=self.label[rows],
             requests=self.requests and self.requests.take(rows),
             causes=self.causes[rows],
+            chance=None if self.chance is None else self.chance[rows],
         )
 
     def take(self, rows: I64) -> Executions:
@@ -118,6 +125,7 @@ class Executions(Table):
             label=texts(self.label),
             requests=self.requests and self.requests.take(rows),
             causes=texts(self.causes) if self.causes else (),
+            chance=None if self.chance is None else self.chance[rows],
         )
 
     def table_columns(self) -> dict[str, Column]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         vectors,
         window,
     )
+    from critpath.pipeline.partial import count_chosen
     from critpath.pipeline.recordings import (
         extract,
         extract_dataset,
@@ -97,6 +98,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("count_chosen",), "critpath.pipeline.partial"),
     **dict.fromkeys(("decide_hosts",), "critpath.read.hosts"),
     **dict.fromkeys(("sum_services",), "critpath.requests.services"),
     **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
@@ -118,6 +120,7 @@ __all__ = [
     "calibrate",
     "choose_executions",
     "compare",
+    "count_chosen",
     "dask_address",
     "dask_engine",
     "decide_hosts",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from critpath.model import CompareSettings
 from critpath.model.recording import is_interpreter
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
+from critpath.text.phrases import sufficient_recording
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ def compare(
     )
     result = Analysis(
         verdict=verdict,
-        reasons=reasons,
+        reasons=(*reasons, *_sufficient(verdict, normal, sample, (settings, judgement))),
         warnings=(
             *newcomers,
             *([partial] if partial else []),
@@ -400,6 +402,30 @@ class Judgement:
     detection: Detection
     warnings: tuple[str, ...] = ()
     apart: Apart | None = None
+
+
+def _sufficient(
+    verdict: str, normal: PathSet, sample: PathSet, by: tuple[CompareSettings, Judgement]
+) -> Iterator[str]:
+    """Yield what recordings under a budget should have been like to have enough executions."""
+    if verdict != "inconclusive":
+        return
+    wanted = max(by[0].minimum_executions, by[1].detection.needed)
+    for name, paths in (("normal", normal), ("sample", sample)):
+        of = [e for e in paths.environment if "executions_whole" in e and "recording_overhead" in e]
+        if not of or not 0 < len(paths) < wanted:
+            continue
+        more = wanted / len(paths)
+        kinds = ("executions_whole", "executions_partial", "executions_bystander")
+        seen = sum(int(e.get(kind, 0)) for e in of for kind in kinds)
+        seconds = sum(int(e["recorded_ns"]) for e in of) / 1e9
+        try:
+            target = float(json.loads(str(of[0]["recording_overhead"]))["target"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            target = 0.0
+        target = more * target if wanted <= seen else 0.0
+        where = notes.side(name)
+        yield sufficient_recording(where, len(paths), seen, wanted, more * seconds, target)
 
 
 def _together(

@@ -73,6 +73,8 @@ class ExtractSettings:
         Decode in a thread of its own: where other recordings are not read at the same time.
     partial : bool
         Of a recording with gaps, take the executions that are not whole, and no other.
+    bystanders : bool
+        Of one whose executions were chosen, take the others that are whole, too.
     """
 
     specification: str | None = None
@@ -81,6 +83,7 @@ class ExtractSettings:
     max_memory: int = 0
     ahead: bool = False
     partial: bool = False
+    bystanders: bool = False
 
 
 def extract_recording(
@@ -120,7 +123,10 @@ def extract_recording(
         replayed = replace(found, events=events)
         if len(events.gaps):
             room = chosen.budget.segments
-            share = Share(manifest.overhead, settings.partial, settings.interrupts, room)
+            share = Share(
+                *(manifest.overhead, settings.partial, settings.bystanders),
+                *(settings.interrupts, room),
+            )
             replayed, executions, pieces = leave_out_partial(replayed, executions, pieces, share)
         stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
         walked = 0

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from critpath.graph.critical_path import extract_paths, subject_workers
 from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
 from critpath.record.budget.natural import compare_sides
+from critpath.record.budget.selection import Chosen
 from critpath.text import notes
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_LABELS: Final = 500
 _STRIP: Final = 200  # places of the strip that a report draws
 _MILLION: Final = 1_000_000
+_ALIKE: Final = 2.0  # times another chance, up to which both count the same
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Share:
         What the manifest says of the budget.
     partial : bool
         The executions that are not whole, and no other.
+    bystanders : bool
+        Also those that are whole without having been chosen, where a budget chose.
     interrupts : bool
         As the paths are walked.
     segments : int
@@ -42,6 +47,7 @@ class Share:
 
     overhead: Mapping[str, object]
     partial: bool
+    bystanders: bool
     interrupts: bool
     segments: int
 
@@ -55,25 +61,118 @@ def leave_out_partial(
     one: a thread whose first event after it does not tell what it was doing.
     """
     partial = _find_partial(replayed, executions, pieces, share)
-    rows = np.flatnonzero(partial if share.partial else ~partial)
+    chosen = None if executions.chance is None else np.isfinite(executions.chance)
+    bystander = np.zeros(len(partial), np.bool_) if chosen is None else ~partial & ~chosen
+    left = ~partial if share.bystanders else ~partial & ~bystander
+    evened: list[str] = []
+    if executions.chance is not None and not share.bystanders:
+        left, evened = _even_chances(executions, left)
+    rows = np.flatnonzero(partial if share.partial else left)
+    fates = {"whole": ~partial & ~bystander, "partial": partial}
+    if chosen is not None:
+        fates |= {"bystander": bystander, "cut": partial & chosen}
     counts = {
         kind: Counter(executions.label[i] for i in np.flatnonzero(those).tolist())
-        for kind, those in (("whole", ~partial), ("partial", partial))
+        for kind, those in fates.items()
     }
     counted = _describe_share(replayed, counts, share.overhead)
     said = [notes.executions_whole(int((~partial).sum()), len(partial), counted)]
+    ours = ~partial
+    if chosen is not None:
+        ours = chosen
+        numbers = (counts[kind].total() for kind in ("whole", "cut", "bystander"))
+        said += [notes.executions_chosen(*numbers), *evened]
     took = _relative_times(executions)
-    felt = compare_sides(took[~partial].tolist(), took[partial].tolist(), 0, "more")
+    felt = compare_sides(took[ours].tolist(), took[~ours].tolist(), 0, "more")
     if felt is not None:
         counted["recorded_took"] = json.dumps(felt, sort_keys=True)
         said.append(notes.recorded_took(felt["more"], felt["low"], felt["high"]))
     events = replace(replayed.events, environment=(*replayed.events.environment, counted))
-    chosen = executions.take(rows)
+    taken = executions.take(rows)
     return (
         replace(replayed, events=events),
-        replace(chosen, notes=(*chosen.notes, *said)),
+        replace(taken, notes=(*taken.notes, *said)),
         None if pieces is None else pieces.take(rows),
     )
+
+
+def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
+    """Draw executions of a kind again whose chances differ by more than twice; say what is left.
+
+    Those that had a higher chance stay in proportion to it, so that every part of the recording
+    speaks for as many executions as there were: means and tests need no weights then.
+    """
+    chance = np.ones(len(kept)) if executions.chance is None else executions.chance
+    _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
+    draw = np.random.default_rng(0).random(len(kept))  # always the same
+    result, said = kept.copy(), []
+    for one in range(int(kind.max(initial=-1)) + 1):
+        mine = np.flatnonzero(kept & (kind == one) & np.isfinite(chance))
+        if not len(mine):
+            continue
+        low, high = float(chance[mine].min()), float(chance[mine].max())
+        if high <= _ALIKE * low:
+            continue
+        result[mine] = draw[mine] < _ALIKE * low / chance[mine]
+        counts = int(result[mine].sum()), len(mine)
+        said.append(notes.chances_evened(executions.label[mine[0]], low, high, *counts))
+    return result, said
+
+
+def count_chosen(recording: Path) -> Chosen | None:
+    """Count the marked executions of a recording with gaps by what became of them.
+
+    None where nothing is marked.  Without chances, as of windows in time, those that lie in one are
+    the selected.
+    """
+    from critpath.executions.marker import MARKER_EVENTS, find_markers
+    from critpath.executions.specification import parse_specification
+    from critpath.pipeline.extraction import read_finder_events
+    from critpath.pipeline.opening import RecordingOpener
+    from critpath.read.gaps import read_gaps
+    from critpath.read.manifest import open_manifest
+    from critpath.read.recording import Description, find_traces
+
+    manifest, _ = open_manifest(recording)
+    traces = find_traces(recording)
+    names = {name for trace in traces for name in Description(trace).events}
+    if not any(name in names for entry in MARKER_EVENTS for name in entry.names):
+        return None
+    opener = RecordingOpener(recording, traces, MARKER_EVENTS, "native")
+    found = find_markers(read_finder_events(opener, [parse_specification("marker")]))
+    if not len(found):
+        return None
+    gaps = read_gaps(recording, manifest)
+    partial = gaps.overlap(found.host, found.begin, found.end)
+    chance = np.ones(len(found)) if found.chance is None else found.chance
+    chosen = np.isfinite(chance) if found.chance is not None else ~partial
+    label = np.array(found.label, object)
+    took = (found.end - found.begin).astype(np.float64)
+    kinds: dict[str, Mapping[str, int]] = {}
+    felt: dict[str, Mapping[str, float]] = {}
+    for kind, _ in Counter(found.label).most_common(_MOST_LABELS):
+        mine = label == kind
+        kinds[kind] = {
+            "seen": int(mine.sum()),
+            "selected": int((mine & chosen & ~partial).sum()),
+            "cut": int((mine & chosen & partial).sum()),
+            "bystanders": int((mine & ~chosen & ~partial).sum()),
+        }
+        sides = took[mine & chosen], took[mine & ~chosen]
+        if more := compare_sides(sides[0].tolist(), sides[1].tolist(), 0, "slowdown"):
+            felt[kind] = {**more, "recorded": len(sides[0]), "others": len(sides[1])}
+    rows = [
+        {
+            "kind": found.label[i],
+            "key": found.id[i],
+            "begin": int(found.begin[i]),
+            "tid": int(found.tid[i]),
+            "chance": float(chance[i]),
+        }
+        for i in np.flatnonzero(chosen & ~partial).tolist()
+        if found.chance is not None
+    ]
+    return Chosen(kinds, felt, rows)
 
 
 def _relative_times(executions: Executions) -> F64:
@@ -128,6 +227,9 @@ def _describe_share(
         "executions_by_label": json.dumps(labels, sort_keys=True),
         "gaps_strip": json.dumps(_strip(base, events.begin, events.end)),
     }
+    if "bystander" in counts:
+        counted["executions_bystander"] = counts["bystander"].total()
+        counted["executions_cut"] = counts["cut"].total()
     if overhead:
         counted["recording_overhead"] = json.dumps(overhead, sort_keys=True)[:10_000]
     return counted

@@ -40,6 +40,8 @@ def extract(
     max_memory: int = 0,
     jobs: int | None = 1,
     progress: Progress | None = None,
+    partial: bool = False,
+    bystanders: bool = False,
 ) -> PathSet:
     """Extract the critical path of every execution of some recordings.
 
@@ -58,6 +60,8 @@ def extract(
         as pay.
     progress : callable or None
         Told what is being done.
+    partial, bystanders : bool
+        Which executions of recordings with gaps: as of `ExtractSettings`.
 
     Returns
     -------
@@ -80,6 +84,8 @@ def extract(
             max_memory=max_memory,
             jobs=jobs,
             progress=progress,
+            partial=partial,
+            bystanders=bystanders,
         )
     )
 
@@ -93,9 +99,13 @@ def extract_each(
     max_memory: int = 0,
     jobs: int | None = 1,
     progress: Progress | None = None,
+    partial: bool = False,
+    bystanders: bool = False,
 ) -> list[PathSet]:
     """Extract as `extract` does, and leave every recording a set of its own."""
-    settings = ExtractSettings(specification, reader, interrupts, max_memory)
+    settings = ExtractSettings(
+        *(specification, reader, interrupts, max_memory), partial=partial, bystanders=bystanders
+    )
     with closing(_extract_sources(sources, settings, jobs, progress)) as found:
         return [_join_parts(part) for part in found]
 

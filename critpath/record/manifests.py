@@ -21,10 +21,11 @@ from typing import Any, Final
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
 from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
+from critpath.record.budget.selection import Chosen
 from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
-from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
+from critpath.record.recorder import BESIDE, TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 from critpath.untrusted import load_json
 
@@ -129,6 +130,43 @@ def complete_manifests(
         with contextlib.suppress(OSError):
             (directory / RUNS).unlink()
     return done
+
+
+_MOST_CUT: Final = 0.01  # of those that were chosen
+_CLAIMS: Final = (0.05, 10)  # by which share, and how many, claims may differ from marks
+
+
+def note_chosen(manifest: Manifest, chosen: Chosen) -> Manifest:
+    """Return a manifest with what a budget chose of marked executions, and what is odd about it."""
+    overhead = {**manifest.overhead, "executions": chosen.kinds, "felt": chosen.felt}
+    sums = {
+        name: sum(of[name] for of in chosen.kinds.values()) for name in ("seen", "selected", "cut")
+    }
+    said = []
+    every = sums["selected"] + sums["cut"]
+    if sums["cut"] > _MOST_CUT * every and overhead.get("chosen_by") == "programs":
+        said.append(
+            f"{sums['cut']:,} of {every:,} chosen executions were cut: they lasted too long, or "
+            "began when the gate was just closing (--timeout)"
+        )
+    claimed = overhead.get("claimed")
+    share, least = _CLAIMS
+    if isinstance(claimed, int) and claimed > (1 + share) * sums["seen"] + least:
+        said.append(
+            f"programs claim to have begun {claimed:,} executions, their marks say {sums['seen']:,}"
+        )
+    return replace(manifest, overhead=overhead, warnings=(*manifest.warnings, *said))
+
+
+def write_selected(directory: Path, chosen: Chosen) -> None:
+    """Write ``selected.jsonl``, whole or not at all; nothing where nothing was chosen."""
+    if not chosen.rows:
+        return
+    place = directory / BESIDE[1]
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in chosen.rows)
+    unfinished.write_text(text, encoding="ascii")
+    unfinished.replace(place)
 
 
 def keep_unfinished(

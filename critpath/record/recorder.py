@@ -72,6 +72,8 @@ class RecorderSettings:
         What recording may cost; None for all that it does.
     runs : bool
         Under a budget, runs of a command are recorded whole or not at all.
+    longest : float
+        Under a budget, s after which an execution of a program is given up; 0 for the usual.
     """
 
     session: str
@@ -87,6 +89,7 @@ class RecorderSettings:
     labels_from: str = ""
     budget: Budget | None = None
     runs: bool = False
+    longest: float = 0.0
 
     @property
     def write_directory(self) -> Path:

@@ -21,6 +21,7 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
+from critpath.record.budget.selection import Chosen
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.identity import (
@@ -40,7 +41,9 @@ from critpath.record.manifests import (
     initial_manifest,
     keep_unfinished,
     link_tree,
+    note_chosen,
     write_manifest,
+    write_selected,
 )
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import SOCKETS, profile_events
@@ -79,6 +82,7 @@ _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 Survey = Callable[[Path], tuple[StreamFacts, ...]]
 Observer = Callable[[str, RunResult], None]
+Counter = Callable[[Path], Chosen | None]
 
 
 def record(
@@ -86,6 +90,7 @@ def record(
     reporter: Reporter,
     survey: Survey = lambda _: (),
     observe: Observer = lambda *_: None,
+    count: Counter = lambda _: None,
 ) -> Outcome:
     """Record what was asked for.
 
@@ -99,6 +104,9 @@ def record(
         (`critpath.read.streams.survey_streams`), for its manifest.
     observe : callable
         Told of every run: which command it was of (``A`` or ``B``), and how it ended.
+    count : callable
+        Counts what a budget chose of the executions that programs mark
+        (`critpath.pipeline.count_chosen`).
 
     Returns
     -------
@@ -132,7 +140,7 @@ def record(
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
         budget=request.budget,
-        runs=bool(request.commands),
+        runs=chooses_runs(request),
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
@@ -146,7 +154,7 @@ def record(
         runner = Runner(inherited, user, signals, reporter.say)
         running = _Session(
             *(request, reporter, output, programs, container, settings, choice, user, signals),
-            *(runner, survey, observe),
+            *(runner, survey, observe, count),
         )
         if free is not None:
             # Who recorded from elsewhere has read nothing of this.
@@ -168,6 +176,7 @@ class _Session:
     runner: Runner
     survey: Survey
     observe: Observer
+    count: Counter
     recorder: Recorder | None = None
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -453,7 +462,22 @@ class _Session:
             warnings.append(self.output.restore_name(text))
         self.manifests = complete_manifests(found, state, end, recorded, warnings, streams)
         self.complete = True
+        self._note_chosen(first)
         self._release(recorded)
+
+    def _note_chosen(self, directory: Path) -> None:
+        """Note what a budget chose of executions that programs mark, as the marks say."""
+        if not self.manifests[0].overhead or self.settings.runs:
+            return
+        try:
+            chosen = self.count(directory)
+        except (CritpathError, OSError) as error:  # no reason to lose a recording
+            self._warn(f"which executions were chosen could not be counted: {error}")
+            return
+        if chosen is not None:
+            write_selected(directory, chosen)
+            self.manifests = [note_chosen(manifest, chosen) for manifest in self.manifests]
+            self._write()
 
     def _release(self, recorded: RecorderResult) -> None:
         try:
@@ -481,7 +505,7 @@ class _Session:
     def _keep_readable(self) -> Outcome:
         """End at once; keep the recording if it is readable already."""
         self._abort()
-        self.survey = lambda _: ()  # it takes as long as reading
+        self.survey, self.count = lambda _: (), lambda _: None  # they take as long as reading
         if self.complete and self.recorded is not None:
             self._release(self.recorded)
             self._publish()
@@ -539,6 +563,12 @@ class _Session:
         places = self.request.directories(self.request.output)
         recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
         return Outcome(exit_code, recordings, self.output.size())
+
+
+def chooses_runs(request: RecordRequest) -> bool:
+    """Return whether a budget chooses runs: not where one run marks its executions itself."""
+    marked = request.execution.partition(",")[0] == "marker" and len(request.commands) == 1
+    return bool(request.commands) and not (marked and request.runs == 1)
 
 
 def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:

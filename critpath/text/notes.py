@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.text.phrases import quoted
-from critpath.units import format_ns, format_share, plural
+from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
@@ -235,6 +235,23 @@ def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> s
         f"{whole:,} of {plural(total, 'execution')} recorded whole; "
         f"{plural(int(told['gaps']), 'gap')}, {format_ns(int(told['gaps_ns']))} in all: "
         "not recorded, and never crossed by a path"
+    )
+
+
+def executions_chosen(chosen: int, cut: int, bystanders: int) -> str:
+    """How many executions were chosen by chance, and what becomes of the others."""
+    lost = f"; {cut:,} more {'was' if cut == 1 else 'were'} chosen and cut" if cut else ""
+    beside = f"; {plural(bystanders, 'execution')} left out that lay whole in the time of others"
+    left = f"{beside}, as these are short ones" if bystanders else ""
+    return f"{plural(chosen, 'execution')} chosen by chance{lost}{left}"
+
+
+def chances_evened(kind: str, low: float, high: float, kept: int, total: int) -> str:
+    """Executions of a kind were drawn again, as their chances had changed."""
+    return (
+        f"{safe_text(kind)}: the chance to be recorded changed from {format_share(low)} to "
+        f"{format_share(high)}; {kept:,} of {total:,} executions were drawn again, so that each "
+        "counts for as many"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State
-from critpath.units import format_ns
+from critpath.units import format_ns, format_share, plural
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
@@ -224,3 +224,14 @@ def _rival(detail: str) -> str:
     """Return who ran instead: a segment's detail has the thread's name and its id."""
     known = re.fullmatch(r"(.+) \((\d+)\)", detail)
     return thread_name(known[1], int(known[2])) if known else thread_name(detail)
+
+
+def sufficient_recording(
+    where: str, executions: int, seen: int, wanted: int, seconds: float, overhead: float
+) -> str:
+    """How long, or under which budget, enough executions would have been recorded."""
+    under = "" if overhead <= 0 else f", or under {format_share(overhead)} of overhead"
+    return (
+        f"{executions:,} of {plural(seen, 'execution')} {where} were recorded: "
+        f"{format_ns(int(seconds * 1e9))}{under} would have had {wanted:,}"
+    )

@@ -18,6 +18,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from critpath_marks.gate import GATE, SUFFIX, Gate, open_gate
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator
@@ -42,7 +44,15 @@ _HIGH: Final = 800
 
 
 class Channel(Protocol):
-    """Something that takes marks."""
+    """Something that takes marks.
+
+    Attributes
+    ----------
+    gate : Gate or None
+        Of a recording under a budget: what an execution passes before it is marked.
+    """
+
+    gate: Gate | None
 
     def ready(self) -> bool:
         """Return whether it would take a mark, at next to no cost where not."""
@@ -87,11 +97,11 @@ def _candidates(*, agent: bool) -> Iterator[Channel]:
     link = environment.get(MARKER, "")
     inherited = _open_inherited(environment.get(DESCRIPTOR, ""))
     if inherited is not None:
-        yield inherited
+        yield _File(*inherited, _open_gate())
     if os.path.isabs(link) and os.path.basename(link) == "trace_marker" and link not in _ended:  # noqa: PTH117, PTH119 - pathlib is slow to import
         descriptor = _open(link)
         if descriptor is not None:
-            yield _File(descriptor, link)
+            yield _File(descriptor, link, _open_gate())
     recorder = environment.get(RECORDER, "")
     if recorder == "lttng" and agent:
         logger = _start_agent()
@@ -119,8 +129,13 @@ def _move_high(descriptor: int) -> int:
     return moved
 
 
-def _open_inherited(text: str) -> Channel | None:
-    """Return the channel of an inherited descriptor, if it is still a trace marker."""
+def _open_gate() -> Gate | None:
+    text = os.environ.get(GATE, "")
+    return open_gate(text, _move_high) if text else None
+
+
+def _open_inherited(text: str) -> tuple[int, str] | None:
+    """Return an inherited descriptor and its file, if it is still a trace marker."""
     if not (text.isascii() and text.isdigit() and len(text) < 8):
         return None
     try:
@@ -128,7 +143,7 @@ def _open_inherited(text: str) -> Channel | None:
         if not link.endswith("/trace_marker") or link in _ended:
             return None
         # The original stays for the children, and for others in this process.
-        return _File(_move_high(os.dup(int(text))), link)
+        return _move_high(os.dup(int(text))), link
     except OSError:
         return None
 
@@ -136,9 +151,10 @@ def _open_inherited(text: str) -> Channel | None:
 class _File:
     """A file of the recorder that the environment names."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, gate: Gate | None) -> None:
         self._descriptor = descriptor
         self._path = path
+        self.gate = gate
 
     def ready(self) -> bool:
         """Return True: it was opened."""
@@ -161,6 +177,12 @@ class _File:
         if descriptor >= 0:
             with suppress(OSError):
                 os.close(descriptor)
+        self._close_gate()
+
+    def _close_gate(self) -> None:
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.close()
 
     def _handle_error(self, error: OSError, descriptor: int, message: bytes) -> bool:
         import errno  # noqa: PLC0415 - at the end of a recording
@@ -168,6 +190,7 @@ class _File:
         if error.errno not in {errno.EBADF, errno.EINVAL, errno.ENODEV, errno.EPERM, errno.EIO}:
             return False  # this mark only: no memory, a signal
         self._descriptor = -1
+        self._close_gate()
         try:
             # With tracing off, the kernel says EBADF of a good descriptor.  Closed, it
             # no longer keeps the recorder from removing its instance.
@@ -198,6 +221,8 @@ class _Any:
         self._next = 0.0
         self._files: tuple[str, ...] = ()
         self._logger: int | None = None
+        self.gate: Gate | None = None
+        self._gate_of = ""  # which file says so
 
     def ready(self) -> bool:
         """Return whether a recorder was there within the last second."""
@@ -215,6 +240,23 @@ class _Any:
             self._logger = _open(LOGGER_FILE)
         if self._logger is None and not self._files:
             self._files = tuple(_list_markers())
+        self._look_for_gate()
+
+    def _look_for_gate(self) -> None:
+        """Pass the gate of the one recording under a budget that marks are written to, if any."""
+        found = ""
+        if len(self._files) == 1:
+            found = f"{PLACE}/{self._files[0].split('/')[-2]}{SUFFIX}"
+        if not os.access(found, os.R_OK):
+            found = ""
+        if found == self._gate_of:
+            return
+        before, self.gate, self._gate_of = self.gate, None, found
+        if before is not None:
+            before.close()
+        if found:
+            with suppress(OSError), open(found, encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
+                self.gate = open_gate(file.read(2000), _move_high)
 
     def write(self, message: bytes) -> bool:
         """Write to every recorder's instance; without any, to the logger file."""
@@ -241,7 +283,10 @@ class _Any:
         return taken
 
     def close(self) -> None:
-        """Close the logger file."""
+        """Close the logger file, and the gate."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.close()
         descriptor, self._logger = self._logger, None
         if descriptor is not None:
             with suppress(OSError):
@@ -303,6 +348,8 @@ def _ask(path: str) -> None:
 
 class _Agent:
     """LTTng-UST's Python agent: takes records of our logger through its own handlers."""
+
+    gate: Gate | None = None
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

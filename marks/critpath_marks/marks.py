@@ -4,6 +4,8 @@ A mark is one message of text, ``critpath:begin NAME [KEY]`` or ``critpath:end N
 Blanks separate its words, so a blank in a name or key, ``%``, a leading ``@`` and everything
 that is not printable ASCII is written as ``%XX`` per byte of UTF-8.
 
+A begin that was admitted to a recording under a budget has a last word, ``@chance=P``.
+
 Without a key, marks pair by name in one thread.  Where that would mix them up (nested
 executions of one name, tasks of an event loop, generators) they get a key of their own.
 """
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Final, Literal, Self, TypeVar
 
+    from critpath_marks.gate import Gate
+
     Function = TypeVar("Function", bound=Callable[..., Any])
+    Passed = tuple[Gate, list[int], bool]  # a gate, what it wants back, whether it admitted
 
 __all__ = ["execution", "mark"]
 
@@ -185,17 +190,18 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         self._key = key
         self._alone = alone
         # By thread or task: the messages that its entries still have to write, newest last.
-        self._open: dict[Hashable, list[tuple[bytes, bool]]] = {}
+        self._open: dict[Hashable, list[tuple[bytes, bool, Passed | None]]] = {}
 
     def __enter__(self) -> Self:
         """Mark the begin."""
         to = find_channel()
         if to is None:
             if self._open:  # an outer entry was written: this one must not end it
-                self._open.setdefault(_current_owner(), []).append((b"", False))
+                self._open.setdefault(_current_owner(), []).append((b"", False, None))
             return self
         owner = _current_owner()
         name = self._name
+        passed = None
         plain = (
             self._key is None and self._alone and type(owner) is int and name not in _thread.plain
         )
@@ -204,11 +210,16 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         else:
             key = _new_key() if self._key is None else self._key
             begin, end = format_mark("begin", name, key), format_mark("end", name, key)
+        if to.gate is not None:
+            chance, *token = to.gate.enter(name)
+            passed = to.gate, token, chance > 0
+            if chance:
+                begin = b"%s @chance=%.9g\n" % (begin[:-1], chance)
         if not to.write(begin):
             end, plain = b"", False
         if plain:
             _thread.plain.add(name)
-        self._open.setdefault(owner, []).append((end, plain))
+        self._open.setdefault(owner, []).append((end, plain, passed))
         return self
 
     def __exit__(
@@ -223,7 +234,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         owner = _current_owner()
         try:
             entries = self._open[owner] if owner in self._open else self._open.popitem()[1]
-            end, plain = entries.pop()
+            end, plain, passed = entries.pop()
         except (KeyError, IndexError):  # entered in another thread or task
             return
         if not entries:
@@ -234,6 +245,9 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
             to = find_channel()
             if to is not None:
                 to.write(end)
+        if passed is not None:
+            gate, token, admitted = passed
+            gate.leave(*token, admitted=admitted)
 
     def __call__(self, function: Function) -> Function:
         """Decorate a function of any kind."""

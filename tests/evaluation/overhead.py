@@ -84,21 +84,31 @@ def record(place: Path, kind: str, target: int, seconds: float) -> tuple[dict[st
     return manifest, turn
 
 
+def describe(compared: dict[str, Any] | None) -> str:
+    """Say what time before and after openings told."""
+    if not compared:
+        return "-"
+    low, high = (100 * compared[key] for key in ("low", "high"))
+    return f"{100 * compared['overhead']:.2f} % ({low:.2f} to {high:.2f}), {compared['pairs']}"
+
+
 def main() -> None:
     """Print a line for every load and target."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--targets", type=int, nargs="*", default=TARGETS)
+    parser.add_argument("--loads", nargs="*", choices=LOADS, default=LOADS)
     given = parser.parse_args()
     given.place.mkdir(parents=True, exist_ok=True)
-    print("| load | target | counted | worst horizon | felt | open | windows |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for kind in LOADS:
-        plain = [each_turn(run_load(kind, given.seconds / 2)) for _ in range(2)]
+    print("| load | target | counted | worst horizon | felt | open | windows | compared |")
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
+    short = min(given.seconds / 2, 5.0)
+    for kind in given.loads:
+        plain = [each_turn(run_load(kind, short)) for _ in range(2)]
         for target in given.targets:
             manifest, turn = record(given.place / "a", kind, target, given.seconds)
-            plain.append(each_turn(run_load(kind, given.seconds / 2)))
+            plain.append(each_turn(run_load(kind, short)))
             felt = turn / statistics.median(plain[-3:]) - 1
             held, base = manifest["overhead"], manifest["layers"]["base"]
             seconds = (manifest["end"] - manifest["begin"]) / 1e9
@@ -106,7 +116,7 @@ def main() -> None:
                 f"| {kind} | {target} % | {100 * held['counted']:.2f} % |"
                 f" {100 * held['worst_horizon']:.2f} % in {held['horizon']:g} s |"
                 f" {100 * felt:+.1f} % | {100 * base['open'] / seconds:.0f} % |"
-                f" {base['windows']} |",
+                f" {base['windows']} | {describe(held['compared'])} |",
                 flush=True,
             )
 

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.xdist_group("kernel")
 class Collector:
     """Takes marks as a recording would, with the thread that made them."""
 
+    gate = None
+
     def __init__(self) -> None:
         self.marks: list[tuple[str, int]] = []
 

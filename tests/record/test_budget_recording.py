@@ -20,7 +20,13 @@ from critpath.commands.settings import WrongValueError, as_budget, split_budget
 from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
 from critpath.record.budget.gaps import Journal, LayerGap, read_journal
 from critpath.record.budget.loop import BusyTimes
-from critpath.record.budget.natural import compare_medians, compare_sides, pool_kinds
+from critpath.record.budget.natural import (
+    STRETCH,
+    Neighbours,
+    compare_medians,
+    compare_sides,
+    pool_kinds,
+)
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace.budget import finish_gaps, join_overlapping
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
@@ -107,13 +113,20 @@ def test_gaps_that_overlap_are_one(rows: list[tuple[int, int, str]]) -> None:
 def test_files_of_gaps_are_as_the_specification_has_them(tmp_path: Path) -> None:
     (tmp_path / "gaps-journal.jsonl").write_text(
         '{"layer":"base","begin":5,"closed":6,"why":"start"}\n'
-        '{"layer":"base","opening":20,"end":21}\n'
+        '{"layer":"base","opening":3000020,"end":3000021}\n'
+        '{"layer":"base","begin":3000025,"closed":3000026,"why":"budget"}\n'
+        '{"layer":"base","opening":3000030,"end":3000031}\n'
     )
-    finish_gaps(tmp_path, tmp_path, 10, 100, ())
-    [line] = (tmp_path / "gaps.jsonl").read_text().splitlines()
-    assert json.loads(line) == {
-        "begin": 10, "closed": 10, "opening": 20, "end": 21, "layer": "base", "why": "start"
+    finish_gaps(tmp_path, tmp_path, 10, 10**7, ())
+    first, second = map(json.loads, (tmp_path / "gaps.jsonl").read_text().splitlines())
+    # What met an open gate may be written within a millisecond after it was closed.
+    assert first == {
+        "begin": 10, "closed": 1000006, "opening": 3000020, "end": 3000021,
+        "layer": "base", "why": "start",
     }  # fmt: skip
+    assert [second[key] for key in ("begin", "closed", "opening", "end")] == [
+        *(3000025, 3000030, 3000030, 3000031)
+    ]
 
 
 def test_the_coin_spends_its_share_and_is_the_same_for_a_seed() -> None:
@@ -389,3 +402,55 @@ def test_a_killed_recorder_leaves_gaps_and_nothing_else(tmp_path: Path) -> None:
     assert gaps
     names = sorted(place.name for place in (tmp_path / "k").iterdir())
     assert names == ["critpath.json", "gaps.jsonl", "trace"]
+
+
+class FakeThreads:
+    """Threads that have so many time slices a second, each dearer by a share while recorded."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.ran, self.slices = chance, 0.0, 0
+
+    def pass_time(self, seconds: float, more: float) -> None:
+        slices = int(10_000 * seconds * self.chance.uniform(0.5, 1.5))
+        self.slices += slices
+        self.ran += 40e-6 * slices * more * self.chance.uniform(0.95, 1.05)
+
+    def scan(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def read(self) -> dict[str, tuple[float, int]]:
+        return {"one": (self.ran, self.slices)}
+
+
+def test_time_before_and_after_openings_tells_what_events_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Truly 12 %, counted as 8 %, whatever the program does: the correction becomes 1.5."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    compared = Neighbours()
+    threads = FakeThreads(random.Random(3))  # noqa: S311 - drawn
+    monkeypatch.setattr(compared, "_threads", threads)
+    for number in range(400):
+        compared.prepare()
+        now[0] += STRETCH
+        threads.pass_time(STRETCH, 1.0)
+        assert compared.open()
+        before = threads.ran
+        now[0] += STRETCH
+        threads.pass_time(STRETCH, 1.12)
+        ran = threads.ran - before
+        assert compared.charge(ran / 1.08 * 0.08) == pytest.approx(STRETCH)
+        compared.end()
+        now[0] += 0.05
+        if number == 20:
+            assert compared.ratio() is None
+            assert compared.correct(1.2) == 1.2
+    ratio, low, high = compared.ratio() or (0, 0, 0)
+    assert low < 1.5 < high
+    assert low < ratio < high < low + 0.4
+    assert compared.correct(1.2) == pytest.approx(1.5, abs=0.15)
+    compared.prepare()
+    now[0] += 1.0  # a poll that came late: other times
+    assert not compared.open()

@@ -90,6 +90,8 @@ class Reading:
         Cpu time of the recorder's own threads (s).
     command : float
         Cpu time of the command's processes (s).
+    opened : float, optional
+        How long everything was open since (s), where others open and close it meanwhile.
     """
 
     now: float
@@ -97,6 +99,7 @@ class Reading:
     events: Mapping[str, Sequence[int]]
     own: float = 0.0
     command: float = 0.0
+    opened: float | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,8 @@ class Control:
         self.budget, self.costs, self.layers = budget, costs, tuple(layers)
         self.kappa = KAPPA
         self.held = False  # somebody else decides, and says so by `force`
+        self.spent = Spent(0.0, 0.0, [0.0] * cpus, [0.0] * cpus, {})  # since the poll before
+        self.opened = self.events_cost = 0.0  # s that it was open, and what was recorded then
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
         make = CONTROLLERS[budget.controller]
@@ -214,7 +219,7 @@ class Control:
         """Say what is open, where somebody else decides."""
         if opened != self._open:
             self.charge("gate", self.costs.gate / 2)
-        self._open, self._off = opened, False
+            self._open, self._off = opened, False
 
     def balance(self) -> float:
         """Return what may still be spent, of the place where that is least (s)."""
@@ -253,9 +258,10 @@ class Control:
                 self._cost_rate += max(weight, 0.5 if new > self._cost_rate else weight) * (
                     new - self._cost_rate
                 )
+        self.spent = self._sum_places(reading, passed, cost, layers)
+        opened = self.law.decide(self.spent, self._open)
         if self.held:
             return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
-        opened = self.law.decide(self._sum_places(reading, passed, cost, layers), self._open)
         return self._decide(opened)
 
     def _split_own(self) -> list[float]:
@@ -286,22 +292,30 @@ class Control:
         """Return what each layer cost on each cpu, recorded or met by a closed gate."""
         parts = self.tally.parts
         found = {}
+        self.opened = passed if self._open else 0.0
+        if reading.opened is not None:
+            self.opened = min(reading.opened, passed)
+        before = parts.get("events", 0.0)
         for name in self.layers:
             counts = reading.events[name]
             cost = [self.kappa * self.costs.events[name] * 1e-9 * n for n in counts]
             parts["events"] = parts.get("events", 0.0) + sum(cost)
-            if name in self._open:
-                weight = min(1.0, passed / _OLD)
+            part = 1.0 if name in self._open else 0.0
+            if reading.opened is not None and passed > 0:
+                part = self.opened / passed
+            if part > 0:
+                weight = min(1.0, part * passed / _OLD)
                 for cpu, count in enumerate(counts):
                     if reading.busy[cpu] > 0:
-                        rate = count / reading.busy[cpu]
+                        rate = count / (part * reading.busy[cpu])
                         self._rates[name][cpu] += weight * (rate - self._rates[name][cpu])
-            elif not self._off:
-                each = self.costs.closed[name][self._state[name]] * 1e-9
+            if part < 1 and not self._off:
+                each = (1 - part) * self.costs.closed[name][self._state[name]] * 1e-9
                 met = [each * r * b for r, b in zip(self._rates[name], reading.busy, strict=True)]
                 parts["residual"] = parts.get("residual", 0.0) + sum(met)
                 cost = [one + more for one, more in zip(cost, met, strict=True)]
             found[name] = cost
+        self.events_cost = parts.get("events", 0.0) - before
         return found
 
     def _decide(self, opened: frozenset[str]) -> Decision:
@@ -319,7 +333,7 @@ class Control:
         if was_off != self._off:
             self.charge("gate", self.costs.off / 2)
         self._open = opened
-        wait = self._wait_open() if opened else self.law.next_opening(self._place_rates())
+        wait = self.time_to_spend() if opened else self.law.next_opening(self._place_rates())
         low, high = (_SHORTEST, _OPEN) if opened else _CLOSED
         return Decision(opened, self._off, min(max(wait, low), high))
 
@@ -337,7 +351,15 @@ class Control:
             return self._busy_rates
         return [sum(self._busy_rates)]
 
-    def _wait_open(self) -> float:
+    def room(self) -> tuple[float, float, int]:
+        """Return what may be spent at once, the most that it can be (s), and of which place."""
+        if not isinstance(self.law, Fair):
+            return self.balance(), self.budget.share * self.budget.horizon / 4, 0
+        accounts = self.law.accounts
+        place = min(range(len(accounts)), key=lambda at: accounts[at].credit / accounts[at].size)
+        return accounts[place].credit, accounts[place].size, place
+
+    def time_to_spend(self) -> float:
         """Return in how many seconds the credit is spent, at the rate seen."""
         if not isinstance(self.law, Fair):
             return 0.005

@@ -17,6 +17,9 @@ from typing import Final
 
 FILE: Final = "gaps.jsonl"  # of a recording
 JOURNAL: Final = "gaps-journal.jsonl"  # in raw/
+# ns after the last step that closes, in which an event may still be written that met an open gate:
+# a virtual cpu can be taken away just there.
+_IN_FLIGHT: Final = 1_000_000
 BUDGET, START, RECORD_OFF = "budget", "start", "off"
 
 
@@ -47,16 +50,25 @@ class Journal:
         """Close a layer by `act`, and note when."""
         begin = time.monotonic_ns()
         act()
-        self._write({"layer": layer, "begin": begin, "closed": time.monotonic_ns(), "why": why})
+        self.note_closed(layer, begin, time.monotonic_ns(), why)
 
     def open_layer(self, layer: str, act: Callable[[], None]) -> None:
         """Open a layer by `act`, and note when."""
         opening = time.monotonic_ns()
         act()
-        self._write({"layer": layer, "opening": opening, "end": time.monotonic_ns()})
+        self.note_opened(layer, opening, time.monotonic_ns())
 
-    def _write(self, row: dict[str, object]) -> None:
-        os.write(self._file, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+    def note_closed(self, layer: str, begin: int, closed: int, why: str) -> None:
+        """Note when a layer was closed."""
+        self._write(f'{{"layer":"{layer}","begin":{begin},"closed":{closed},"why":"{why}"}}\n')
+
+    def note_opened(self, layer: str, opening: int, end: int) -> None:
+        """Note when a layer was opened."""
+        self._write(f'{{"layer":"{layer}","opening":{opening},"end":{end}}}\n')
+
+    def _write(self, row: str) -> None:
+        # Names of layers and reasons are ours: a serializer would take longer than to close does.
+        os.write(self._file, row.encode("ascii"))
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -75,15 +87,16 @@ def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:
             closed.setdefault(layer, (row["begin"], row["closed"], str(row.get("why"))))
         elif layer in closed:
             found.append(_clip(layer, closed.pop(layer), row["opening"], row["end"], begin, end))
-    # Closed until the recording ended.
-    found += [_clip(layer, was, end, end, begin, end) for layer, was in closed.items()]
+    # Closed until the recording ended; programs may have opened after its recorder was killed.
+    found += [_clip(layer, was, was[1], end, begin, end) for layer, was in closed.items()]
     return sorted((gap for gap in found if gap.end > gap.begin), key=lambda g: (g.begin, g.layer))
 
 
 def _clip(
     layer: str, was: tuple[int, int, str], opening: int, end: int, low: int, high: int
 ) -> LayerGap:
-    times = [min(max(at, low), high) for at in (was[0], was[1], opening, end)]
+    closed = max(was[1], min(was[1] + _IN_FLIGHT, opening))
+    times = [min(max(at, low), high) for at in (was[0], closed, opening, end)]
     return LayerGap(times[0], times[1], times[2], times[3], layer, was[2])
 
 

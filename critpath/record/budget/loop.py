@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from critpath.record._pulse import name_thread
-from critpath.record.budget.control import OFF, Control, Reading
+from critpath.record.budget.control import KAPPA, OFF, Control, Reading
 from critpath.record.budget.gaps import BUDGET, START, Journal
+from critpath.record.budget.natural import STRETCH, Neighbours
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a poll that comes later is counted
+_CORRECTED: Final = 10  # pairs after which the correction is made anew
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
 
 
@@ -35,6 +37,12 @@ class Gate(Protocol):
 
     def turn_off(self) -> None:
         """Take the costliest events away, while closed."""
+
+    def adopt(self) -> None:
+        """Know that somebody else has opened it."""
+
+    def end(self) -> None:
+        """Record nothing more, whoever opens it."""
 
     def counts(self, cpus: Sequence[int]) -> list[int]:
         """Return how many events each cpu recorded so far."""
@@ -82,10 +90,10 @@ class Loop:
         In the order of `Control.layers`.
     journal : Journal
     cpus : sequence of int
-    begin : int
-        When the recording began (ns).
     held : bool
         Runs of a command are recorded whole: opened and closed by `hold` only.
+    told : int
+        A descriptor that is readable when there is something to do; -1 for none.
     """
 
     def __init__(
@@ -96,7 +104,9 @@ class Loop:
         cpus: Sequence[int],
         *,
         held: bool,
+        told: int = -1,
     ) -> None:
+        self._told = told
         self.control, self.gates, self._journal, self._cpus = control, gates, journal, tuple(cpus)
         control.held = held
         self.late = self.polls = 0
@@ -109,6 +119,8 @@ class Loop:
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
+        self._neighbours = Neighbours()
+        self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
         self._until: float | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -155,6 +167,8 @@ class Loop:
         with self._lock:
             self._poll()
             self._switch(frozenset())
+            self._end_gates()
+        self._neighbours.close()
         self._busy.close()
         self._journal.close()
         os.close(self._wake)
@@ -167,18 +181,61 @@ class Loop:
         raise_priority()
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
+        if self._told >= 0:
+            poll.register(self._told, select.POLLIN)
         wait = 0.001
         while not self._ending:
             due = time.monotonic() + wait
-            if poll.poll(max(1, round(1000 * wait))):
+            ready = {file for file, _ in poll.poll(max(1, round(1000 * wait)))}
+            for file in ready:
                 with contextlib.suppress(OSError):
-                    os.eventfd_read(self._wake)
+                    os.read(file, 8 if file == self._wake else 4096)
             self.late += time.monotonic() > due + _LATE
             with self._lock:
                 if self._ending:
                     return
-                wait = self._poll()
+                wait = self._act(due, told=ready == {self._told})
             self._own = time.thread_time()
+
+    def _act(self, due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
+        """Do what there is to do; return when to look again (s)."""
+        if self._opens_at is not None and due >= self._opens_at - STRETCH:
+            opens_at, self._opens_at = self._opens_at, None
+            if abs(time.monotonic() - due) < STRETCH / 2:
+                # Something may open then: the time until it is compared with that after.
+                self._neighbours.prepare()
+                return max(0.001, opens_at - time.monotonic())
+        return self._compare(self._poll())
+
+    def _compare(self, wait: float) -> float:
+        """Return when to look again so that time before and after an opening can be compared."""
+        self._opens_at = None
+        if self.control.held:
+            return wait
+        cost = self.control.events_cost / self.control.kappa
+        passed = self._neighbours.charge(cost)
+        if passed is not None and self.gates[0].is_open:
+            if passed < STRETCH:
+                return min(wait, max(0.001, STRETCH - passed))
+            self._end_comparison()
+        elif not self.gates[0].is_open and wait > 1.5 * STRETCH:
+            self._opens_at = time.monotonic() + wait
+            return wait - STRETCH
+        return wait
+
+    def _end_comparison(self) -> None:
+        before = len(self._neighbours.pairs)
+        self._neighbours.end()
+        after = len(self._neighbours.pairs)
+        if after > before and after % _CORRECTED == 0:
+            self.control.kappa = self._neighbours.correct(KAPPA)
+
+    def _end_gates(self) -> None:
+        """See to it that nothing is recorded any more."""
+
+    def _opened_since(self) -> float | None:
+        """Return how long it was open since the last poll (s), None for what `Control` knows."""
+        return None
 
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
@@ -192,7 +249,10 @@ class Loop:
         spent, self._own_clock = max(0.0, own - self._own_clock), own
         command, self._command = self._command, 0.0
         decision = self.control.step(
-            Reading(time.monotonic(), self._busy.passed(), events, spent, command)
+            Reading(
+                *(time.monotonic(), self._busy.passed(), events, spent, command),
+                opened=self._opened_since(),
+            )
         )
         if self.control.held:
             if self._until is not None and time.monotonic() >= self._until:
@@ -206,6 +266,16 @@ class Loop:
         self._off = decision.off
         return decision.wait
 
+    def _leave_comparison(self) -> None:
+        """Compare what there was of a time after an opening, which closes now."""
+        if self._neighbours.charge(self.control.events_cost / self.control.kappa) is not None:
+            self._end_comparison()
+
+    @property
+    def compared(self) -> Neighbours:
+        """What was compared with the time in between."""
+        return self._neighbours
+
     def _switch(self, opened: frozenset[str]) -> None:
         # What others need opens first and closes last.
         for gate in self.gates:
@@ -214,6 +284,10 @@ class Loop:
                 if gate is self.gates[0]:
                     self._opened_at = time.monotonic()
                     self.windows += 1
+                    if not self.control.held:
+                        self._neighbours.open()
+        if self.gates[0].name not in opened:
+            self._leave_comparison()
         for gate in reversed(self.gates):
             if gate.name not in opened and gate.is_open:
                 self._journal.close_layer(gate.name, BUDGET, gate.close)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from critpath.record.budget.laws import share_fairly
 
-_GUESS: Final = 0.1  # the share that recording all would cost, until one was recorded
+GUESS: Final = 0.1  # the share that recording all would cost, until one was recorded
 _MOST_SAVED: Final = 4.0  # times the share, however little was spent until now
 _KEPT: Final = 0.999  # of what is known, with every execution: how many and how busy
 _WEIGHT: Final = 0.2  # of what the last one cost
@@ -33,7 +34,7 @@ class Kinds:
     seed : int
     alike : bool
         All kinds have one chance, as runs of commands that are compared with each other; else
-        fair shares, for executions of a running program, which are not chosen yet.
+        fair shares, as executions of a running program.
     """
 
     def __init__(self, share: float, seed: int, *, alike: bool = False) -> None:
@@ -43,6 +44,11 @@ class Kinds:
         self._busy = 0.0  # cpu time that they were seen in, fading alike (s)
         self._cost: dict[str, float] = {}  # of a recorded one (s)
         self._took: dict[str, deque[float]] = {}
+
+    @property
+    def known(self) -> list[str]:
+        """The kinds of which it is known how long one takes."""
+        return [*self._took]
 
     def chances(self, balance: float, scale: float = 0.0) -> Mapping[str, float]:
         """Return the chance of each kind that was seen.
@@ -70,7 +76,7 @@ class Kinds:
         if kind in known or (known and self._alike):
             chance = known.get(kind, min(known.values()))
         else:  # as much as if it were all there is
-            chance = min(1.0, self._share / _GUESS) if self._factor(balance) > 0 else 0.0
+            chance = min(1.0, self._share / GUESS) if self._factor(balance) > 0 else 0.0
         return self._random.random() < chance, chance
 
     def note(self, seen: Mapping[str, int], busy: float) -> None:
@@ -108,9 +114,28 @@ class Kinds:
         found = self._cost.get(kind)
         if found is not None:
             return found
-        return _GUESS * self._busy / max(sum(self._count.values()), 1e-12)
+        return GUESS * self._busy / max(sum(self._count.values()), 1e-12)
 
     def _factor(self, balance: float, scale: float = 0.0) -> float:
         most = max(self._cost.values(), default=0.0)
         most = max(most, scale) if most > 0 else 0.0
         return min(_MOST_SAVED, max(0.0, 1 + balance / most)) if most > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a budget chose of the executions that a program marked.
+
+    Attributes
+    ----------
+    kinds : mapping of str to mapping
+        For the manifest, by label: ``seen``, ``selected``, ``cut``, ``bystanders``.
+    felt : mapping of str to mapping
+        Of kinds with enough of both: how much longer recorded ones took.
+    rows : sequence of mapping
+        Of those that were selected, for ``selected.jsonl``.
+    """
+
+    kinds: Mapping[str, Mapping[str, int]]
+    felt: Mapping[str, Mapping[str, float]]
+    rows: Sequence[Mapping[str, object]]

@@ -15,15 +15,18 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.model import Gap
 from critpath.record.budget.account import overhead_of
+from critpath.record.budget.admission import Admission
 from critpath.record.budget.calibrate import find_costs
-from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
+from critpath.record.budget.control import BUSIEST, COMMAND, KAPPA, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
 from critpath.record.budget.loop import Loop
 from critpath.record.budget.natural import compare_sides, pool_kinds
+from critpath.record.budget.programs import ProgramLoop
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import online_cpus
 from critpath.record.ftrace.gate import BASE, LAYERS, Layer, is_under_budget, split_layers
+from critpath.record.ftrace.marks import make_place
 from critpath.units import plural
 
 SELECTED: Final = "selected.jsonl"
@@ -31,6 +34,7 @@ SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
+_MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
 class BudgetRecording:
@@ -42,12 +46,23 @@ class BudgetRecording:
         Of tracefs.
     session : str
     budget : Budget
-    runs : bool
-        Runs of a command are recorded whole or not at all.
     raw : Path
+    runs : bool
+        Runs of a command are recorded whole or not at all; else programs choose executions.
+    timeout : float
+        s after which an execution is given up, 0 for 20 times the median of its kind.
     """
 
-    def __init__(self, root: Path, session: str, budget: Budget, raw: Path, *, runs: bool) -> None:
+    def __init__(
+        self,
+        root: Path,
+        session: str,
+        budget: Budget,
+        raw: Path,
+        *,
+        runs: bool,
+        timeout: float = 0.0,
+    ) -> None:
         self._root, self._session, self.budget, self._raw = root, session, budget, raw
         self._runs = runs
         self.seed = secrets.randbits(31)
@@ -56,7 +71,9 @@ class BudgetRecording:
         self.costs: Costs | None = None
         self._control: Control | None = None
         self._loop: Loop | None = None
-        self._kinds = Kinds(budget.share, self.seed, alike=True)
+        self._kinds = Kinds(budget.share, self.seed, alike=runs)
+        self._timeout = timeout
+        self.admission: Admission | None = None
         self._chance, self._recorded = 1.0, False
         self._begun = 0
         self._spent = 0.0
@@ -108,7 +125,18 @@ class BudgetRecording:
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
         raws.write_json(self._raw / SUMMARY, target)
         journal = Journal(self._raw / JOURNAL)
-        self._loop = Loop(control, self.layers, journal, cpus, held=self._runs)
+        if self._runs:
+            self._loop = Loop(control, self.layers, journal, cpus, held=True)
+            return
+        switches = [file for layer in self.layers for file in layer.switches]
+        self.admission = admission = Admission(self._session, self.seed, switches)
+        self._loop = ProgramLoop(
+            *(control, self.layers, journal, cpus, admission, self._kinds, self._timeout)
+        )
+        # Programs that were started before can do without: they are recorded by windows.
+        with contextlib.suppress(OSError, CritpathError):
+            make_place()
+            admission.publish_place()
 
     def _poke(self) -> None:
         if self._loop is not None:
@@ -116,6 +144,8 @@ class BudgetRecording:
 
     def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Toss the coin, and open if it says so."""
+        if not self._runs:
+            return True
         control, loop = self._parts()
         loop.look()
         self._recorded, self._chance = self._kinds.toss(kind, control.balance())
@@ -128,6 +158,9 @@ class BudgetRecording:
     def end_run(self, kind: str, busy: int) -> None:
         """Close, and learn from what the run had in cpu time (ns)."""
         control, loop = self._parts()
+        if not self._runs:
+            loop.look(busy / 1e9)
+            return
         took = time.monotonic_ns() - self._begun
         if self._recorded:
             loop.hold(False)
@@ -144,6 +177,8 @@ class BudgetRecording:
 
     def note_selected(self, kind: str, number: int, begin: int, pid: int) -> None:
         """Note a run, and if it was recorded the chance that it had."""
+        if not self._runs:
+            return
         self._seen[kind] = self._seen.get(kind, 0) + 1
         if self._recorded:
             row = {"kind": kind, "key": number, "begin": begin, "tid": pid, "chance": self._chance}
@@ -178,6 +213,8 @@ class BudgetRecording:
         """Remove every instance; raises CritpathError if somebody holds one."""
         with contextlib.suppress(OSError):
             self.end_watching()
+        if self.admission is not None:
+            self.admission.close()
         layers, self.layers = self.layers, []
         wrong = None
         for layer in reversed(layers):
@@ -210,6 +247,17 @@ class BudgetRecording:
         if found := compare_sides(ours, others, self.seed, "overhead"):
             pairs = min(len(ours), len(others))
             compared = {**found, "pairs": pairs, "by": "cpu time of runs"}
+        elif ratio := loop.compared.ratio():
+            counted = control.counted()
+            part = tally.parts.get("events", 0.0) / max(sum(tally.cost), 1e-9)
+            of = [counted * (1 + part * (one / control.kappa - 1)) for one in ratio]
+            keys = ("overhead", "low", "high")
+            compared = {key: round(value, 6) for key, value in zip(keys, of, strict=True)}
+            compared |= {"pairs": len(loop.compared.pairs), "by": "time slices"}
+            if not 1 / _MOST_CORRECTED < control.kappa / KAPPA < _MOST_CORRECTED:
+                self.warnings.append(
+                    f"an event costs {control.kappa:.2f} times here what it did in calibration"
+                )
         open_share = 0.0
         if seconds > 0 and sum(tally.busy) > 0:
             whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
@@ -256,8 +304,15 @@ class BudgetRecording:
                 }
                 for kind, seen in self._seen.items()
             },
+            "chosen_by": self._chosen_by(),
+            "claimed": loop.claimed if isinstance(loop, ProgramLoop) else None,
             "trigger": None,
         }
+
+    def _chosen_by(self) -> str:
+        if isinstance(self._loop, ProgramLoop):
+            return "programs" if self._loop.chosen else "windows"
+        return "runs"
 
     def _warn_of_cut(self) -> None:
         cut = sum(self._cut.values())

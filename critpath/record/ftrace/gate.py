@@ -166,6 +166,22 @@ class Layer:
             os.pwrite(switch, b"0", 0)
         self.is_open = False
 
+    def adopt(self) -> None:
+        """Know that a program has opened it."""
+        if self.is_off:
+            self.turn_on()
+        self.is_open = True
+
+    def end(self) -> None:
+        """Record nothing more, whoever opens it."""
+        with contextlib.suppress(CritpathError):
+            self.instance.write("tracing_on", "0")
+
+    @property
+    def switches(self) -> tuple[int, ...]:
+        """The descriptors to which ``1`` opens."""
+        return tuple(self._switches.values())
+
     def turn_off(self) -> None:
         """Take the costliest events away, while closed."""
         if self.state != SOFT or self.is_off:

@@ -27,6 +27,7 @@ from critpath.record.ftrace.tracefs import Instance, unmount_marker
 from critpath.record.ftrace.tracefs import mount_marker as mount
 from critpath.units import safe_text
 from critpath_marks.channels import ASK, PLACE
+from critpath_marks.gate import SUFFIX
 from critpath_marks.sessions import new_session_name, owner_of
 
 PREFIX: Final = "critpath-marks-"
@@ -145,8 +146,9 @@ def remove_place(session: str) -> None:
     """Remove what a dead recorder left of its files for marks."""
     if owner_of(session) is not None:
         _take_away(Path(PLACE) / session / _FILE)
-        with contextlib.suppress(OSError):
-            (Path(PLACE) / (session + ASK)).unlink()
+        for suffix in (ASK, SUFFIX):
+            with contextlib.suppress(OSError):
+                (Path(PLACE) / (session + suffix)).unlink()
 
 
 def make_place() -> None:
@@ -260,4 +262,4 @@ def sessions_with_places() -> Iterator[str]:
         names = sorted(p.name for p in Path(PLACE).iterdir())
     except OSError:
         return
-    yield from dict.fromkeys(n.removesuffix(ASK) for n in names)
+    yield from dict.fromkeys(n.removesuffix(ASK).removesuffix(SUFFIX) for n in names)

@@ -66,6 +66,7 @@ from critpath.record.recorder import (
 from critpath.record.sockets import scan_descriptors, scan_sockets
 from critpath.units import plural
 from critpath_marks.channels import DESCRIPTOR, MARKER
+from critpath_marks.gate import GATE
 
 __all__ = [
     "FtraceRecorder",
@@ -149,14 +150,17 @@ class FtraceRecorder:
         uid = self._settings.command_uid
         if uid and self._marks is not None and {uid, EVERYBODY} & {*self._settings.mark_users}:
             path = self._marks.path
+        admission = self._budget.admission if self._budget else None
         return {
             MARKER: str(path),
             DESCRIPTOR: str(self._marker),
+            **({GATE: admission.text} if admission else {}),
         }
 
     def descriptors(self) -> tuple[int, ...]:
-        """Return the descriptor for commands that may not open the file themselves."""
-        return (self._marker,)
+        """Return the descriptors for commands that may not open the files themselves."""
+        admission = self._budget.admission if self._budget else None
+        return (self._marker, *(admission.descriptors if admission else ()))
 
     def count_events(self) -> Count:
         """Return what the kernel's buffers had so far."""
@@ -350,7 +354,9 @@ class FtraceRecorder:
         if settings.budget is None:
             return events
         self._budget = budget = BudgetRecording(
-            *(root, settings.session, settings.budget, self._raw), runs=settings.runs
+            *(root, settings.session, settings.budget, self._raw),
+            runs=settings.runs,
+            timeout=settings.longest,
         )
         kept = budget.make(events.events, available, self._buffer_bytes)
         if SWITCH not in budget.events:
