@@ -45,12 +45,18 @@ GROUPS: Final = {
     ),
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
+    "functions of Python": ("functions",),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "method": (),
 }
 
 
 _FLAGS: Final = (
+    (
+        "--functions",
+        "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or later): which "
+        "function ran, for paths and findings",
+    ),
     ("--keep-raw", "keep what the trace was converted from"),
     ("--as-root", "under sudo: run the command as root too"),
     ("--no-probe", "do not measure meanwhile how fast the machine is"),
@@ -330,6 +336,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         trace_format=settings["trace-format"],
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
+        functions=arguments.functions,
         labels_from=arguments.labels_from,
         budget=_budget(settings, commands=bool(commands)),
         probe=not arguments.no_probe,
@@ -429,6 +436,7 @@ def _refuse_command_options(arguments: argparse.Namespace) -> None:
         "--warmup": arguments.warmup,
         "--prepare": arguments.prepare,
         "--timeout": arguments.timeout,
+        "--functions": arguments.functions,
     }
     for option, value in given.items():
         if value:

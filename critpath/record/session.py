@@ -23,6 +23,14 @@ from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
+from critpath.record.functions import (
+    FILE,
+    SHARE,
+    FunctionFiles,
+    check_python,
+    convert_functions,
+    with_agent,
+)
 from critpath.record.identity import (
     FOREIGN_CLOCK,
     INITIAL_PID_NAMESPACE,
@@ -118,7 +126,13 @@ def record(
     user = invoking_user(inherited.environment, as_root=request.as_root)
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
-    programs = tuple(find_executable(c, inherited.environment) for c in request.commands)
+    commands = request.commands
+    if request.functions:
+        commands = tuple(map(with_agent, commands))
+    programs = tuple(find_executable(c, inherited.environment) for c in commands)
+    if request.functions:
+        for program in programs:
+            check_python(program, user)
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
@@ -177,6 +191,7 @@ class _Session:
     requests: MarkRequests | None = None
     machine: Machine | None = None
     scripts: ScriptWatch | None = None
+    functions: FunctionFiles | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -214,6 +229,8 @@ class _Session:
                 self.requests.close()
             if self.limits is not None:
                 self.limits.stop()
+            if self.functions is not None:
+                self.functions.close()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -277,6 +294,9 @@ class _Session:
             for index in range(len(self.directories))
         ]
         self._write()
+        if self.request.functions:
+            self.functions = FunctionFiles(self.directories[0], SHARE)
+            self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
         if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
@@ -300,6 +320,10 @@ class _Session:
         """Run the command; two in blocks of four, each in an order that a coin has chosen."""
         recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
+        keep = recorder.descriptors()
+        if self.functions is not None:
+            environment |= self.functions.environment()
+            keep += self.functions.descriptors()
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         order = "A" * total
@@ -323,7 +347,7 @@ class _Session:
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,
-                keep=recorder.descriptors(),
+                keep=keep,
                 timeout=self.request.timeout,
                 streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
@@ -432,8 +456,14 @@ class _Session:
         """Put the trace into place and complete the manifests."""
         self.reporter("writing the trace")
         with self.signals.watching():
-            self.recorded = recorded = self._active_recorder().finish(self.reporter)
+            recorded = self._active_recorder().finish(self.reporter)
             self.recorder = None
+            if self.functions is not None:
+                self.functions.close()
+                span = self.manifests[0].begin, end
+                self.notes += convert_functions(self.directories[0], span)
+                recorded = replace(recorded, beside=(*recorded.beside, FILE))
+            self.recorded = recorded
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:

@@ -101,6 +101,34 @@ def memory_of(group: str, limit: int, *, of_group: bool) -> str:
     return f"memory limit{size}, control group {group}" if group else "its group's memory limit"
 
 
+_UNDER: Final = ", under "
+
+
+def function_of(name: str, caller: str) -> str:
+    """Return the detail of running in a function: which, and the project's that called it."""
+    return name + (f"{_UNDER}{caller}" if caller else "")
+
+
+def function_and_caller(detail: str) -> tuple[str, str]:
+    """Return what a function is called in a detail, and the one of the project around it."""
+    name, _, caller = detail.partition(_UNDER)
+    return name, caller
+
+
+def location(name: str) -> str:
+    """Return ``handle (app/views.py:17)`` with the function between backticks."""
+    function, place, rest = name.partition(" (")
+    return f"{quoted(function)}{place}{rest}"
+
+
+def in_function(detail: str) -> str:
+    """Say in which function the time was spent, by a detail of running."""
+    others = OTHERS if detail.startswith(OTHERS) else ""
+    name, caller = function_and_caller(detail.removeprefix(OTHERS))
+    under = f", under {location(caller)}" if caller else ""
+    return f"{others}in {location(name)}{under}"
+
+
 _BUSY: Final = ", busy with requests of "
 _RATES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
 
@@ -156,6 +184,8 @@ def listed(parts: Sequence[str]) -> str:
 def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
     """Say what a thread was doing."""
     where = f" in {thread}" if thread else ""
+    if state in {State.RUN, State.RUN_USER} and detail:
+        return f"running{where} {in_function(detail)}"
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()
     if state != State.WAIT_CPU:
