@@ -54,8 +54,10 @@ GROUPS: Final = {
 _FLAGS: Final = (
     (
         "--functions",
-        "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or later): which "
-        "function ran, for paths and findings",
+        (
+            "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or later): "
+            "which function ran, for paths and findings"
+        ),
     ),
     ("--keep-raw", "keep what the trace was converted from"),
     ("--as-root", "under sudo: run the command as root too"),

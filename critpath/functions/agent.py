@@ -15,7 +15,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import CodeType
+    from types import CodeType, ModuleType
     from typing import Any
 
     Counts = list[tuple[int, int, int, int]]
@@ -25,6 +25,7 @@ SHARE = "CRITPATH_FUNCTIONS_SHARE"  # of the program's cpu time that recording m
 NATIVE = "CRITPATH_FUNCTIONS_NATIVE"  # where the extension is, if not beside this file
 
 OLDEST = (3, 12)
+_monitoring: Any = getattr(sys, "monitoring", None)
 TOOL, FINDER = 3, 4  # of sys.monitoring: what records, and what sees every function once
 DEFAULT_SHARE = 0.03
 _NAME = "critpath"
@@ -86,7 +87,7 @@ class PythonRing:
     def on_first(self, code: CodeType, *_: object) -> object:
         """Note a function's first call."""
         if code not in self._numbers:
-            self._discover(code, sys._getframe(1).f_globals.get("__name__"))  # noqa: SLF001
+            self._discover(code, str(sys._getframe(1).f_globals.get("__name__")))  # noqa: SLF001
             self._note(code, 0)
         return self._disable
 
@@ -249,7 +250,10 @@ class Agent:
     """Records the functions of this process and of those that it forks."""
 
     def __init__(self, directory: int, share: float, ring: Any) -> None:
+        from _json import encode_basestring_ascii  # the C part alone
+
         self._directory, self.ring = directory, ring
+        self._quote: Callable[[str], str] = encode_basestring_ascii
         self._codes: list[CodeType | None] = [None]
         self._names: list[bytes] = []
         self._file = -1
@@ -260,29 +264,27 @@ class Agent:
         script = next((p for p in sys.path[:1] if p), self._here)
         self._project = tuple({f"{self._here}/", f"{script}/"} - {"//"})
         self._paths: dict[str, str] = {}
-        monitoring = sys.monitoring
-        events = monitoring.events
+        events = _monitoring.events
         self._mine = events.PY_START | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
-        ring.set_up(directory, self.discover, self.adjust, monitoring.DISABLE)
+        ring.set_up(directory, self.discover, self.adjust, _monitoring.DISABLE)
         for event in (events.PY_START, events.PY_RESUME, events.PY_THROW):
-            monitoring.register_callback(TOOL, event, ring.on_entry)
+            _monitoring.register_callback(TOOL, event, ring.on_entry)
         for event in (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND):
-            monitoring.register_callback(TOOL, event, ring.on_exit)
-        monitoring.register_callback(FINDER, events.PY_START, ring.on_first)
+            _monitoring.register_callback(TOOL, event, ring.on_exit)
+        _monitoring.register_callback(FINDER, events.PY_START, ring.on_first)
         self.cost = self._calibrate()
         self.shares = Shares(share, _KAPPA * self.cost / 1e9, self._switch)
         self._busy = time.process_time()
 
     def start(self) -> None:
         """Record from now on."""
-        monitoring = sys.monitoring
         # No more between two looks than a tenth of a second may cost.
         most = max(2000, int(self.shares.share * _LOOK_NS / max(self.cost, 1.0)))
         self.ring.look_every(_LOOK_NS, most)
         os.register_at_fork(after_in_child=self._after_fork)
         # Not local events before Python 3.15.
-        monitoring.set_events(TOOL, monitoring.events.PY_UNWIND | monitoring.events.PY_THROW)
-        monitoring.set_events(FINDER, monitoring.events.PY_START)
+        _monitoring.set_events(TOOL, _monitoring.events.PY_UNWIND | _monitoring.events.PY_THROW)
+        _monitoring.set_events(FINDER, _monitoring.events.PY_START)
 
     def _calibrate(self) -> float:
         """Return what an event costs (ns), with all that the interpreter does for it."""
@@ -302,9 +304,9 @@ class Agent:
         self.ring.add(called.__code__)
         self._codes.append(None)
         self._names.append(b"")
-        sys.monitoring.set_local_events(TOOL, called.__code__, self._mine)
+        _monitoring.set_local_events(TOOL, called.__code__, self._mine)
         found = min(loop() for _ in range(times))
-        sys.monitoring.set_local_events(TOOL, called.__code__, 0)
+        _monitoring.set_local_events(TOOL, called.__code__, 0)
         self.ring.forget()
         return max((found - without) / (2 * number), 1.0)
 
@@ -322,10 +324,10 @@ class Agent:
         own = own or not file.startswith(("/", "<"))
         line = f'{{"number": {number}, "line": {code.co_firstlineno}, "project": {int(own)}, '
         line += '"words": ['
-        line += ", ".join(_quote(word) for word in words) + "]}\n"
+        line += ", ".join(map(self._quote, words)) + "]}\n"
         self._names.append(line.encode("ascii"))
         self._write(self._names[-1])
-        sys.monitoring.set_local_events(TOOL, code, self._mine)
+        _monitoring.set_local_events(TOOL, code, self._mine)
 
     def _name_file(self, file: str) -> str:
         """Return a file's name, relative to the project or to where modules are found."""
@@ -357,7 +359,7 @@ class Agent:
     def _switch(self, number: int, on: bool) -> None:
         code = self._codes[number]
         if code is not None:
-            sys.monitoring.set_local_events(TOOL, code, self._mine if on else 0)
+            _monitoring.set_local_events(TOOL, code, self._mine if on else 0)
             self._write(f'{{"{"on" if on else "off"}": {number}}}\n'.encode())
 
     def _after_fork(self) -> None:
@@ -367,13 +369,6 @@ class Agent:
         if file >= 0:
             os.close(file)
         self._write(b"".join(self._names))
-
-
-def _quote(text: str) -> str:
-    from _json import encode_basestring_ascii  # the C part alone
-
-    quoted: str = encode_basestring_ascii(text)
-    return quoted
 
 
 def load_ring() -> Any:
@@ -419,16 +414,15 @@ def start() -> bool:
         return False
     if sys.version_info < OLDEST:
         raise RuntimeError(_too_old())
-    monitoring = sys.monitoring
     for tool in (TOOL, FINDER):
-        if (used := monitoring.get_tool(tool)) is not None:
+        if (used := _monitoring.get_tool(tool)) is not None:
             raise RuntimeError(f"tool {tool} of sys.monitoring is used by {used}")
     try:
         directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return False
     for tool in (TOOL, FINDER):
-        monitoring.use_tool_id(tool, _NAME)
+        _monitoring.use_tool_id(tool, _NAME)
     share = float(os.environ.get(SHARE) or DEFAULT_SHARE)
     _started = Agent(directory, share, load_ring())
     _started.start()
@@ -470,22 +464,35 @@ def main(words: Iterable[str] | None = None) -> None:
         return
     module = ModuleType("__main__")
     module.__dict__["__builtins__"] = __builtins__
-    if kind == "-c":
+    source: str | bytes = given[1] if kind else b""
+    if kind:
         sys.argv[0] = "-c"
-        code = compile(given[1], "<string>", "exec")
     else:
         module.__file__ = given[0]
-        module.__dict__["__cached__"] = None
         try:
             import io
 
             with io.open_code(given[0]) as stream:
-                code = compile(stream.read(), given[0], "exec")
+                source = stream.read()
         except OSError as error:
             sys.stderr.write(f"{sys.executable}: can't open file {given[0]!r}: {error}\n")
             sys.exit(2)
     sys.modules["__main__"] = module
-    exec(code, module.__dict__)  # noqa: S102 - the program that was asked for
+    _run(module, source, "<string>" if kind else given[0])
+
+
+def _run(module: ModuleType, source: str | bytes, path: str) -> None:
+    """Run a program as the interpreter does that is given it."""
+    from importlib.abc import InspectLoader
+
+    class Program(InspectLoader):
+        def get_source(self, _: str) -> str:
+            return str(source)
+
+        def get_code(self, _: str) -> CodeType:
+            return self.source_to_code(source, path)
+
+    Program().exec_module(module)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def check_python(program: Executable, user: User | None) -> None:
     if user is not None:
         whose = {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - the user's own, as the user
             [program.path, b"-IS", b"-c", _ASK.encode()],
             executable=program.path,
             capture_output=True,
@@ -229,9 +229,9 @@ def _read_names(found: _Found, name: str, pid: int) -> None:
     codes = found.codes.setdefault(pid, {})
     with _open(found.descriptor, name) as stream:
         text = stream.read(_MOST_NAMES) if stream else b""
-    for line in text.splitlines():
+    for written in text.splitlines():
         try:
-            row = json.loads(line)
+            row = json.loads(written)
             if "cost" in row:
                 found.costs.append(float(row["cost"]))
             elif "off" in row:

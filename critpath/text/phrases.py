@@ -184,25 +184,12 @@ def listed(parts: Sequence[str]) -> str:
 def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
     """Say what a thread was doing."""
     where = f" in {thread}" if thread else ""
-    if state in {State.RUN, State.RUN_USER} and detail:
-        return f"running{where} {in_function(detail)}"
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()
+    if state in {State.RUN, State.RUN_USER} and detail:
+        return f"running{where} {in_function(detail)}"
     if state != State.WAIT_CPU:
-        phrase = _WHAT[state]
-        if state == State.WAIT_TIMER:
-            phrase = _TIMERS.get(detail, phrase)
-        if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
-            # Of the machine itself, or perhaps: not to be called the network.
-            softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
-            phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
-        elif detail in SOFTIRQS:
-            detail = f"softirq {detail}"
-        elif state == State.QUEUED and detail:
-            detail = f"of {detail}"
-        elif state == State.WAIT_FUTEX and detail == "futex":
-            detail = ""
-        return phrase.format(f" ({detail})" if detail else "") + where
+        return _qualified(state, detail) + where
     what = f"waiting{where} for a cpu"
     if detail == IDLE:
         why = THROTTLED if longest >= LATE_NS else LATE
@@ -210,6 +197,24 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     if detail.startswith(OTHERS):
         return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
     return f"{what} that {_rival(detail)} had" if detail else what
+
+
+def _qualified(state: State, detail: str) -> str:
+    """Say a state that is no wait for a cpu, with its detail."""
+    phrase = _WHAT[state]
+    if state == State.WAIT_TIMER:
+        phrase = _TIMERS.get(detail, phrase)
+    if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
+        # Of the machine itself, or perhaps: not to be called the network.
+        softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
+        phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
+    elif detail in SOFTIRQS:
+        detail = f"softirq {detail}"
+    elif state == State.QUEUED and detail:
+        detail = f"of {detail}"
+    elif state == State.WAIT_FUTEX and detail == "futex":
+        detail = ""
+    return phrase.format(f" ({detail})" if detail else "")
 
 
 def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:

@@ -3,9 +3,9 @@
 from libc.stdint cimport int64_t, uint8_t
 
 cdef enum:
-    ENTRY = 0
-    EXIT = 1
-    LAST = 2  # the thread ends
+    ENTERS = 0
+    LEAVES = 1
+    ENDS = 2  # the thread does
 
 
 def nest(
@@ -30,7 +30,7 @@ def nest(
     with nogil:
         for i in range(n):
             now = time[i]
-            if what[i] == ENTRY:
+            if what[i] == ENTERS:
                 begin[spans] = now
                 end[spans] = last
                 of[spans] = code[i]
@@ -39,7 +39,7 @@ def nest(
                 spans += 1
             else:
                 at = top
-                if what[i] == EXIT:
+                if what[i] == LEAVES:
                     while at >= 0 and of[at] != code[i]:
                         at = parent[at]
                     if at < 0:

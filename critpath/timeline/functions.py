@@ -78,16 +78,15 @@ def nest_functions(rows: I64, end: int) -> FunctionSpans:
     begin, ends, code, parent, thread = (np.zeros(most, np.int64) for _ in range(5))
     changes = np.zeros((len(rows), 2), np.int64)
     spans = changed = 0
-    threads = []
+    threads: list[tuple[int, ...]] = []
     for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         if not (rows[low:high, 4] == _ENTRY).any():
             continue
         mine = slice(spans, None)
-        more, moved = nest(
-            *(np.ascontiguousarray(rows[low:high, column]) for column in (0, 3)),
-            rows[low:high, 4].astype(np.uint8),
-            *(end, spans, begin[mine], ends[mine], code[mine], parent[mine], changes[changed:]),
-        )
+        time, function = (np.ascontiguousarray(rows[low:high, column]) for column in (0, 3))
+        what = rows[low:high, 4].astype(np.uint8)
+        places = begin[mine], ends[mine], code[mine], parent[mine], changes[changed:]
+        more, moved = nest(time, function, what, end, spans, *places)
         thread[spans : spans + more] = len(threads)
         threads.append((*rows[low, 1:3].tolist(), changed, changed + moved))
         spans += more

@@ -21,7 +21,8 @@ double account_size(const struct account *account) {
     newer += account->slots[(account->slot + 1 + SLOTS + i) % (2 * SLOTS)];
   }
   double seen = account->slot - account->first >= 2 * SLOTS - 1 ? smaller(older, newer) : newer;
-  return account->share * smaller(larger(seen, IDLE * account->horizon), account->horizon) / PART;
+  double busy = smaller(larger(seen, IDLE * account->horizon), account->horizon);
+  return larger(account->share * busy / PART, account->unit);
 }
 
 static void roll(struct account *account, double now) {
