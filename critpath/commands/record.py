@@ -571,6 +571,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _cost(manifest)
     yield from _held(manifest, outcome.recordings)
+    yield from _functions(outcome.recordings[0].directory)
     yield from _flaws(manifest, outcome.recordings[0].directory)
     yield from _worth(manifest)
     yield _next(outcome, request)
@@ -610,6 +611,22 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
             f"{plural(len(base), 'gap')}, {format_ns(sum(base))} in all: not recorded, never "
             "crossed by a path"
         )
+
+
+def _functions(directory: Path) -> Iterator[str]:
+    """Say what of the command's functions was recorded, and which were left out for a time."""
+    try:
+        found = json.loads((directory / "functions.json").read_bytes())
+    except (OSError, ValueError):
+        return
+    functions, each = found["functions"], found["event_ns"]
+    cost = f", {each:.0f} ns each" if each else ""
+    off = [f"{f['name']} ({f['file']}:{f['line']})" for f in functions if "switched_off" in f]
+    said = f"{plural(len(functions), 'function')}, {plural(found['events'], 'event')} of them{cost}"
+    if off:
+        named = ", ".join(map(safe_text, off[:_SHOWN])) + ", ..." * (len(off) > _SHOWN)
+        said += f"; too hot to be recorded all the time: {named}"
+    yield said
 
 
 def _compared(compared: Any) -> str:

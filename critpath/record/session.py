@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
@@ -21,6 +21,7 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
+from critpath.record.budget.account import share_of
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.functions import (
@@ -79,6 +80,9 @@ from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
+
+if TYPE_CHECKING:
+    from critpath.record.budget.control import Budget
 
 _NAMED: Final = 5
 _FOR_BUDGETS: Final = "ftrace"  # the recorder that can hold them
@@ -145,7 +149,7 @@ def record(
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
-        budget=request.budget,
+        budget=leave_half(request),
         runs=bool(request.commands),
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
@@ -295,7 +299,9 @@ class _Session:
         ]
         self._write()
         if self.request.functions:
-            self.functions = FunctionFiles(self.directories[0], SHARE)
+            given = self.settings.budget
+            share = SHARE if given is None else share_of(given.overhead)
+            self.functions = FunctionFiles(self.directories[0], share)
             self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
         if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
@@ -580,6 +586,14 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 
 
 # Before a recording begins
+
+
+def leave_half(request: RecordRequest) -> Budget | None:
+    """Return what recording may cost beside functions, which get the other half of a budget."""
+    budget = request.budget
+    if budget is None or not request.functions:
+        return budget
+    return replace(budget, overhead=budget.overhead / 2)
 
 
 def container_namespace(name: str) -> int:

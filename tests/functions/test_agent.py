@@ -237,7 +237,7 @@ def test_the_level_is_that_of_the_law(wanted, total):
 def test_functions_that_are_short_hold_their_share(functions, share):
     """Each is called so often a second, and takes so long (ns); an event costs 100 ns."""
     cost, switched = 1e-7, {}
-    shares = Shares(share, cost, lambda number, on: switched.__setitem__(number, on))
+    shares = Shares(share, cost, switched.__setitem__)
     totals = {number: [0, 0] for number in range(len(functions))}
     spent = 0.0
     for step in range(1, 301):

@@ -19,10 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 import functions as twin
 
 ENTRY, EXIT, LAST = twin.ENTRY, twin.EXIT, twin.LAST
+KINDS = (ENTRY, EXIT, ENTRY, EXIT, LAST)
 events = st.lists(
-    st.tuples(st.integers(0, 5), st.integers(1, 4), st.sampled_from((ENTRY, ENTRY, EXIT, EXIT, LAST))),
+    st.tuples(st.integers(0, 5), st.integers(1, 4), st.sampled_from(KINDS)),
     max_size=60,
-)  # fmt: skip
+)
 
 
 def rows_of(found, *, host=0, tid=7):
@@ -158,7 +159,11 @@ def test_the_projects_function_around_is_the_caller():
     found, _ = spans_of(rows, 9)
     own = np.array([False, True, True, False, False])
     assert dict(zip(found.begin.tolist(), find_callers(found, own).tolist(), strict=True)) == {
-        **{0: 0, 1: 0, 2: 2, 3: 2, 5: 0}
+        0: 0,
+        1: 0,
+        2: 2,
+        3: 2,
+        5: 0,
     }
 
 
