@@ -1,5 +1,5 @@
 /* Notes entries and exits of Python functions: the callbacks of sys.monitoring.
-   The limited API: one file for every Python from 3.12 on, whichever built it (decision 23).
+   The limited API: one file for every Python from 3.12 on, whichever built it (decision 17).
 
    A thread writes into a slot: a file with a header, a window of events that is mapped, and behind
    it the windows that were full, written by the thread itself.  What was noted outlives the process

@@ -29,6 +29,8 @@ _IP: Final = re.compile(
     r"|::(?:[0-9a-f]{1,4}:)*[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4})(?![\w:])",
     re.IGNORECASE,
 )
+# A function, and where it is.
+_LOCATION: Final = re.compile(r"([\w.<>]{1,500}) (\([^()\s]{1,200}:\d{1,10}\))")
 # As long as this a name is looked for between the letters of other words, too.
 _LONG: Final = 4
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
@@ -165,6 +167,9 @@ def redact(
                 names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
+    for name, place in sorted({*_LOCATION.findall(str(plain))}):
+        stand_in = names.add(f"{name} {place}", "function")
+        names.add(f"`{name}` {place}", "function", f"`{stand_in}`")
     for user in sorted(found - _OURS):
         if len(user) >= _LEAST:
             names.add(user, "user")
