@@ -78,6 +78,12 @@ class _Names:
         for message in filter(None, map(_MESSAGE.match, sorted(labels))):
             self.add(message[1], "message")
 
+    def add_functions(self, text: str) -> None:
+        """Add functions with their files, as they stand in details and in sentences."""
+        for name, place in sorted({*_LOCATION.findall(text)}):
+            stand_in = self.add(f"{name} {place}", "function")
+            self.add(f"`{name}` {place}", "function", f"`{stand_in}`")
+
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
         return dict(Counter(self.kinds[known] for known in sorted(self.used)))
@@ -167,9 +173,7 @@ def redact(
                 names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
-    for name, place in sorted({*_LOCATION.findall(str(plain))}):
-        stand_in = names.add(f"{name} {place}", "function")
-        names.add(f"`{name}` {place}", "function", f"`{stand_in}`")
+    names.add_functions(str(plain))
     for user in sorted(found - _OURS):
         if len(user) >= _LEAST:
             names.add(user, "user")
