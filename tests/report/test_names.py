@@ -85,4 +85,4 @@ def test_functions_and_their_files_have_stand_ins_in_details_and_sentences():
     names = _Names()
     names.add_functions(f"{detail} {sentence}")
     assert names.replace(detail) == "function-1, under function-2"
-    assert names.replace(sentence) == "running in `function-1`, under `function-2`"
+    assert names.replace(sentence) == "running in function-1, under function-2"

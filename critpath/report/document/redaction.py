@@ -82,7 +82,7 @@ class _Names:
         """Add functions with their files, as they stand in details and in sentences."""
         for name, place in sorted({*_LOCATION.findall(text)}):
             stand_in = self.add(f"{name} {place}", "function")
-            self.add(f"`{name}` {place}", "function", f"`{stand_in}`")
+            self.stand_ins.setdefault(f"`{name}` {place}", stand_in)
 
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
