@@ -184,7 +184,6 @@ class Shares:
         self._mean: dict[int, float] = {}
         self.off: dict[int, float] = {}  # until when (s)
         self._waits: dict[int, float] = {}
-        self.times_off: dict[int, int] = {}
         self._probation: set[int] = set()
 
     def adjust(self, now: float, busy: float, counts: Counts) -> None:
@@ -231,7 +230,6 @@ class Shares:
         self._waits[number] = wait
         self.off[number] = now + wait
         self._probation.discard(number)
-        self.times_off[number] = self.times_off.get(number, 0) + 1
         self._switch(number, False)
 
 
