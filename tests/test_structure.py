@@ -50,6 +50,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     },
     # The Python API: a front end like the commands, with their settings and checks.
     "api": {*LEAVES, "commands", "pipeline", "store", "report", "text"},
+    # Runs in the recorded program, whose interpreter may have nothing of critpath.
+    "functions": set(),
     # The door: every name of the API, and what a program marks its executions with.
     "__init__": {"api", "errors", "model"},
     "__main__": {"commands"},

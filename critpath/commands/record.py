@@ -46,12 +46,20 @@ GROUPS: Final = {
     ),
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
+    "functions of Python": ("functions",),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "method": (),
 }
 
 
 _FLAGS: Final = (
+    (
+        "--functions",
+        (
+            "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or later): "
+            "which function ran, for paths and findings"
+        ),
+    ),
     ("--keep-raw", "keep what the trace was converted from"),
     ("--as-root", "under sudo: run the command as root too"),
     ("--no-probe", "do not measure meanwhile how fast the machine is"),
@@ -339,6 +347,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         trace_format=settings["trace-format"],
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
+        functions=arguments.functions,
         labels_from=arguments.labels_from,
         budget=_budget(settings, commands=bool(commands)),
         probe=not arguments.no_probe,
@@ -438,6 +447,7 @@ def _refuse_command_options(arguments: argparse.Namespace) -> None:
         "--warmup": arguments.warmup,
         "--prepare": arguments.prepare,
         "--timeout": arguments.timeout,
+        "--functions": arguments.functions,
     }
     for option, value in given.items():
         if value:
@@ -570,6 +580,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _cost(manifest)
     yield from _held(manifest, outcome.recordings)
+    yield from _functions(outcome.recordings[0].directory)
     yield from _flaws(manifest, outcome.recordings[0].directory)
     yield from _worth(manifest)
     yield _next(outcome, request)
@@ -610,6 +621,22 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
             f"{plural(len(base), 'gap')}, {format_ns(sum(base))} in all: not recorded, never "
             "crossed by a path"
         )
+
+
+def _functions(directory: Path) -> Iterator[str]:
+    """Say what of the command's functions was recorded, and which were left out for a time."""
+    try:
+        found = json.loads((directory / "functions.json").read_bytes())
+    except (OSError, ValueError):
+        return
+    functions, each = found["functions"], found["event_ns"]
+    cost = f", {each:.0f} ns each" if each else ""
+    off = [f"{f['name']} ({f['file']}:{f['line']})" for f in functions if "switched_off" in f]
+    said = f"{plural(len(functions), 'function')}, {plural(found['events'], 'event')} of them{cost}"
+    if off:
+        named = ", ".join(map(safe_text, off[:_SHOWN])) + ", ..." * (len(off) > _SHOWN)
+        said += f"; too hot to be recorded all the time: {named}"
+    yield said
 
 
 def _compared(compared: Any) -> str:

@@ -104,6 +104,12 @@ class CauseFacts(Part):
     meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
     meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
     host: Annotated[str, doc("of several hosts, the one that has that processor")] = ""
+    location: Annotated[
+        str, doc("the function that it ran in, with its file and line; '' if not known or several")
+    ] = ""
+    caller: Annotated[
+        str, doc("the function of the project that called that; '' where it is one itself")
+    ] = ""
 
 
 class CauseEntry(Part):

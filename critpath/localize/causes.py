@@ -37,7 +37,15 @@ from critpath.text.causes import (
     most_detail,
     where_in,
 )
-from critpath.text.phrases import IDLE, LATE_NS, OTHERS, UNSEEN, disk_and_rival, whose_packet
+from critpath.text.phrases import (
+    IDLE,
+    LATE_NS,
+    OTHERS,
+    UNSEEN,
+    disk_and_rival,
+    function_and_caller,
+    whose_packet,
+)
 from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
@@ -435,6 +443,9 @@ def state_facts(
     grown = cause.contribution > 0 and not idle
     share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
     size = len(cause.executions)
+    function, caller = "", ""
+    if state in {State.RUN, State.RUN_USER} and not most_detail(alike).startswith(OTHERS):
+        function, caller = function_and_caller(detail)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
     return Facts(
@@ -460,6 +471,8 @@ def state_facts(
         elsewhere_idle=share,
         cpu=cpu,
         host=host,
+        location=function,
+        caller=caller,
     )
 
 

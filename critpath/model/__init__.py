@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         BlockList,
         Blocks,
         BlockStore,
+        FunctionSpans,
         OpenColumns,
         ReplayedRecording,
         Resources,
@@ -188,7 +189,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
         *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
-        *("Resources", "Timelines", "Workers", "make_single_block", "open_filled"),
+        *("FunctionSpans", "Resources", "Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
@@ -264,6 +265,7 @@ __all__ = [
     "Finding",
     "FlameNode",
     "FloorAdvice",
+    "FunctionSpans",
     "Gap",
     "Kind",
     "Links",

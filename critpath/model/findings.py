@@ -487,6 +487,11 @@ class Facts:
         how long normally and now (ns); None where that is several things.
     host : str
         Of several hosts, the one that has that cpu.
+    location : str
+        Of running, the function that most of them were in, ``handle (app/views.py:17)``; "" where
+        that is not known, or several.
+    caller : str
+        The function of the recorded project around it; "" where it is one itself.
     """
 
     state: State
@@ -512,6 +517,8 @@ class Facts:
     cpu: int | None = None
     meanwhile: tuple[State, float, float] | None = None
     host: str = ""
+    location: str = ""
+    caller: str = ""
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,9 @@ class Kind(IntEnum):
     # Read where requests are found by system calls:
     SOCKET_SEGMENT = 38  # TCP took a packet, for the socket whose ends it has
     DESCRIPTOR_STATEDUMP = 39
+    # Where functions of Python were recorded:
+    FUNCTION_ENTRY = 40  # one begins, or goes on
+    FUNCTION_EXIT = 41
 
 
 class State(IntEnum):

@@ -439,6 +439,38 @@ class Resources:
 
 
 @dataclass(frozen=True, eq=False)
+class FunctionSpans:
+    """What functions of Python the threads of a recording were in.
+
+    Spans of a thread nest: one that calls another begins before it and ends after it.
+
+    Attributes
+    ----------
+    begin, end : int64 [spans]
+        ns; where the exit is missing, that of the one that called it.
+    code : int64 [spans]
+        The function: its number in the recording's list.
+    parent, thread : int64 [spans]
+        The span that called it, -1 for none; which of the threads.
+    changes : int64 [changes, 2]
+        From when on (ns), thread by thread, which span is the innermost, -1 for none.
+    threads : int64 [threads, 4]
+        Host, thread id, and the first change and the one after the last.
+    """
+
+    begin: I64
+    end: I64
+    code: I64
+    parent: I64
+    thread: I64
+    changes: I64
+    threads: I64
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+@dataclass(frozen=True, eq=False)
 class ReplayedRecording:
     """What is known of a recording before its executions are walked.
 
@@ -464,6 +496,8 @@ class ReplayedRecording:
         worker that slept until it received them, when they were there (ns).
     messages : Messages or None
         Of several hosts, what they sent each other.
+    functions : FunctionSpans or None
+        Where functions of Python were recorded.
     """
 
     events: Events
@@ -478,6 +512,7 @@ class ReplayedRecording:
     sockets: Collected | None = None
     receipts: tuple[tuple[int, int, int, int], ...] = ()
     messages: Messages | None = None
+    functions: FunctionSpans | None = None
 
     def close(self) -> None:
         """Free what the blocks take."""

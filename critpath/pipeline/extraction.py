@@ -28,6 +28,7 @@ from critpath.read.streaming import OutOfOrder
 from critpath.record.profiles import PACKETS, SOCKETS
 from critpath.text import notes
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
+from critpath.timeline.functions import FunctionEvents, name_functions
 from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import MissingSwitches, insert_switches
 from critpath.timeline.network import linked_packets, network_events
@@ -280,6 +281,7 @@ def _walk(
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     from critpath.graph.critical_path import extract_paths
     from critpath.pipeline.limits import note_long_paths
+    from critpath.read.manifest import find_functions
 
     for paths in extract_paths(
         replayed,
@@ -293,6 +295,9 @@ def _walk(
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
         explained = _explain_waits(paths, replayed, manifest)
+        if replayed.functions is not None:
+            functions = find_functions(recording)
+            explained = name_functions(explained, replayed.functions, *functions)
         yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
 
 
@@ -644,6 +649,7 @@ def _replay_once(
 ) -> ReplayedRecording | Assumptions:
     """Return what was replayed, or what to assume instead."""
     put = assumed.insertions
+    functions = FunctionEvents()
     replayer = Replayer(
         hosts=source.hosts,
         environment=source.environment,
@@ -662,8 +668,8 @@ def _replay_once(
         put = put.recoded(assumed.strings.__getitem__, source.code)
         chunks = insert_switches(iter(source), put, source.classes)
     rows = 0
-    functions = timer_functions(source.environment)
-    ends = [at for at, name in functions.items() if name == PERIOD_TIMER]
+    timers = timer_functions(source.environment)
+    ends = [at for at, name in timers.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
     # None or one: what threads do with sockets and to each other, where that is asked for.
     several = len(source.hosts) > 1
@@ -673,6 +679,7 @@ def _replay_once(
     for chunk in chunks:
         prefilter.feed(chunk, source.classes)
         resources.feed(chunk, source.classes)
+        functions.feed(chunk, source.classes)
         for each in sockets:
             each.feed(chunk, source.classes)
         replayer.feed(chunk, source.classes)
@@ -717,6 +724,7 @@ def _replay_once(
         collected[0] if collected else None,
         receipts=receipts,
         messages=messages,
+        functions=functions.finish(events.end),
     )
 
 

@@ -185,6 +185,11 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
         )
         for kind, side in ((Kind.RECLAIM_BEGIN, "begin"), (Kind.RECLAIM_END, "end"))
     ),
+    # Ours, of functions of Python; the thread is in the event's context.
+    *(
+        EventRequest(kind, (f"critpath_function_{side}",), (("tid",), ("code",)))
+        for kind, side in ((Kind.FUNCTION_ENTRY, "entry"), (Kind.FUNCTION_EXIT, "exit"))
+    ),
     # Ours, in traces converted from ftrace.
     EventRequest(Kind.CURRENT, ("critpath_current",), (("tid",),)),
 )

@@ -294,6 +294,51 @@ def _check_finished(manifest: Manifest, recording: Path) -> tuple[str, ...]:
     return (f"{recording}: its recorder has not finished it: the end may be missing",)
 
 
+_FUNCTIONS: Final = "functions.json"
+_FUNCTIONS_FORMAT: Final = "critpath/functions/1"
+_SHORTER: Final = 120  # letters of a function's name and of its file's that are shown
+
+
+def find_functions(recording: Path) -> tuple[dict[int, str], list[int]]:
+    """Return the functions of a recording by number, ``handle (app/views.py:17)``.
+
+    Parameters
+    ----------
+    recording : Path
+
+    Returns
+    -------
+    names : dict of int to str
+        Empty where none are listed.
+    project : list of int
+        Those that are of the recorded project itself.
+
+    Raises
+    ------
+    UnreadableError
+        If the list is malformed.
+    """
+    file = recording / _FUNCTIONS
+    if not file.is_file():
+        return {}, []
+    names: dict[int, str] = {}
+    project = []
+    try:
+        data = load_json(file.read_bytes())
+        if not isinstance(data, dict) or data.get("format") != _FUNCTIONS_FORMAT:
+            raise _WrongError(f"its format is not {_FUNCTIONS_FORMAT!r}")
+        for one in _list(data, "functions"):
+            of = _object(one, "a function")
+            name, where = (_text(of, key)[-_SHORTER:] for key in ("name", "file"))
+            number = _whole(of, "number")
+            names[number] = f"{name} ({where}:{_whole(of, 'line')})"
+            if _flag(of, "project"):
+                project.append(number)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"{file}: not a list of functions ({error})", _AGAIN) from error
+    return names, project
+
+
 def add_manifest(events: Events, manifest: Manifest) -> Events:
     """Add a manifest's losses and circumstances to the events of its recording.
 

@@ -266,8 +266,8 @@ RECORDERS: Final[Mapping[str, str]] = {
 
 # Where a recording has its trace.
 TRACE: Final = "trace"
-# What lies beside the manifest of a recording under a budget.
-BESIDE: Final = ("gaps.jsonl", "selected.jsonl")
+# What may lie beside the manifest.
+BESIDE: Final = ("gaps.jsonl", "selected.jsonl", "functions.json")
 
 
 @dataclass(frozen=True)
@@ -313,6 +313,8 @@ class RecordRequest:
         Commands' output goes where critpath's goes.
     budget : Budget, optional
         What recording may cost.
+    functions : bool
+        Record the functions of the command, which is a Python.
     """
 
     output: Path
@@ -338,6 +340,7 @@ class RecordRequest:
     labels_from: str = ""
     show_output: bool = True
     budget: Budget | None = None
+    functions: bool = False
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

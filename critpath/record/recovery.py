@@ -23,6 +23,9 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
 from critpath.model.recording import INTERRUPTED, NORMAL, RECORDING, SAMPLE
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
+from critpath.record.functions import FILE as FUNCTIONS_FILE
+from critpath.record.functions import RAW as FUNCTIONS
+from critpath.record.functions import convert_functions
 from critpath.record.identity import is_dead_session
 from critpath.record.manifests import RUNS, link_tree, read_manifest, read_runs, write_manifest
 from critpath.record.output import is_recording
@@ -32,6 +35,7 @@ from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
 
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
+_LATEST: Final = 1 << 62  # where the recording's end is not known
 _SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also while that is removed
 
 
@@ -140,6 +144,11 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         )
     _check_layout(manifests)
     recorded = _make_trace(directory, manifests[directory], report)
+    if (directory / FUNCTIONS).is_dir():
+        span = manifests[directory].begin, recorded.end or _LATEST
+        said = convert_functions(directory, span)
+        beside = (*recorded.beside, FUNCTIONS_FILE)
+        recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
     streams = _measure_streams(directory)
     done = []
     for place, manifest in manifests.items():
@@ -325,7 +334,7 @@ def _belongs_to(top: Path, session: str) -> bool:
 
 def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
-    known = name in {MANIFEST, *_SOURCES, TRACE, RUNS, NORMAL, SAMPLE, *BESIDE}
+    known = name in {MANIFEST, *_SOURCES, FUNCTIONS, TRACE, RUNS, NORMAL, SAMPLE, *BESIDE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
 

@@ -105,6 +105,29 @@ def name_script(program: str, arguments: Sequence[str]) -> str:
     return ""
 
 
+def split_python(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options of a Python and what it runs: a script, or ``-m`` or ``-c`` and its name.
+
+    What it runs is empty where that is not sure, and for an interactive one.
+    """
+    grammar = _GRAMMARS["python"]
+    options: list[str] = []
+    words = iter(enumerate(arguments))
+    for at, word in words:
+        if not word.startswith("-") or word == "-":
+            return options, [] if word == "-" else [*arguments[at:]]
+        if named := re.fullmatch(r"-([bBdEhiIOPqRsSuvx]*)([mc])(.*)", word, re.DOTALL):
+            before, option, rest = named.groups()
+            options += [f"-{before}"] * bool(before)
+            return options, [f"-{option}", *([rest] * bool(rest)), *arguments[at + 1 :]]
+        options.append(word)
+        if grammar.valued.fullmatch(word):
+            options += [value for _, value in [next(words, (0, ""))]]
+        elif not grammar.alone.fullmatch(word):
+            break
+    return options, []
+
+
 def _keep(path: str, option: str = "") -> str:
     name = path.rpartition("/")[2]
     return f"{option} {name}".lstrip() if _NAME.fullmatch(name) else ""

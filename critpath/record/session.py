@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
@@ -21,9 +21,18 @@ from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
+from critpath.record.budget.account import share_of
 from critpath.record.budget.selection import Chosen
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
+from critpath.record.functions import (
+    FILE,
+    SHARE,
+    FunctionFiles,
+    check_python,
+    convert_functions,
+    with_agent,
+)
 from critpath.record.identity import (
     FOREIGN_CLOCK,
     INITIAL_PID_NAMESPACE,
@@ -74,6 +83,9 @@ from critpath.record.signals import InheritedState, Signals, StopRequested
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
+
+if TYPE_CHECKING:
+    from critpath.record.budget.control import Budget
 
 _NAMED: Final = 5
 _FOR_BUDGETS: Final = "ftrace"  # the recorder that can hold them
@@ -126,7 +138,13 @@ def record(
     user = invoking_user(inherited.environment, as_root=request.as_root)
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
-    programs = tuple(find_executable(c, inherited.environment) for c in request.commands)
+    commands = request.commands
+    if request.functions:
+        commands = tuple(map(with_agent, commands))
+    programs = tuple(find_executable(c, inherited.environment) for c in commands)
+    if request.functions:
+        for program in programs:
+            check_python(program, user)
     container = container_namespace(request.container)
     settings = RecorderSettings(
         session=session,
@@ -139,7 +157,7 @@ def record(
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
-        budget=request.budget,
+        budget=leave_half(request),
         runs=chooses_runs(request),
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
@@ -186,6 +204,7 @@ class _Session:
     requests: MarkRequests | None = None
     machine: Machine | None = None
     scripts: ScriptWatch | None = None
+    functions: FunctionFiles | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -223,6 +242,8 @@ class _Session:
                 self.requests.close()
             if self.limits is not None:
                 self.limits.stop()
+            if self.functions is not None:
+                self.functions.close()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -286,6 +307,11 @@ class _Session:
             for index in range(len(self.directories))
         ]
         self._write()
+        if self.request.functions:
+            given = self.settings.budget
+            share = SHARE if given is None else share_of(given.overhead)
+            self.functions = FunctionFiles(self.directories[0], share)
+            self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
         if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
@@ -309,6 +335,10 @@ class _Session:
         """Run the command; two in blocks of four, each in an order that a coin has chosen."""
         recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
+        keep = recorder.descriptors()
+        if self.functions is not None:
+            environment |= self.functions.environment()
+            keep += self.functions.descriptors()
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         order = "A" * total
@@ -332,7 +362,7 @@ class _Session:
             done = self.runner.run(
                 self.programs[index],
                 environment=environment,
-                keep=recorder.descriptors(),
+                keep=keep,
                 timeout=self.request.timeout,
                 streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
@@ -441,8 +471,14 @@ class _Session:
         """Put the trace into place and complete the manifests."""
         self.reporter("writing the trace")
         with self.signals.watching():
-            self.recorded = recorded = self._active_recorder().finish(self.reporter)
+            recorded = self._active_recorder().finish(self.reporter)
             self.recorder = None
+            if self.functions is not None:
+                self.functions.close()
+                span = self.manifests[0].begin, end
+                self.notes += convert_functions(self.directories[0], span)
+                recorded = replace(recorded, beside=(*recorded.beside, FILE))
+            self.recorded = recorded
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
     def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
@@ -580,6 +616,14 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 
 
 # Before a recording begins
+
+
+def leave_half(request: RecordRequest) -> Budget | None:
+    """Return what recording may cost beside functions, which get the other half of a budget."""
+    budget = request.budget
+    if budget is None or not request.functions:
+        return budget
+    return replace(budget, overhead=budget.overhead / 2)
 
 
 def container_namespace(name: str) -> int:

@@ -20,6 +20,8 @@ from critpath.text.phrases import (
     PACKETS,
     SOFTIRQS,
     doing,
+    function_of,
+    in_function,
     quoted,
     say_elsewhere,
     thread_name,
@@ -292,6 +294,8 @@ def _waits_for_thread(
     if often and facts.counted == "trips":
         return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
     did = _PEER.get(facts.state, "waiting itself")
+    if facts.location:
+        did = f"running {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "WAIT_NET":
         did = f"waiting for {_network(facts)}"
     if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
@@ -366,6 +370,8 @@ def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseF
 
 def _runs(facts: CauseFacts, words: _Words) -> str:
     run, where = words.verb("run"), f"on the CPU in {words.their} own code"
+    if facts.location:
+        where = f"on the CPU {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "RUN_SYSCALL":
         where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"
     if facts.counted == "iterations" and (often := _more_often(facts, words.noun)):

@@ -101,6 +101,34 @@ def memory_of(group: str, limit: int, *, of_group: bool) -> str:
     return f"memory limit{size}, control group {group}" if group else "its group's memory limit"
 
 
+_UNDER: Final = ", under "
+
+
+def function_of(name: str, caller: str) -> str:
+    """Return the detail of running in a function: which, and the project's that called it."""
+    return name + (f"{_UNDER}{caller}" if caller else "")
+
+
+def function_and_caller(detail: str) -> tuple[str, str]:
+    """Return what a function is called in a detail, and the one of the project around it."""
+    name, _, caller = detail.partition(_UNDER)
+    return name, caller
+
+
+def location(name: str) -> str:
+    """Return ``handle (app/views.py:17)`` with the function between backticks."""
+    function, place, rest = name.partition(" (")
+    return f"{quoted(function)}{place}{rest}"
+
+
+def in_function(detail: str) -> str:
+    """Say in which function the time was spent, by a detail of running."""
+    others = OTHERS if detail.startswith(OTHERS) else ""
+    name, caller = function_and_caller(detail.removeprefix(OTHERS))
+    under = f", under {location(caller)}" if caller else ""
+    return f"{others}in {location(name)}{under}"
+
+
 _BUSY: Final = ", busy with requests of "
 _RATES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
 
@@ -158,21 +186,10 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     where = f" in {thread}" if thread else ""
     if state == State.UNKNOWN:
         return f"{thread} {_WHAT[state]}".strip()
+    if state in {State.RUN, State.RUN_USER} and detail:
+        return f"running{where} {in_function(detail)}"
     if state != State.WAIT_CPU:
-        phrase = _WHAT[state]
-        if state == State.WAIT_TIMER:
-            phrase = _TIMERS.get(detail, phrase)
-        if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
-            # Of the machine itself, or perhaps: not to be called the network.
-            softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
-            phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
-        elif detail in SOFTIRQS:
-            detail = f"softirq {detail}"
-        elif state == State.QUEUED and detail:
-            detail = f"of {detail}"
-        elif state == State.WAIT_FUTEX and detail == "futex":
-            detail = ""
-        return phrase.format(f" ({detail})" if detail else "") + where
+        return _qualified(state, detail) + where
     what = f"waiting{where} for a cpu"
     if detail == IDLE:
         why = THROTTLED if longest >= LATE_NS else LATE
@@ -180,6 +197,24 @@ def doing(state: State, detail: str, thread: str = "", longest: float = math.nan
     if detail.startswith(OTHERS):
         return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
     return f"{what} that {_rival(detail)} had" if detail else what
+
+
+def _qualified(state: State, detail: str) -> str:
+    """Say a state that is no wait for a cpu, with its detail."""
+    phrase = _WHAT[state]
+    if state == State.WAIT_TIMER:
+        phrase = _TIMERS.get(detail, phrase)
+    if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
+        # Of the machine itself, or perhaps: not to be called the network.
+        softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
+        phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
+    elif detail in SOFTIRQS:
+        detail = f"softirq {detail}"
+    elif state == State.QUEUED and detail:
+        detail = f"of {detail}"
+    elif state == State.WAIT_FUTEX and detail == "futex":
+        detail = ""
+    return phrase.format(f" ({detail})" if detail else "")
 
 
 def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:

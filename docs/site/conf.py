@@ -61,6 +61,7 @@ PAGES: Final = {
         "docs/labels",
         "docs/costs",
         "docs/overhead",
+        "docs/functions",
         "docs/kernels",
         "docs/ci",
         "docs/noise",

@@ -70,7 +70,7 @@ def test_every_kind_of_event_is_known_everywhere(kind):
     if kind not in {request.kind for request in named}:
         missing.append("critpath/read/event_names.py: the names that tracers give it")
     makers = (
-        PACKAGE / "timeline" / "resources.py",
+        *(PACKAGE / "timeline" / name for name in ("resources.py", "functions.py")),
         *(PACKAGE / "requests" / name for name in ("activity.py", "calls.py")),
     )
     made = read(*(p for p in NATIVE if p.parent.name in {"timeline", "requests"}), *makers)

@@ -21,7 +21,7 @@ NOT_REPLAYED = frozenset(
     {
         *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.MESSAGE_LABEL),
         *(kind for kind in Kind if kind.name.startswith("SOCKET_")),
-        Kind.DESCRIPTOR_STATEDUMP,
+        *(Kind.DESCRIPTOR_STATEDUMP, Kind.FUNCTION_ENTRY, Kind.FUNCTION_EXIT),
         *(
             Kind.DISK_INSERT,
             Kind.DISK_ISSUE,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from critpath.documents import PathSubject
 from critpath.report.document.comparison import comparison_document
+from critpath.report.document.redaction import _Names
 from critpath.report.html.as_html import render_html
 from critpath.report.html.elements import family_of, short_names
 from critpath.text.phrases import thread_name
@@ -76,3 +77,12 @@ def test_short_names_in_tables_full_ones_to_point_at(factory):
 )
 def test_threads_that_record_are_called_the_recorders(name, whose):
     assert thread_name(name, 7) == f"`{name}`{whose} (tid 7)"
+
+
+def test_functions_and_their_files_have_stand_ins_in_details_and_sentences():
+    detail = "encode (json/encoder.py:42), under render (shop.py:7)"
+    sentence = "running in `encode` (json/encoder.py:42), under `render` (shop.py:7)"
+    names = _Names()
+    names.add_functions(f"{detail} {sentence}")
+    assert names.replace(detail) == "function-1, under function-2"
+    assert names.replace(sentence) == "running in function-1, under function-2"

@@ -34,13 +34,19 @@ class Account:
         Seconds over which the budget holds.
     width : float
         Cpus that this is about: the least busy time that is reckoned with is `IDLE` of them.
+
+    Attributes
+    ----------
+    unit : float
+        What is spent in one piece if anything is, such as one call of a long function: so much
+        can always be saved, or what is saved for the next one would be lost while the gate waits.
     """
 
     def __init__(self, share: float, horizon: float, width: float = 1.0) -> None:
         self.share, self.horizon, self.width = share, horizon, width
         self._slots = [0.0] * (2 * SLOTS)
         self._slot = self._first = -1
-        self._last = 0.0
+        self._last = self.unit = 0.0
         self.credit = self.size
 
     @property
@@ -59,7 +65,7 @@ class Account:
     @property
     def size(self) -> float:
         """The most credit that can be saved."""
-        return self.share * self.busy / _PART
+        return max(self.share * self.busy / _PART, self.unit)
 
     def note(self, now: float, busy: float, cost: float) -> None:
         """Earn what busy time since the last poll allows, and pay for what was spent.

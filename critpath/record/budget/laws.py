@@ -45,7 +45,9 @@ class Trim:
     """Takes out what the demands do not say: the level moves by what was not used or overspent.
 
     With a gain of 0.5 over the number of those who use all they get the error halves at every
-    step, whoever they are; the level stays between an equal share and all.
+    step, whoever they are; the level stays between an equal share, or half of what the demands
+    say, and all.  What is overspent the account of all takes back besides: a burst, such as one
+    long call, that also took the whole level away left most of the budget unused for seconds.
     """
 
     def __init__(self, total: float) -> None:
@@ -59,7 +61,8 @@ class Trim:
         if saturated:
             step = _GAIN / saturated * (self._total - observed)
             equal = self._total / max(len(demands), 1)
-            self.extra = min(self._total, max(equal, level + self.extra + step)) - level
+            least = max(equal, level / 2)
+            self.extra = min(self._total, max(least, level + self.extra + step)) - level
         else:
             self.extra = 0.0
 

@@ -438,6 +438,8 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         meanwhile_before=number(facts.meanwhile[1]) if facts.meanwhile else None,
         meanwhile_after=number(facts.meanwhile[2]) if facts.meanwhile else None,
         host=facts.host,
+        location=facts.location,
+        caller=facts.caller,
     )
 
 

@@ -29,6 +29,8 @@ _IP: Final = re.compile(
     r"|::(?:[0-9a-f]{1,4}:)*[0-9a-f]{1,4}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4})(?![\w:])",
     re.IGNORECASE,
 )
+# A function, and where it is.
+_LOCATION: Final = re.compile(r"([\w.<>]{1,500}) (\([^()\s]{1,200}:\d{1,10}\))")
 # As long as this a name is looked for between the letters of other words, too.
 _LONG: Final = 4
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
@@ -75,6 +77,12 @@ class _Names:
                     self.add(text, kind)
         for message in filter(None, map(_MESSAGE.match, sorted(labels))):
             self.add(message[1], "message")
+
+    def add_functions(self, text: str) -> None:
+        """Add functions with their files, as they stand in details and in sentences."""
+        for name, place in sorted({*_LOCATION.findall(text)}):
+            stand_in = self.add(f"{name} {place}", "function")
+            self.stand_ins.setdefault(f"`{name}` {place}", stand_in)
 
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
@@ -165,6 +173,7 @@ def redact(
                 names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
+    names.add_functions(str(plain))
     for user in sorted(found - _OURS):
         if len(user) >= _LEAST:
             names.add(user, "user")

@@ -1,7 +1,5 @@
 #include "controllers.h"
 
-#include <stdlib.h>
-
 enum { MOST = 65536 };
 
 static const double IDLE = 0.05, FILLED = 0.95, PART = 4, GAIN = 0.5, LEAST = 1e-3;
@@ -21,7 +19,8 @@ double account_size(const struct account *account) {
     newer += account->slots[(account->slot + 1 + SLOTS + i) % (2 * SLOTS)];
   }
   double seen = account->slot - account->first >= 2 * SLOTS - 1 ? smaller(older, newer) : newer;
-  return account->share * smaller(larger(seen, IDLE * account->horizon), account->horizon) / PART;
+  double busy = smaller(larger(seen, IDLE * account->horizon), account->horizon);
+  return larger(account->share * busy / PART, account->unit);
 }
 
 static void roll(struct account *account, double now) {
@@ -56,16 +55,23 @@ int account_decide(const struct account *account, int open) {
   return open ? account->credit > 0 : account->credit >= FILLED * account_size(account);
 }
 
-static int ascending(const void *first, const void *second) {
-  double one = *(const double *)first, two = *(const double *)second;
-  return (one > two) - (one < two);
+/* In place: monitors ask in a handler of signals, where qsort, which may allocate, is not allowed. */
+static void sort(double *values, int count) {
+  for (int gap = count / 2; gap > 0; gap /= 2)
+    for (int i = gap; i < count; i++) {
+      double value = values[i];
+      int at = i;
+      for (; at >= gap && values[at - gap] > value; at -= gap)
+        values[at] = values[at - gap];
+      values[at] = value;
+    }
 }
 
 double find_level(const double *demand, int count, double total) {
   static double wanted[MOST];
   for (int i = 0; i < count && i < MOST; i++)
     wanted[i] = larger(demand[i], 0);
-  qsort(wanted, (size_t)count, sizeof *wanted, ascending);
+  sort(wanted, count);
   double left = total;
   for (int i = 0; i < count; i++) {
     double level = left / (count - i);
@@ -85,9 +91,14 @@ double trim_level(double level, double total, double observed, int saturated, in
 void trim_adjust(struct trim *trim, double observed, const double *demand, int count) {
   double level = find_level(demand, count, trim->total);
   int saturated = 0;
+  double extra = trim->extra;
   for (int i = 0; i < count; i++)
-    saturated += demand[i] >= level + trim->extra;
-  trim->extra = saturated ? trim_level(level + trim->extra, trim->total, observed, saturated, count) - level : 0;
+    saturated += demand[i] >= level + extra;
+  trim->extra = 0;
+  if (saturated) {
+    double trimmed = trim_level(level + extra, trim->total, observed, saturated, count);
+    trim->extra = smaller(trim->total, larger(level / 2, trimmed)) - level;
+  }
 }
 
 int global_open(double cost, double busy, double share) { return !(cost > share * busy); }

@@ -11,6 +11,7 @@ struct account {
   double slots[2 * SLOTS];
   long slot;
   long first;
+  double unit; /* what is spent in one piece: so much can always be saved */
 };
 
 void account_start(struct account *account, double share, double horizon);

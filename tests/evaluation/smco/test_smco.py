@@ -39,6 +39,7 @@ class CAccount(ctypes.Structure):
         ("slots", ctypes.c_double * 20),
         ("slot", ctypes.c_long),
         ("first", ctypes.c_long),
+        ("unit", ctypes.c_double),
     )
 
 
@@ -82,12 +83,18 @@ def array(values: list[float]) -> Any:
 
 @needs_compiler
 @settings(deadline=None)
-@given(shares, st.floats(1, 20), st.lists(st.tuples(st.floats(-0.1, 9), parts, parts), max_size=60))
+@given(
+    shares,
+    st.floats(1, 20),
+    st.floats(0, 0.3),
+    st.lists(st.tuples(st.floats(-0.1, 9), parts, parts), max_size=60),
+)
 def test_an_account_in_c_is_the_account(
-    laws: Any, share: float, horizon: float, polls: list[tuple[float, float, float]]
+    laws: Any, share: float, horizon: float, unit: float, polls: list[tuple[float, float, float]]
 ) -> None:
     account, twin, now = Account(share, horizon), CAccount(), 0.0
     laws.account_start(ctypes.byref(twin), share, horizon)
+    account.unit = twin.unit = unit
     for passed, part, rate in polls:
         now = max(0.0, now + passed)
         account.note(now, passed * part, passed * rate)

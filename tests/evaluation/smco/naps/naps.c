@@ -20,7 +20,7 @@ enum { PAGE = 4096, CUTOFF = 2 * PAGE, MOST = 4096, LEVELS = 4096, LARGE = 512 }
 static struct plant {
   char *begin;
   size_t length, asked;
-  int guarded;
+  int guarded, held; /* held back in the interval before this number of adjustments */
   double since, resume;
   long number, events, naps;
 } plants[MOST];
@@ -134,7 +134,10 @@ static void on_access(int number, siginfo_t *info, void *context) {
       continue;
     double now = cpu(), cost = cost_of(plant);
     double delay = secondary_delay(cost, now - plant->since + cost, level);
-    held_back += delay > 0 && !plant->events;
+    if (delay > 0 && plant->held != adjustments + 1) { /* once in an interval */
+      plant->held = adjustments + 1;
+      held_back++;
+    }
     open_pages(plant, now);
     plant->resume = now + delay;
     plant->events++;

@@ -80,6 +80,7 @@ static double charge(double busy) {
     plant->demand += part * (wanted - plant->demand);
     plant->calls = calls;
     plant->monitored = monitored;
+    plant->account.unit = each; /* a gate is looked at when a call begins, and not within it */
   }
   return sum;
 }
@@ -215,7 +216,8 @@ __attribute__((constructor)) static void begin(void) {
   whole_open = share_target > 0;
   int only = (int)number("SMCO_ONLY", -1);
   for (int i = 0; i < functions; i++) {
-    account_start(&plants[i].account, level, HORIZON);
+    /* Nothing is known of what they want: the account of all has the word until then. */
+    account_start(&plants[i].account, strcmp(controller, "fair") ? level : share_target, HORIZON);
     plants[i].open = share_target > 0;
     smco_gates[i].open = !strcmp(controller, "all") || i == only ||
                          (strcmp(controller, "none") && strcmp(controller, "only") && target > 0);

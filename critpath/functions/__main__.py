@@ -1,0 +1,5 @@
+"""``python -m critpath.functions SCRIPT``: the program, with its functions recorded."""
+
+from critpath.functions.agent import main
+
+main()

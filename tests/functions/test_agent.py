@@ -1,0 +1,259 @@
+"""The agent in every Python from 3.12 on that is here: what it writes is what was called."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.functions.agent import Shares, find_level
+from critpath.record.budget import laws
+
+
+def pythons(*minors: int) -> list[str]:
+    """Return a Python of each of these versions that is here."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {}
+    for minor in minors:
+        for place in (*pyenv.glob(f"3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}")):
+            code = "import sys; print(sys.version_info[1])"
+            if place is None or minor in found:
+                continue
+            done = subprocess.run([place, "-c", code], capture_output=True, text=True, check=False)
+            if done.stdout == f"{minor}\n":  # pyenv's stand-ins end in an error
+                found[minor] = str(place)
+    return list(found.values())
+
+
+NEW, OLD = pythons(12, 13), pythons(8, 9, 10, 11)
+AGENT = importlib.util.find_spec("critpath.functions.agent").origin
+NATIVE = importlib.util.find_spec("critpath.functions._ring").origin
+RINGS = {"native": NATIVE, "python": "python"}
+
+pytestmark = pytest.mark.skipif(not NEW, reason="no Python 3.12 or later is here")
+
+
+@pytest.fixture(params=NEW, ids=lambda path: Path(path).parts[-3])
+def python(request) -> str:
+    return request.param
+
+
+def run(python, directory, script, *words, ring=NATIVE, share=1.0, **more):
+    """Run a script under the agent; return what it printed."""
+    directory.mkdir()
+    (directory.parent / "app.py").write_text(script)
+    env = {
+        **os.environ,
+        "CRITPATH_FUNCTIONS": str(directory),
+        "CRITPATH_FUNCTIONS_NATIVE": ring,
+        "CRITPATH_FUNCTIONS_SHARE": str(share),
+    }
+    done = subprocess.run(
+        [python, AGENT, *(words or ["app.py"])],
+        cwd=directory.parent, env=env, capture_output=True, text=True, check=False, timeout=120,
+        **more,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read(directory):
+    """Return events by (process, thread): (time, name, whether it is an exit); and all lines."""
+    names, lines = {}, []
+    for file in directory.glob("*.names"):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            lines.append(row)
+            if "number" in row:
+                names[int(file.stem), row["number"]] = row["words"]
+    found = {}
+    for file in sorted(directory.glob("*.slot")):
+        data = file.read_bytes()
+        magic, pid, count, windows, lost = struct.unpack_from("<8sIIQQ", data)
+        assert (magic, lost) == (b"critfun1", 0)
+        body = data[4096 + 65536 : 4096 + 65536 * (1 + windows)] + data[4096 : 4096 + 16 * count]
+        for time, code, tid in struct.iter_unpack("<QIi", body):
+            name = names[int(file.name.partition("-")[0]), code >> 1]
+            found.setdefault((pid, tid), []).append((time, name[0] + "." + name[1], code & 1))
+    return {key: sorted(rows, key=lambda row: row[0]) for key, rows in found.items()}, lines
+
+
+def calls(rows):
+    """Return what the program's own functions did: ``>name`` and ``<name``."""
+    mine = [
+        (name.removeprefix("__main__."), exit_) for _, name, exit_ in rows if "__main__" in name
+    ]
+    return [("<" if exit_ else ">") + name for name, exit_ in mine]
+
+
+TREE = """
+import threading
+def leaf(): return 1
+def middle(): leaf(); leaf()
+def numbers():
+    yield leaf()
+    yield 2
+def fails(): raise ValueError
+class Shop:
+    def render(self):
+        try: fails()
+        except ValueError: pass
+def root():
+    middle()
+    for _ in numbers(): leaf()
+    Shop().render()
+if __name__ == "__main__":
+    thread = threading.Thread(target=root); thread.start(); thread.join()
+    root()
+"""
+ROOT = [
+    *(">root", ">middle", ">leaf", "<leaf", ">leaf", "<leaf", "<middle"),
+    *(">numbers", ">leaf", "<leaf", "<numbers", ">leaf", "<leaf"),
+    *(">numbers", "<numbers", ">leaf", "<leaf", ">numbers", "<numbers"),
+    *(">Shop.render", ">fails", "<fails", "<Shop.render", "<root"),
+]
+
+
+@pytest.mark.parametrize("ring", RINGS)
+def test_what_is_written_is_what_was_called(python, tmp_path, ring):
+    run(python, tmp_path / "out", TREE, ring=RINGS[ring])
+    found, lines = read(tmp_path / "out")
+    ((pid, _),) = {key for key in found if key[0] == key[1]}
+    assert {key[0] for key in found} == {pid}
+    main = calls(found[pid, pid])
+    [thread] = [calls(rows) for key, rows in found.items() if key[1] != pid]
+    assert thread == ROOT
+    begun = [">Shop", "<Shop"]  # the body of the class
+    assert main == [">" + "<module>", *begun, *ROOT, "<<module>"]
+    own = {row["words"][1] for row in lines if row.get("project")}
+    assert {"leaf", "root", "Shop.render"} <= own
+    assert not {"Thread.start"} & own
+    assert [row["words"][2] for row in lines if row.get("words", [0, 0])[1] == "leaf"] == ["app.py"]
+
+
+def test_children_and_threads_that_end_write_everything(python, tmp_path):
+    script = """
+import os, threading
+def work(n):
+    for _ in range(n): step()
+def step(): pass
+for _ in range(20):
+    thread = threading.Thread(target=work, args=(10,)); thread.start(); thread.join()
+pid = os.fork()
+if not pid:
+    work(5000)
+    os._exit(0)
+os.waitpid(pid, 0)
+print(os.getpid(), pid)
+"""
+    parent, child = map(int, run(python, tmp_path / "out", script).split())
+    found, _ = read(tmp_path / "out")
+    threads = [calls(rows) for key, rows in found.items() if key[0] == parent != key[1]]
+    assert sum(rows.count(">step") for rows in threads) == 200
+    assert calls(found[child, child]).count("<step") == 5000
+    # A slot for the main thread and one that the others have in turn; one of the child's.
+    assert len(list((tmp_path / "out").glob(f"{parent}-*.slot"))) == 2
+    assert len(list((tmp_path / "out").glob(f"{child}-*.slot"))) == 1
+
+
+def test_a_hot_function_is_switched_off_and_its_caller_stays(python, tmp_path):
+    script = """
+import time
+def hot(): pass
+def outer():
+    for _ in range(20_000): hot()
+def slow():
+    end = time.process_time() + 0.002
+    while time.process_time() < end: sum(range(1000))
+for _ in range(60):
+    outer(); slow()
+"""
+    run(python, tmp_path / "out", script, share=0.01)
+    found, lines = read(tmp_path / "out")
+    [rows] = found.values()
+    counted = calls(rows)
+    assert counted.count(">outer") == counted.count("<outer") == 60
+    assert counted.count(">slow") == 60
+    hot = next(row["number"] for row in lines if row.get("words", [0, 0])[1] == "hot")
+    assert any(row.get("off") == hot for row in lines)
+    assert counted.count(">hot") < 60 * 20_000 / 2
+
+
+def test_without_a_recorder_a_program_runs_as_ever(python, tmp_path):
+    (tmp_path / "app.py").write_text(
+        "import sys; print(__name__, __file__, sys.argv, sys.path[0], sys.monitoring.get_tool(3))"
+    )
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CRITPATH")}
+    done = subprocess.run(
+        [python, AGENT, "app.py", "a b"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"__main__ app.py ['app.py', 'a b'] {tmp_path} None\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["-m", "app", "x"], "['{place}/app.py', 'x']"),
+        (["-c", "import sys; print(sys.argv)", "x"], "['-c', 'x']"),
+        (["app.py", "-m"], "['app.py', '-m']"),
+    ],
+)
+def test_it_runs_what_python_runs(python, tmp_path, words, shown):
+    said = run(python, tmp_path / "out", "import sys; print(sys.argv)", *words)
+    assert said == shown.format(place=tmp_path) + "\n"
+
+
+@pytest.mark.parametrize("python", OLD, ids=lambda path: Path(path).parts[-3])
+def test_an_older_python_is_refused(python, tmp_path):
+    (tmp_path / "app.py").write_text("print('ran')")
+    done = subprocess.run(
+        [python, AGENT, "app.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "from Python 3.12 on" in done.stderr
+
+
+demands = st.lists(st.floats(0, 1), min_size=1, max_size=40)
+
+
+@given(demands, st.floats(0.001, 0.5))
+def test_the_level_is_that_of_the_law(wanted, total):
+    assert find_level(wanted, total) == laws.find_level(wanted, total)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60_000), st.integers(200, 40_000)), min_size=1, max_size=12),
+    st.floats(0.005, 0.2),
+)
+def test_functions_that_are_short_hold_their_share(functions, share):
+    """Each is called so often a second, and takes so long (ns); an event costs 100 ns."""
+    cost, switched = 1e-7, {}
+    shares = Shares(share, cost, switched.__setitem__)
+    totals = {number: [0, 0] for number in range(len(functions))}
+    spent = 0.0
+    for step in range(1, 301):
+        counts = []
+        for number, (rate, length) in enumerate(functions):
+            if switched.get(number, True):
+                made = rate // 10
+                totals[number][0] += made
+                totals[number][1] += made * length
+                if made:
+                    counts.append((number, 2 * made, *totals[number]))
+                    spent += 2 * made * cost if length < 10_000 else 0.0
+        shares.adjust(step / 10, 0.1, counts)
+    demand = sum(2 * rate * cost for rate, length in functions if length < 10_000)
+    # A look's worth of each function at most before it is known what it wants.
+    first = sum(2 * (rate // 10) * cost for rate, length in functions if length < 10_000)
+    assert spent <= 1.5 * min(demand, share) * 30 + 3 * first
+    if sum(2 * rate * cost for rate, _ in functions) <= share:
+        assert not switched

@@ -1,0 +1,218 @@
+"""Functions of the command: words, hostile files, and a recording with a known call tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from critpath.errors import UsageError
+from critpath.record.ftrace.recorder import missing_requirements
+from critpath.record.functions import FILE, RAW, convert_functions, with_agent
+from critpath.record.scripts import split_python
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "functions"))
+import test_agent as agents
+
+HERE = [o.what for o in missing_requirements(None) if o.fatal] if not os.geteuid() else ["no root"]
+needs_kernel = pytest.mark.skipif(bool(HERE), reason=f"cannot record here: {HERE[:1]}")
+needs_python = pytest.mark.skipif(not agents.NEW, reason="no Python 3.12 or later is here")
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "rest"),
+    [
+        ("app.py -m x", "", "app.py -m x"),
+        ("-X dev -u app.py", "-X dev -u", "app.py"),
+        ("-um web.main --port 1", "-u", "-m web.main --port 1"),
+        ("-Wignore -c pass -x", "-Wignore", "-c pass -x"),
+        ("-cprint() x", "", "-c print() x"),
+        ("--check-hash-based-pycs always app.py", "--check-hash-based-pycs always", "app.py"),
+        ("-", "", ""),
+        ("-i", "-i", ""),
+        ("--unknown app.py", "--unknown", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_command_line_of_python_comes_apart(words, options, rest):
+    assert split_python(words.split()) == (options.split(), rest.split())
+
+
+@pytest.mark.parametrize("command", ["gunicorn app:web", "python3.12", "sh -c python", "python -"])
+def test_what_is_no_python_with_a_script_is_refused(command):
+    with pytest.raises(UsageError, match="--functions"):
+        with_agent(command.split())
+
+
+def test_the_agent_stands_before_the_script():
+    command, flag, agent, *rest = with_agent(["python3.12", "-u", "app.py", "x"])
+    assert (command, flag, rest) == ("python3.12", "-u", ["app.py", "x"])
+    assert Path(agent).parts[-2:] == ("functions", "agent.py")
+
+
+def slot(events, *, count=None, windows=0):
+    head = struct.pack(
+        "<8sIIQQ", b"critfun1", 7, len(events) if count is None else count, windows, 0
+    )
+    return head.ljust(4096, b"\0") + b"".join(struct.pack("<QIi", *one) for one in events)
+
+
+def convert(tmp_path, files):
+    """Convert what a hostile program left; return the list, and the bytes of all streams."""
+    raw = tmp_path / RAW
+    raw.mkdir()
+    (tmp_path / "trace").mkdir()
+    for name, content in files.items():
+        (raw / name).write_bytes(content)
+    convert_functions(tmp_path, (100, 1000))
+    assert not raw.exists()
+    streams = sorted((tmp_path / "trace").glob("functions/functions_*"))
+    return json.loads((tmp_path / FILE).read_text()), b"".join(s.read_bytes() for s in streams)
+
+
+LIST = b'{"number": 1, "line": 3, "project": 1, "words": ["m", "f", "m.py"]}\n'
+
+
+def test_hostile_files_make_no_events(tmp_path):
+    (tmp_path / "secret").write_bytes(slot([(200, 2, 7)]))
+    found, streams = convert(
+        tmp_path,
+        {
+            "7.names": LIST
+            + b'{"number": "x"}\nnull\n[1]\n{"off": {}}\n{"words"\n'
+            + b"[" * 99_999,
+            # out of order, of no function, of no thread, outside the recording
+            "7-0.slot": slot(
+                [
+                    (50, 2, 7),
+                    (200, 2, 7),
+                    (150, 3, 7),
+                    (210, 2 << 20, 7),
+                    (300, 3, -1),
+                    (9999, 3, 7),
+                ]
+            ),
+            "7-1.slot": slot([(200, 2, 7)], count=2**32 - 1, windows=2**60),
+            "7-2.slot": b"critfun1",
+            "8-0.slot": slot([(200, 2, 8)]),
+            "7-9.slot.py": b"",
+        },
+    )
+    assert [(f["name"], f["number"]) for f in found["functions"]] == [("f", 1)]
+    assert found["events"] == 2
+    assert streams.count(struct.pack("<Qi", 200, 7)) == 2
+
+
+def test_links_and_devices_are_not_followed(tmp_path):
+    (tmp_path / "secret").write_bytes(LIST)
+    raw = tmp_path / RAW
+    raw.mkdir()
+    (tmp_path / "trace").mkdir()
+    (raw / "7.names").symlink_to(tmp_path / "secret")
+    os.mkfifo(raw / "7-0.slot")
+    assert convert_functions(tmp_path, (0, 10)) != ()
+    assert json.loads((tmp_path / FILE).read_text())["functions"] == []
+
+
+@needs_python
+def test_an_older_python_ends_with_2_and_says_so(critpath, tmp_path):
+    old = next(iter(agents.OLD), None)
+    if old is None:
+        pytest.skip("no Python before 3.12 is here")
+    if HERE:
+        pytest.skip(f"cannot record here: {HERE[0]}")
+    done = critpath("record", "--functions", "-o", tmp_path / "r", "--", old, "app.py")
+    assert done.returncode == 2
+    assert "needs Python 3.12 or later" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+PROGRAM = """
+import time
+def spin(ms):
+    begin = time.process_time_ns()
+    while time.process_time_ns() < begin + ms * 1_000_000:
+        for _ in range(500): pass
+    print(time.process_time_ns() - begin)
+def encode(ms): spin(ms)
+def fetch(): time.sleep(0.02)
+def main():
+    encode({ms}); fetch(); spin(6)
+main()
+"""
+
+
+@needs_python
+@needs_kernel
+@pytest.mark.xdist_group("kernel")
+def test_a_path_names_the_functions_that_ran(critpath, critpath_process, tmp_path):
+    (tmp_path / "app.py").write_text(PROGRAM.replace("{ms}", "24"))
+    done = critpath_process(
+        *("record", "--functions", "-n", 3, "-o", "r", "--", agents.NEW[-1], "app.py"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "functions, " in done.stderr
+    took = [int(line) for line in done.stdout.split()]
+    assert "spin (app.py:3)" in critpath("path", tmp_path / "r", "--segments").stdout
+    for reader in ("native", "babeltrace2"):
+        if reader == "babeltrace2" and not shutil.which("babeltrace2"):
+            continue
+        options = ("--format", "json", "--reader", reader)
+        lines = critpath("path", tmp_path / "r", *options).stdout.splitlines()
+        assert len(lines) == 3
+        for number, line in enumerate(lines):
+            segments = json.loads(line)["segments"]
+            spun = sum(s["end"] - s["begin"] for s in segments if s["detail"].startswith("spin ("))
+            # What interrupts is no running of it.
+            assert spun == pytest.approx(sum(took[2 * number : 2 * number + 2]), rel=0.1)
+
+
+@needs_python
+@needs_kernel
+@pytest.mark.long
+@pytest.mark.xdist_group("kernel")
+def test_a_cause_names_the_function_and_vectors_stay(critpath, critpath_process, tmp_path):
+    for name, ms in (("normal", 4), ("sample", 84)):
+        (tmp_path / f"{name}.py").write_text(PROGRAM.replace("{ms}", str(ms)))
+    commands = (f"{agents.NEW[-1]} {name}.py" for name in ("normal", "sample"))
+    done = critpath_process(
+        *("record", "--functions", "-n", 24, "-o", "r", "--interleave", *commands), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    sets = tmp_path / "r" / "normal", tmp_path / "r" / "sample"
+    done = critpath("compare", *sets, "--json", tmp_path / "c.json")
+    assert done.returncode == 1, done.stdout
+    document = json.loads((tmp_path / "c.json").read_text())
+    # On a busy machine waits for a cpu may come before it.
+    running = [cause for cause in document["causes"] if cause["facts"]["state"] == "RUN"]
+    assert running[0]["facts"]["location"] == "spin (sample.py:3)"
+    assert "in spin (sample.py:3)" in done.stdout
+    # Vectors are those of the same recordings without functions.
+    for one in sets:
+        (one / FILE).unlink()
+    critpath("compare", *sets, "--json", tmp_path / "d.json")
+    other = json.loads((tmp_path / "d.json").read_text())
+    assert other["symbols"] == document["symbols"]
+    assert other["states"] == document["states"]
+
+
+@needs_python
+@needs_kernel
+@pytest.mark.xdist_group("kernel")
+def test_functions_have_half_of_a_budget(critpath_process, tmp_path):
+    (tmp_path / "app.py").write_text(PROGRAM.replace("{ms}", "2"))
+    done = critpath_process(
+        *("record", "--functions", "--overhead", "20%", "-n", 4, "-o", "r"),
+        *("--", agents.NEW[0], "app.py"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "r" / "critpath.json").read_text())
+    assert manifest["overhead"]["target"] == pytest.approx(0.1)
+    listed = json.loads((tmp_path / "r" / FILE).read_text())
+    assert {"main", "spin", "fetch"} <= {one["name"] for one in listed["functions"]}
