@@ -200,6 +200,9 @@ class Manifest:
         Where the gaps that the recorder made are listed, beside the manifest; "" without any.
     overhead : mapping
         What the recording was allowed to cost, and did; empty without a budget.
+    counts : mapping
+        Where what was counted lies beside the manifest (``path``), at which ``interval`` (ns),
+        ``how``, which ``events``; empty where nothing was counted.
     machine : mapping
         What the machine was like meanwhile: ``summary`` (whole numbers, see
         `summarize_machine`), ``columns`` and ``rows`` (one a second).
@@ -251,6 +254,7 @@ class Manifest:
     trace: str = "trace"
     warnings: tuple[str, ...] = ()
     critpath: str = ""
+    counts: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:

@@ -24,7 +24,7 @@ from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Scr
 from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
-from critpath.record.recorder import TRACE, RecorderResult, RecordRequest, UnfinishedError
+from critpath.record.recorder import COUNTS, TRACE, RecorderResult, RecordRequest, UnfinishedError
 from critpath.units import plural
 from critpath.untrusted import load_json
 
@@ -34,7 +34,7 @@ _FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
 _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
     **dict.fromkeys(("begin", "end"), int),
-    **dict.fromkeys(("clock", "recorder", "overhead"), dict),
+    **dict.fromkeys(("clock", "recorder", "overhead", "counts"), dict),
 }
 
 
@@ -182,6 +182,8 @@ def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     made, budget = document.pop("gaps_file"), document.pop("overhead")
+    if not manifest.counts:
+        del document["counts"]
     if made:
         document |= {"format": GAPS_FORMAT, "gaps": made}
     if budget:
@@ -423,6 +425,15 @@ def _cpu_model() -> str:
 
 
 # The trace of an interleaved session, shared by both recordings
+
+
+def link_beside(first: Path, other: Path) -> None:
+    """Give the other of two recordings the trace and the counts of the first."""
+    for name in (TRACE, Path(COUNTS).parts[0]):
+        # Linking may be what was interrupted.
+        shutil.rmtree(other / name, ignore_errors=True)
+        if (first / name).is_dir():
+            link_tree(first / name, other / name)
 
 
 def link_tree(source: Path, target: Path) -> None:

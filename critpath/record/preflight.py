@@ -21,7 +21,7 @@ from critpath.record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
-from critpath.record.recorder import RECORDERS, RecorderSettings, Requirement
+from critpath.record.recorder import RECORDERS, TRACING, RecorderSettings, Requirement
 from critpath_marks.sessions import pid_namespace
 
 # Bytes that a recording should find free.  A pipe between two processes that does
@@ -62,7 +62,7 @@ class Preflight:
         if any(o.fatal for o in self.obstacles):
             return None
         return next(
-            (name for name, found in self.recorders.items() if not any(o.fatal for o in found)),
+            (name for name in TRACING if not any(o.fatal for o in self.recorders[name])),
             None,
         )
 

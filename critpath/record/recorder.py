@@ -246,6 +246,28 @@ class Leftover:
     remove: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class CountsRequest:
+    """What is counted beside what is recorded.
+
+    Attributes
+    ----------
+    interval : int
+        Between two lines (ns).
+    events : str
+        Of `critpath.record.counts.events.EVENT_SETS`.
+    scope : str
+        ``command``, ``machine``, or a control group's path or name; "" for the obvious one.
+    functions : tuple of str
+        Kernel functions that are counted besides, as patterns with ``*``.
+    """
+
+    interval: int
+    events: str = "minimal"
+    scope: str = ""
+    functions: tuple[str, ...] = ()
+
+
 # Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
 # needed) offers:
 #   open_recorder(settings: RecorderSettings) -> Recorder
@@ -255,7 +277,10 @@ class Leftover:
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath.record.lttng.recorder",
     "ftrace": "critpath.record.ftrace.recorder",
+    "counts": "critpath.record.counts.recorder",
 }
+# What `auto` tries: a recording has a trace, unless it is asked for otherwise.
+TRACING: Final = ("lttng", "ftrace")
 
 
 # A request to record, and its outcome
@@ -263,6 +288,8 @@ RECORDERS: Final[Mapping[str, str]] = {
 
 # Where a recording has its trace.
 TRACE: Final = "trace"
+# Where it has its counts.
+COUNTS: Final = "counts/counts.jsonl"
 # What lies beside the manifest of a recording under a budget.
 BESIDE: Final = ("gaps.jsonl", "selected.jsonl")
 
@@ -310,6 +337,8 @@ class RecordRequest:
         Commands' output goes where critpath's goes.
     budget : Budget, optional
         What recording may cost.
+    counts : CountsRequest, optional
+        What is counted besides.
     """
 
     output: Path
@@ -335,6 +364,7 @@ class RecordRequest:
     labels_from: str = ""
     show_output: bool = True
     budget: Budget | None = None
+    counts: CountsRequest | None = None
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

@@ -12,6 +12,7 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.record.containers import cgroup_names
 from critpath.units import plural, safe_text
+from critpath_marks.sessions import pid_namespace
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OWN: Final = Path("/proc/self/cgroup")
@@ -102,6 +103,20 @@ def _root() -> Path:
             "count outside, choosing the container: --scope NAME",
         )
     return root
+
+
+def group_of_container(namespace: int) -> Group:
+    """Return the group that a container's first process is in."""
+    root = _root()
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - names
+    inside = [pid for pid in sorted(pids) if pid_namespace(pid) == namespace]
+    name = group_of(inside[0]) if inside else ""
+    if not name.strip("/"):
+        raise CritpathError(
+            "the container is in no control group of its own, of version 2",
+            "count the machine: --scope machine",
+        )
+    return Group(root / name.lstrip("/"), name)
 
 
 def make_group(session: str) -> Group:
