@@ -11,6 +11,7 @@ from typing import Final
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
 GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 would take for silence
+COUNTS: Final = "counts/counts.jsonl"  # what was counted, below a recording
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
 MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -115,8 +115,9 @@ class Counts(Table):
         )
 
     def of_scope(self, name: str) -> Counts:
-        """Return the documents of one scope."""
-        return self.take(np.array([self.scopes[at] == name for at in self.scope], np.bool_))
+        """Return the documents of one scope, which is their only one."""
+        kept = self.take(np.array([self.scopes[at] == name for at in self.scope], np.bool_))
+        return replace(kept, scopes=(name,), scope=np.zeros(len(kept), np.int32))
 
     def table_columns(self) -> Mapping[str, Column]:
         """Return a row per document and term that occurs in it."""

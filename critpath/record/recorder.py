@@ -288,8 +288,6 @@ TRACING: Final = ("lttng", "ftrace")
 
 # Where a recording has its trace.
 TRACE: Final = "trace"
-# Where it has its counts.
-COUNTS: Final = "counts/counts.jsonl"
 # What lies beside the manifest of a recording under a budget.
 BESIDE: Final = ("gaps.jsonl", "selected.jsonl")
 

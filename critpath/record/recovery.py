@@ -21,12 +21,12 @@ from typing import Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
-from critpath.model.recording import INTERRUPTED, NORMAL, RECORDING, SAMPLE
+from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath.record.identity import is_dead_session
 from critpath.record.manifests import RUNS, link_beside, read_manifest, read_runs, write_manifest
 from critpath.record.output import is_recording
-from critpath.record.recorder import BESIDE, COUNTS, RECORDERS, TRACE, Leftover, RecorderResult
+from critpath.record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of

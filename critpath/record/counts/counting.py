@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from critpath.errors import CritpathError
+from critpath.model.recording import COUNTS
 from critpath.record._pulse import name_thread
 from critpath.record.counts.attach import ProgramCounts, refusal
 from critpath.record.counts.events import Counted, select_counted
@@ -26,7 +27,7 @@ from critpath.record.counts.groups import (
 )
 from critpath.record.counts.perf import PerfCounts
 from critpath.record.ftrace import tracefs
-from critpath.record.recorder import COUNTS, CountsRequest
+from critpath.record.recorder import CountsRequest
 from critpath.units import NS_PER_S, plural
 
 FORMAT: Final = "critpath/counts/1"

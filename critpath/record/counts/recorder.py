@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from critpath.errors import CritpathError
+from critpath.model.recording import COUNTS
 from critpath.record import bpf
 from critpath.record.counts.events import missing_events
 from critpath.record.counts.groups import find_groups, remove_group
 from critpath.record.ftrace import tracefs
 from critpath.record.identity import is_dead_session
 from critpath.record.recorder import (
-    COUNTS,
     Count,
     Leftover,
     Recorder,
