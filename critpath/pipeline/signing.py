@@ -209,6 +209,7 @@ def trace_requests() -> tuple[EventRequest, ...]:
 
     fields = {
         Kind.SWITCH: (("next_tid", "next_pid"),),
+        Kind.CURRENT: (("tid",),),
         Kind.FORK: (("parent_tid", "parent_pid"), ("child_tid", "child_pid")),
         Kind.EXEC: (("tid", "pid"),),
         Kind.IRQ_ENTRY: (("name",),),
@@ -235,12 +236,13 @@ def _tally_trace(
     traces = find_traces(source)
     names = sorted({name for trace in traces for name in Description(trace).events})
     interval = settings.interval or NS_PER_S
-    begin, end, owners, ids = _documents(source, settings, manifest, interval, progress)
+    begin, end, owners, ids = _documents(source, settings, (manifest, names), interval, progress)
     opener = RecordingOpener(
         *(source, traces, trace_requests(), settings.reader),
         begin=lambda: Stage(progress, f"counting {source}"),
     )
-    tally, events = run_tally(opener, names, begin, end, owners, apart=settings.by == "interval")
+    apart = owners is None or not (owners.threads or (owners.programs and ids))
+    tally, events = run_tally(opener, names, begin, end, owners, apart=apart)
     scope = _scope(settings, manifest)
     lossy = _find_lossy(events, begin, end)
     counts = tally.counts(scope, lossy, interval=0 if ids else interval)
@@ -284,32 +286,34 @@ def _scope(settings: SignSettings, manifest: Manifest) -> str:
 def _documents(
     source: Path,
     settings: SignSettings,
-    manifest: Manifest,
+    known: tuple[Manifest, Sequence[str]],
     interval: int,
     progress: Progress | None,
 ) -> tuple[I64, I64, Owners | None, tuple[str, ...]]:
-    """Return the windows of documents, whose events are theirs, and the ids of executions."""
-    from critpath.signatures.tally import Owners
+    """Return the windows of documents, whose events are theirs, and the ids of executions.
 
-    if settings.by == "execution":
-        runs = [run for run in manifest.runs if run.whole]
-        if runs and settings.specification in {None, "process"}:
-            programs: dict[int, list[tuple[int, int, int]]] = {}
-            for number, run in enumerate(runs):
-                programs.setdefault(run.pid, []).append((run.begin, run.end, number))
-            begin = np.array([run.begin for run in runs], np.int64)
-            end = np.array([run.end for run in runs], np.int64)
-            ids = tuple(f"{run.pid}@{run.begin}" for run in runs)
-            return begin, end, Owners(programs=programs), ids
-        return _executions(source, settings, progress)
-    begin_at = manifest.begin or _first_time(source)
-    last = manifest.end or begin_at + _MOST_INTERVALS * interval
-    begin = begin_at + interval * np.arange(
-        min(_MOST_INTERVALS, max(1, -(-(last - begin_at) // interval))), dtype=np.int64
-    )
+    `known` are the manifest and the names of the trace's events.
+    """
+    from critpath.signatures.tally import ATTACH, Owners
+
+    manifest, names = known
     scope = _scope(settings, manifest)
+    runs = [run for run in manifest.runs if run.whole]
+    # Where the command had a control group, and the trace has who joined it.
+    grouped = manifest.counts.get("scope") == COMMAND_SCOPE and any(n in ATTACH for n in names)
+    if settings.by == "execution":
+        if not runs or settings.specification not in {None, "process"}:
+            return _executions(source, settings, progress)
+        begin = np.array([run.begin for run in runs], np.int64)
+        end = np.array([run.end for run in runs], np.int64)
+        ids = tuple(f"{run.pid}@{run.begin}" for run in runs)
+        programs: dict[int, list[tuple[int, int, int]]] = {}
+        for number, run in enumerate(runs):
+            programs.setdefault(run.pid, []).append((run.begin, run.end, number))
+        by_group = Owners(groups=(manifest.session,))
+        return begin, end, by_group if grouped else Owners(programs=programs), ids
     owners = None
-    if scope == COMMAND_SCOPE and manifest.counts.get("scope") == COMMAND_SCOPE:
+    if scope == COMMAND_SCOPE and grouped:
         owners = Owners(groups=(manifest.session,))
     elif scope == COMMAND_SCOPE:
         whole: dict[int, list[tuple[int, int, int]]] = {}
@@ -318,6 +322,13 @@ def _documents(
         owners = Owners(programs=whole)
     elif scope != MACHINE_SCOPE:
         owners = Owners(groups=(scope,))
+    if manifest.counts and (source / COUNTS).is_file():  # the same documents, counted again
+        counted, _ = read_source(source, replace(settings, traced=False))
+        return counted.begin, counted.end, owners, ()
+    first = manifest.begin or _first_time(source)
+    last = manifest.end or first + _MOST_INTERVALS * interval
+    most = min(_MOST_INTERVALS, max(1, -(-(last - first) // interval)))
+    begin = first + interval * np.arange(most, dtype=np.int64)
     return begin, begin + interval, owners, ()
 
 

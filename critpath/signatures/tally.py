@@ -227,8 +227,13 @@ class Tally:
         return owner
 
     def _find_threads(self, chunk: EventChunk, classes: Sequence[EventClass], host: I64) -> I64:
-        """Return who ran where each event happened: a switch is the thread's that leaves."""
-        switching = np.array([each.kind is Kind.SWITCH for each in classes])[chunk.event_class]
+        """Return who ran where each event happened: a switch is the thread's that leaves.
+
+        Some kernels leave switches out: then the recorder says who is current.
+        """
+        switching = np.array([each.kind in {Kind.SWITCH, Kind.CURRENT} for each in classes])[
+            chunk.event_class
+        ]
         tid = np.full(len(chunk), _NOBODY, np.int64)
         cpus = host << 16 | chunk.cpu.astype(np.int64)
         for cpu in np.unique(cpus).tolist():
