@@ -143,10 +143,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--events",
-        choices=("minimal", "broad", "all"),
+        choices=("minimal", "broad", "all", "free"),
         default="minimal",
         help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
-        "faults, too) or all tracepoints; docs/recording.md says what each costs",
+        "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
+        "needs no root); docs/recording.md says what each costs",
     )
     parser.add_argument(
         "--functions",

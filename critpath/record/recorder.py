@@ -72,6 +72,8 @@ class RecorderSettings:
         What recording may cost; None for all that it does.
     runs : bool
         Under a budget, runs of a command are recorded whole or not at all.
+    counts : CountsRequest, optional
+        What is counted besides.
     """
 
     session: str
@@ -87,6 +89,7 @@ class RecorderSettings:
     labels_from: str = ""
     budget: Budget | None = None
     runs: bool = False
+    counts: CountsRequest | None = None
 
     @property
     def write_directory(self) -> Path:

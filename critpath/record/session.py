@@ -136,6 +136,7 @@ def record(
         labels_from=request.labels_from,
         budget=request.budget,
         runs=bool(request.commands),
+        counts=request.counts,
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():

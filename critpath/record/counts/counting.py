@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -14,7 +14,8 @@ from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath.record._pulse import name_thread
 from critpath.record.counts.attach import ProgramCounts, refusal
-from critpath.record.counts.events import Counted, select_counted
+from critpath.record.counts.events import FREE, Counted, select_counted
+from critpath.record.counts.free import FreeCounts
 from critpath.record.counts.groups import (
     Group,
     find_group,
@@ -109,8 +110,7 @@ class Counting:
 
     def _start(self) -> None:
         scope = self._find_scope()
-        counted = self._select()
-        self._source = source = self._open(counted)
+        self._source = source = self._open()
         scopes = [MACHINE] if self._group is None else [MACHINE, scope]
         root = find_root()
         places = [root, *([self._group.path] if self._group else [])]
@@ -133,7 +133,7 @@ class Counting:
             raise CritpathError(
                 f"counts cannot be written: {error.strerror}", "make room there"
             ) from None
-        self._before, self._begin = self._read(), time.monotonic_ns()
+        self._before, self._begin = self._read()
         source.count_misses()
         self._next = self._begin + self._asked.interval
         self._thread = threading.Thread(target=self._run, name="counts", daemon=True)
@@ -142,7 +142,7 @@ class Counting:
     def _find_scope(self) -> str:
         """Find or make the control group; return what its scope is called."""
         asked = self._asked.scope
-        if asked == MACHINE and not self._container:
+        if self._asked.events == FREE or (asked == MACHINE and not self._container):
             return MACHINE
         if self._container:
             self._group = group_of_container(self._container)
@@ -170,8 +170,11 @@ class Counting:
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         return select_counted(self._asked.events, available)
 
-    def _open(self, counted: Sequence[Counted]) -> Source:
+    def _open(self) -> Source:
         """Attach programs, or counting events of perf where the kernel takes none."""
+        if self._asked.events == FREE:
+            return FreeCounts()
+        counted = self._select()
         try:
             return ProgramCounts(counted, self._group)
         except OSError as error:
@@ -216,19 +219,23 @@ class Counting:
                 )
             self._next = self._begin + self._asked.interval
 
-    def _read(self) -> list[list[int]]:
+    def _read(self) -> tuple[list[list[int]], int]:
+        """Return all counts so far, by scope and term, and when they were read."""
         if self._source is None:
             raise RuntimeError("nothing is counted")
+        before = time.monotonic_ns()
         found = self._source.read()
+        when = (before + time.monotonic_ns()) // 2
         terms = free_terms() if self._free else []
         free: dict[int, Mapping[str, int]] = {n: read_free(p) for n, p in self._free}
-        return [
+        counts = [
             counts + [free.get(scope, {}).get(term, 0) for term in terms]
             for scope, counts in enumerate(found)
         ]
+        return counts, when
 
     def _end_interval(self) -> None:
-        now, end = self._read(), time.monotonic_ns()
+        now, end = self._read()
         counts = [
             [[term, n - b] for term, (n, b) in enumerate(zip(new, old, strict=True)) if n > b]
             for new, old in zip(now, self._before, strict=True)

@@ -12,6 +12,7 @@ from critpath.record.counts.syscall_names import syscall_names
 from critpath.record.ftrace.events import lttng_name
 
 EVENT_SETS: Final = ("minimal", "broad", "all")
+FREE: Final = "free"  # no events: what the kernel counts anyway
 SYSCALL: Final = "raw_syscalls/sys_enter"
 SOFTIRQ: Final = "irq/softirq_entry"
 INTERRUPT: Final = "irq/irq_handler_entry"
@@ -130,10 +131,15 @@ def _interrupt_terms(place: Path = Path("/proc/interrupts")) -> tuple[str, ...]:
     for line in lines:
         number, _, rest = line.strip().partition(":")
         if number.isdecimal():
-            name = re.split(r"\s{2,}|\d+-(?:edge|fasteoi|level)\s+", rest.strip())[-1]
-            names[int(number)] = re.sub(r"[^ -~]", "?", name.strip())[:100]
+            names[int(number)] = handler_name(rest)
     terms = (f"irq:{names.get(n) or _OTHER}" for n in range(_INTERRUPTS - 1))
     return (*terms, f"irq:{_OTHER}")
+
+
+def handler_name(line: str) -> str:
+    """Return what the last words of a line of /proc/interrupts call a handler."""
+    name = re.split(r"\s{2,}|\d+-(?:edge|fasteoi|level)\s+", line.strip())[-1]
+    return re.sub(r"[^ -~]", "?", name.strip())[:100]
 
 
 def distinct_terms(counted: Iterable[Counted]) -> tuple[list[str], list[int]]:

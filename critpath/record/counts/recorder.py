@@ -13,7 +13,7 @@ from pathlib import Path
 from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath.record import bpf
-from critpath.record.counts.events import missing_events
+from critpath.record.counts.events import FREE, missing_events
 from critpath.record.counts.groups import find_groups, remove_group
 from critpath.record.ftrace import tracefs
 from critpath.record.identity import is_dead_session
@@ -84,6 +84,8 @@ def missing_requirements(settings: RecorderSettings | None = None) -> list[Requi
     """Return everything that is missing here, each with its fix."""
     if sys.platform != "linux":
         return [Requirement("linux", "only Linux can be counted", "record on a Linux machine")]
+    if settings is not None and settings.counts is not None and settings.counts.events == FREE:
+        return []
     if os.geteuid() != 0:
         return [Requirement("root", "counting what the kernel does needs root", _ROOT)]
     root = tracefs.find() or (tracefs.mount() if settings is not None else None)
