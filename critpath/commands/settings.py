@@ -573,7 +573,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             "interval",
-            number(0.1, 3600, "a number of seconds from 0.1 to 3600"),
+            number(0.05, 3600, "a number of seconds above 0.05"),
             1.0,
             "seconds in which events are counted: how long a document of a signature is",
             "S",
