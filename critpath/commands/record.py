@@ -141,21 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words of SQL, a command's name), or bytes,traceparent for trace ids besides; "
         "docs/labels.md says what is looked at and kept",
     )
-    parser.add_argument(
-        "--events",
-        choices=("minimal", "broad", "all", "free"),
-        default="minimal",
-        help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
-        "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
-        "needs no root); docs/recording.md says what each costs",
-    )
-    parser.add_argument(
-        "--functions",
-        metavar="NAMES",
-        default="",
-        help="count these kernel functions besides, where the kernel can: names separated by "
-        "commas, with * for any text",
-    )
+    _add_counts(parser)
     parser.add_argument(
         "--then",
         choices=("explore",),
@@ -170,6 +156,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CMD ARG...",
         nargs=argparse.REMAINDER,
         help="the command, best after --",
+    )
+
+
+def _add_counts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events",
+        choices=("minimal", "broad", "all", "free"),
+        default="minimal",
+        help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
+        "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
+        "needs no root); docs/recording.md says what each costs",
+    )
+    parser.add_argument(
+        "--functions",
+        metavar="NAMES",
+        default="",
+        help="count these kernel functions besides, where the kernel can: names separated by "
+        "commas, with * for any text",
     )
 
 

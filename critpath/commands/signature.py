@@ -64,7 +64,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     from critpath.pipeline.signing import (  # noqa: PLC0415 - numpy and the stages
         SignSettings,
-        describe_counts,
         read_source,
         sign,
     )
@@ -94,7 +93,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         hint(f"saved {plural(len(counts[0]), 'document')} in {output}", quiet=settings["quiet"])
     if arguments.json != STDOUT:
         for name, each, of in zip(names, counts, signed, strict=True):
-            _show(name, describe_counts(each), of)
+            _show(name, each, of)
     return 0
 
 
@@ -152,24 +151,19 @@ def _source(name: str, counts: Counts, signed: Signatures) -> SignedSource:
     )
 
 
-def _show(name: str, what: str, signed: Signatures) -> None:
+def _show(name: str, counts: Counts, signed: Signatures) -> None:
     import numpy as np  # noqa: PLC0415 - start-up time
     from rich.table import Table  # noqa: PLC0415 - as above
+
+    from critpath.text.signatures import documents_counted  # noqa: PLC0415 - as above
 
     kept = ~signed.lossy & ~signed.quiet
     rows = kept[signed.document]
     total = np.bincount(signed.term[rows], signed.weight[rows], minlength=len(signed.vocabulary))
     mean = total / max(1, int(kept.sum()))
-    hits = float(np.median(signed.hits)) if len(signed) else 0.0
     console = make_console()
-    console.print(
-        f"{safe_text(name)}: {what}, {plural(int((total > 0).sum()), 'term')} of "
-        f"{len(signed.vocabulary):,}, {hits:,.0f} hits each"
-        + (
-            f"; {int(signed.quiet.sum())} quiet: too little to say what they are"
-            * bool(signed.quiet.any())
-        )
-    )
+    what = documents_counted(counts, signed, int((total > 0).sum()))
+    console.print(f"{safe_text(name)}: {what}")
     table = Table(box=None, pad_edge=False, header_style="")
     table.add_column("term")
     table.add_column(f"mean weight ({signed.weights})", justify="right")

@@ -16,7 +16,7 @@ from critpath.model.recording import COUNTS
 from critpath.model.signatures import MACHINE_SCOPE, Counts, Signatures
 from critpath.pipeline.opening import RecordingOpener
 from critpath.pipeline.progress import Stage
-from critpath.units import NS_PER_S, format_ns, plural, safe_text
+from critpath.units import NS_PER_S, format_ns, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import I64, Bool, Events, Manifest
@@ -85,7 +85,7 @@ def read_source(
     """
     from critpath.read.counts import read_counts
     from critpath.read.manifest import open_manifest
-    from critpath.signatures.tally import normalised
+    from critpath.signatures.terms import normalised
     from critpath.store.signatures import is_counts_file, load_counts
 
     notes: tuple[str, ...] = ()
@@ -370,15 +370,3 @@ def _find_lossy(events: Events, begin: I64, end: I64) -> Bool:
     for first, last in spans:
         lossy |= (begin <= last) & (end >= first)
     return lossy
-
-
-def describe_counts(counts: Counts) -> str:
-    """Return in one line what the documents are."""
-    what = "execution" if counts.executions else "interval"
-    lossy = int(counts.lossy.sum())
-    return (
-        f"{plural(len(counts), what)}"
-        + (f" of {format_ns(counts.interval)}" if counts.interval else "")
-        + f" in {safe_text(counts.scopes[0]) if counts.scopes else MACHINE_SCOPE}"
-        + (f", {lossy} of them lossy" if lossy else "")
-    )

@@ -20,7 +20,8 @@ _NUMBERS: Final = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 MAP_CREATE, MAP_LOOKUP, PROG_LOAD = 0, 1, 5
 PROG_NEXT_ID, OBJECT_INFO, RAW_TRACEPOINT_OPEN = 11, 15, 17
 # Kinds of maps and programs.
-RINGBUF, ARRAY, RAW_TRACEPOINT = 27, 2, 17
+RINGBUF, ARRAY, RAW_TRACEPOINT, TRACING = 27, 2, 17, 26
+FUNCTION_ENTRY: Final = 24  # where a program of the kind TRACING is attached
 MMAPABLE: Final = 1 << 10
 # Helpers.
 LOOKUP, NOW, CPU, PID_TGID, READ_USER, ANCESTOR_GROUP = 1, 5, 8, 14, 112, 123
@@ -157,25 +158,34 @@ def read_element(array: int, size: int) -> bytes:
     return value.raw
 
 
-def load(code: bytes, name: bytes) -> int:
-    """Load instructions as a program for a raw tracepoint; raises OSError."""
+def load(code: bytes, name: bytes, function: int = 0) -> int:
+    """Load instructions as a program for a raw tracepoint, or for a function by its number in BTF.
+
+    Raises OSError.
+    """
     instructions = ctypes.create_string_buffer(code, len(code))
     license_text = ctypes.create_string_buffer(b"GPL")  # what the helpers ask for
+    kind, where = (TRACING, FUNCTION_ENTRY) if function else (RAW_TRACEPOINT, 0)
     return call(
         PROG_LOAD,
         struct.pack(
-            "<IIQQIIQII16s",
-            *(RAW_TRACEPOINT, len(code) // 8),
+            "<IIQQIIQII16sII32xII",
+            *(kind, len(code) // 8),
             *(ctypes.addressof(instructions), ctypes.addressof(license_text)),
             *(0, 0, 0, 0, 0, name[:_NAME]),
+            *(0, where, 0, function),
         ),
     )
 
 
 def attach(tracepoint: bytes, program: int) -> int:
-    """Run a program at every hit of a tracepoint while the descriptor returned is open."""
+    """Run a program at every hit of a tracepoint while the descriptor returned is open.
+
+    A program for a function knows where it belongs: `tracepoint` is empty.
+    """
     name = ctypes.create_string_buffer(tracepoint)
-    return call(RAW_TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(name), program))
+    where = ctypes.addressof(name) if tracepoint else 0
+    return call(RAW_TRACEPOINT_OPEN, struct.pack("<QI", where, program))
 
 
 def count_misses(program: int) -> int:

@@ -16,7 +16,6 @@ from critpath.signatures.terms import (
     SOFTIRQ,
     SOFTIRQS,
     event_term,
-    normal_term,
     qualified_term,
 )
 
@@ -288,34 +287,6 @@ def _is_below(path: str, group: str) -> bool:
 def _split(thread: int) -> tuple[int, int]:
     tid = thread & 0xFFFFFFFF
     return thread >> 32, tid - (1 << 32) if tid >> 31 else tid
-
-
-def normalised(counts: Counts) -> Counts:
-    """Return counts by terms' one names: those of a file may have instances' numbers."""
-    names = [normal_term(term) for term in counts.vocabulary]
-    vocabulary = sorted({*names})
-    if tuple(vocabulary) == counts.vocabulary:
-        return counts
-    rank = {name: at for at, name in enumerate(vocabulary)}
-    code = np.array([rank[name] for name in names], np.int64)
-    key = counts.document.astype(np.int64) * len(vocabulary) + code[counts.term]
-    distinct, place = np.unique(key, return_inverse=True)
-    total = np.zeros(len(distinct), np.int64)
-    np.add.at(total, place, counts.count)
-    return Counts(
-        vocabulary=tuple(vocabulary),
-        scopes=counts.scopes,
-        begin=counts.begin,
-        end=counts.end,
-        scope=counts.scope,
-        lossy=counts.lossy,
-        document=(distinct // len(vocabulary)).astype(np.int32),
-        term=(distinct % len(vocabulary)).astype(np.int32),
-        count=total,
-        interval=counts.interval,
-        source=counts.source,
-        executions=counts.executions,
-    )
 
 
 def add_up(counts: Counts, document: I64, begin: I64, end: I64) -> Counts:

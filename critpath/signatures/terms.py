@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from critpath.model import role_name
+import numpy as np
+
+from critpath.model import Counts, role_name
 from critpath.units import safe_text
 
 SYSCALL, INTERRUPT, SOFTIRQ = "sys:", "irq:", "softirq:"
@@ -87,3 +89,31 @@ def qualified_term(kind: str, qualifier: str | int) -> str:
         known = isinstance(qualifier, int) and 0 <= qualifier < len(SOFTIRQS)
         return SOFTIRQ + (SOFTIRQS[int(qualifier)] if known else OTHER)
     return normal_term(f"{INTERRUPT}{safe_text(str(qualifier))[:200]}")
+
+
+def normalised(counts: Counts) -> Counts:
+    """Return counts by terms' one names: those of a file may have instances' numbers."""
+    names = [normal_term(term) for term in counts.vocabulary]
+    vocabulary = sorted({*names})
+    if tuple(vocabulary) == counts.vocabulary:
+        return counts
+    rank = {name: at for at, name in enumerate(vocabulary)}
+    code = np.array([rank[name] for name in names], np.int64)
+    key = counts.document.astype(np.int64) * len(vocabulary) + code[counts.term]
+    distinct, place = np.unique(key, return_inverse=True)
+    total = np.zeros(len(distinct), np.int64)
+    np.add.at(total, place, counts.count)
+    return Counts(
+        vocabulary=tuple(vocabulary),
+        scopes=counts.scopes,
+        begin=counts.begin,
+        end=counts.end,
+        scope=counts.scope,
+        lossy=counts.lossy,
+        document=(distinct // len(vocabulary)).astype(np.int32),
+        term=(distinct % len(vocabulary)).astype(np.int32),
+        count=total,
+        interval=counts.interval,
+        source=counts.source,
+        executions=counts.executions,
+    )

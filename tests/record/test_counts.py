@@ -21,7 +21,7 @@ from critpath.record import bpf
 from critpath.record.counts import groups
 from critpath.record.counts.attach import ProgramCounts, assemble
 from critpath.record.counts.events import EVENT_SETS, Counted, select_counted
-from critpath.record.counts.perf import PerfCounts
+from critpath.record.counts.fallback import PerfCounts
 from critpath.record.counts.recorder import find_leftovers, missing_requirements
 from critpath.record.counts.syscall_names import syscall_names
 from critpath.signatures.terms import ALIASES

@@ -20,6 +20,7 @@ from critpath.record.counts.groups import Group
 _POSSIBLE: Final = Path("/sys/devices/system/cpu/possible")
 _LANE: Final = 8  # bytes of a count
 _HIGH: Final = 4096  # first descriptor of programs: the command's own are low
+_NO_FUNCTION: Final = {errno.EBUSY, errno.E2BIG, errno.ENOTSUP}
 _ABSENT: Final = {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP}
 
 
@@ -90,11 +91,13 @@ class ProgramCounts:
         group: Group | None,
     ) -> None:
         code = assemble(maps, slots, counted.argument, (self._row, self._cpus), group=_known(group))
-        program = self._keep(opened, bpf.load(code, b"critpath_count"))
+        # One function in many lets nothing be attached; of tracepoints those that are absent.
+        skippable = _ABSENT | _NO_FUNCTION if counted.function else _ABSENT
         try:
+            program = self._keep(opened, bpf.load(code, b"critpath_count", counted.function))
             self._keep(opened, bpf.attach(counted.tracepoint.encode(), program))
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in skippable:
                 raise
             self.skipped.append(counted.event)
             return

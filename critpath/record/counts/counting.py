@@ -15,7 +15,8 @@ from critpath.model.recording import COUNTS
 from critpath.record._pulse import name_thread
 from critpath.record.counts.attach import ProgramCounts, refusal
 from critpath.record.counts.events import FREE, Counted, select_counted
-from critpath.record.counts.free import FreeCounts
+from critpath.record.counts.fallback import FreeCounts, PerfCounts
+from critpath.record.counts.functions import find_functions
 from critpath.record.counts.groups import (
     Group,
     find_group,
@@ -26,7 +27,6 @@ from critpath.record.counts.groups import (
     read_free,
     remove_group,
 )
-from critpath.record.counts.perf import PerfCounts
 from critpath.record.ftrace import tracefs
 from critpath.record.recorder import CountsRequest
 from critpath.units import NS_PER_S, plural
@@ -175,6 +175,8 @@ class Counting:
         if self._asked.events == FREE:
             return FreeCounts()
         counted = self._select()
+        if self._asked.functions:
+            counted = [*counted, *self._find_functions()]
         try:
             return ProgramCounts(counted, self._group)
         except OSError as error:
@@ -185,6 +187,19 @@ class Counting:
             raise refused from None
         self.warnings.append(f"{refused.what}: perf counts {len(source.terms)} events instead")
         return source
+
+    def _find_functions(self) -> list[Counted]:
+        """Return the functions that are asked for, if the kernel lets them be counted."""
+        try:
+            found = find_functions(self._asked.functions)
+            ProgramCounts(found[:1], None).close()
+        except OSError as error:
+            refused = refusal(error)
+            raise CritpathError(
+                f"this kernel lets no functions be counted: {refused.what}",
+                "leave --functions out; critpath doctor says what the kernel offers",
+            ) from None
+        return found
 
     def _run(self) -> None:
         name_thread(b"critpath-counts")

@@ -59,16 +59,19 @@ class Counted:
         One; or one for each value of an argument, the last for all larger ones.
     argument : int
         Which of the tracepoint's arguments that is.
+    function : int
+        Number of the kernel's function that it is instead, in BTF; 0 for a tracepoint.
     """
 
     event: str
     terms: tuple[str, ...]
     argument: int = 0
+    function: int = 0
 
     @property
     def tracepoint(self) -> str:
-        """The name that the kernel attaches programs by."""
-        return self.event.partition("/")[2]
+        """The name that the kernel attaches programs by; "" for a function, which has a number."""
+        return "" if self.function else self.event.partition("/")[2]
 
 
 def select_counted(chosen: str, available: Iterable[str]) -> list[Counted]:
