@@ -149,8 +149,10 @@ def _choose_lines(
             f"it has {', '.join(safe_text(name) for name in counts.scopes)}",
         )
     counts = counts.of_scope(scope)
-    begin = np.array([run.begin for run in manifest.runs if run.whole], np.int64)
-    end = np.array([run.end for run in manifest.runs if run.whole], np.int64)
+    # A run that was cut short is no execution; its intervals are as good as any.
+    runs = [run for run in manifest.runs if run.whole or settings.by == "interval"]
+    begin = np.array([run.begin for run in runs], np.int64)
+    end = np.array([run.end for run in runs], np.int64)
     run = np.searchsorted(begin, counts.end, "left") - 1
     inside = (run >= 0) & (counts.begin < end[run] if len(end) else np.False_)
     if settings.by == "execution":
@@ -161,7 +163,7 @@ def _choose_lines(
             )
         from critpath.signatures.tally import add_up
 
-        names = tuple(f"{one.pid}@{one.begin}" for one in manifest.runs if one.whole)
+        names = tuple(f"{one.pid}@{one.begin}" for one in runs)
         return replace(add_up(counts, np.where(inside, run, -1), begin, end), executions=names)
     if manifest.interleaved or (len(begin) and scope == COMMAND_SCOPE):
         counts = counts.take(inside)  # between runs there is nothing of the command's

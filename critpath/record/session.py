@@ -283,15 +283,17 @@ class _Session:
         ]
         self._write()
         machine = Machine(make_probes() if self.request.probe else {})
-        if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
+        traced = self.choice.name != COUNTING  # counts are of no program by its name
+        if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
             self.scripts.start()
         with self.signals.watching():
             begin = self.recorder.start()
         self._start_counting()
-        self.limits = Limits()
-        self.limits.start()
+        if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
+            self.limits = Limits()
+            self.limits.start()
         self.machine = machine
         machine.start()
         self.runner.rescan_children()

@@ -23,6 +23,11 @@ _ROOM: Final = 1 << 14  # terms of a trace at most; a document's rows begin at m
 # Events by which threads come into a scope, and the field that names the thread.
 ATTACH: Final = ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup")
 _NOBODY: Final = -1
+# Classes whose terms need a field of the event, the first that is decoded.
+_QUALIFIED: Final = {-2: INTERRUPT, -3: SOFTIRQ}
+_QUALIFYING: Final = {Kind.IRQ_ENTRY: -2, Kind.SOFTIRQ_ENTRY: -3}
+_FEW: Final = 64  # windows that a chunk is cut into
+_PENDING: Final = 1 << 22
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Tally:
         self._owners, self._apart = owners, apart
         self._terms: dict[str, int] = {}
         self._of_class = np.zeros(0, np.int64)
-        self._of_text: dict[int, int] = {}
+        self._of_values: dict[tuple[int, bool], dict[int, int]] = {}
         self._current: dict[tuple[int, int], int] = {}
         self._members: dict[tuple[int, int], int] = {}
         self._roots: set[int] = set()
@@ -87,35 +92,69 @@ class Tally:
     ) -> None:
         """Count a chunk."""
         self._learn(classes)
-        term = self._of_class[chunk.event_class]
-        for kind in (INTERRUPT, SOFTIRQ):
-            self._qualify(chunk, classes, term, kind, text)
         owner = None if self._owners is None else self._find_owners(chunk, classes, text)
+        time = chunk.timestamp
         if self._apart:
-            document = np.searchsorted(self._begin, chunk.timestamp, "right") - 1
-            counted = (document >= 0) & (term >= 0)
-            if owner is not None:
-                counted &= owner >= 0
+            first, last = (np.searchsorted(self._begin, time[[0, -1]], "right") - 1).tolist()
+            if last - first < _FEW:
+                for document in range(max(first, 0), last + 1):
+                    bounds = (self._begin[document], self._end[document])
+                    rows = slice(*np.searchsorted(time, bounds).tolist())
+                    kept = None if owner is None else owner[rows] >= 0
+                    self._add_slice(document, chunk, rows, kept, classes, text)
+                return
+            document_of = np.searchsorted(self._begin, time, "right") - 1
+            counted = document_of >= 0 if owner is None else (document_of >= 0) & (owner >= 0)
         else:
-            document = np.zeros(len(chunk), np.int64) if owner is None else owner
-            counted = (document >= 0) & (term >= 0)
-            counted &= chunk.timestamp >= self._begin[np.maximum(document, 0)]
-        counted &= chunk.timestamp < self._end[np.maximum(document, 0)]
-        key = document[counted] * _ROOM + term[counted]
-        if not len(key):
-            return
-        low = int(key.min())
-        if int(key.max()) - low < len(chunk) * 4 + _ROOM * 4:
-            count = np.bincount(key - low)
-            keys = np.flatnonzero(count)
-            self._keys.append(keys + low)
-            self._counts.append(count[keys])
-        else:
-            keys, count = np.unique(key, return_counts=True)
-            self._keys.append(keys)
-            self._counts.append(count)
-        self._pending += len(self._keys[-1])
-        if self._pending > 1 << 22:
+            document_of = np.zeros(len(chunk), np.int64) if owner is None else owner
+            counted = document_of >= 0
+        at = np.maximum(document_of, 0)
+        counted &= (time >= self._begin[at]) & (time < self._end[at])
+        # By document, as each is a slice then.
+        order = np.flatnonzero(counted)
+        order = order[np.argsort(document_of[order], kind="stable")]
+        found, start = np.unique(document_of[order], return_index=True)
+        ends = np.append(start[1:], len(order))
+        for document, low, high in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True):
+            self._add_slice(document, chunk, order[low:high], None, classes, text)
+
+    def _add_slice(
+        self,
+        document: int,
+        chunk: EventChunk,
+        rows: slice | I64,
+        kept: Bool | None,
+        classes: Sequence[EventClass],
+        text: Callable[[int], str],
+    ) -> None:
+        """Count some events of a chunk, or those of them that are kept, for one document."""
+        of = chunk.event_class[rows]
+        of = of if kept is None else of[kept]
+        count = np.bincount(of, minlength=len(classes))
+        term = self._of_class
+        plain = np.flatnonzero((count > 0) & (term >= 0))
+        self._note(document, term[plain], count[plain])
+        for code in np.flatnonzero((count > 0) & (term < _NOBODY)).tolist():
+            offset = chunk.offset[rows]
+            offset = offset if kept is None else offset[kept]
+            distinct, each = np.unique(
+                chunk.values[offset[np.flatnonzero(of == code)]], return_counts=True
+            )
+            named = classes[code].types[0] == "str"
+            of_value = self._of_values.setdefault((int(term[code]), named), {})
+            for value in distinct.tolist():
+                if value not in of_value:
+                    qualifier = text(value) if named else value
+                    kind = _QUALIFIED[int(term[code])]
+                    of_value[value] = self._term(qualified_term(kind, qualifier))
+            codes = [of_value[value] for value in distinct.tolist()]
+            self._note(document, np.array(codes, np.int64), each)
+
+    def _note(self, document: int, term: I64, count: I64) -> None:
+        self._keys.append(document * _ROOM + term)
+        self._counts.append(count)
+        self._pending += len(term)
+        if self._pending > _PENDING:
             self._settle()
 
     def _settle(self) -> tuple[I64, I64]:
@@ -172,33 +211,12 @@ class Tally:
         new = []
         for each in classes[len(self._of_class) :]:
             term = event_term(each.name, each.domain)
-            new.append(self._term(term) if term not in {"", INTERRUPT, SOFTIRQ} else _NOBODY)
+            wanted = _QUALIFYING.get(each.kind)
+            if term in {INTERRUPT, SOFTIRQ} and wanted and _QUALIFIED[wanted] == term:
+                new.append(wanted)
+            else:
+                new.append(self._term(term) if term not in {"", INTERRUPT, SOFTIRQ} else _NOBODY)
         self._of_class = np.concatenate([self._of_class, np.array(new, np.int64)])
-
-    def _qualify(
-        self,
-        chunk: EventChunk,
-        classes: Sequence[EventClass],
-        term: I64,
-        kind: str,
-        text: Callable[[int], str],
-    ) -> None:
-        """Give events of interrupts the terms that their fields say."""
-        wanted = Kind.IRQ_ENTRY if kind == INTERRUPT else Kind.SOFTIRQ_ENTRY
-        for code, each in enumerate(classes):
-            if each.kind is not wanted or event_term(each.name, each.domain) != kind:
-                continue
-            rows = np.flatnonzero(chunk.event_class == code)
-            if not len(rows):
-                continue
-            values = chunk.values[chunk.offset[rows]]
-            distinct, place = np.unique(values, return_inverse=True)
-            named = each.types[0] == "str"
-            codes = [
-                self._term(qualified_term(kind, text(value) if named else value))
-                for value in distinct.tolist()
-            ]
-            term[rows] = np.array(codes, np.int64)[place]
 
     def _find_owners(
         self, chunk: EventChunk, classes: Sequence[EventClass], text: Callable[[int], str]

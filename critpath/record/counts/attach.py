@@ -19,7 +19,7 @@ from critpath.record.counts.groups import Group
 
 _POSSIBLE: Final = Path("/sys/devices/system/cpu/possible")
 _LANE: Final = 8  # bytes of a count
-_HIGH: Final = 4096  # first descriptor of programs: the command's own are low
+_HIGH: Final = 512  # first descriptor of programs: the command's own are low; 4096 may be the most
 _NO_FUNCTION: Final = {errno.EBUSY, errno.E2BIG, errno.ENOTSUP}
 _ABSENT: Final = {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP}
 
