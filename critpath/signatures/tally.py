@@ -112,6 +112,8 @@ class Tally:
         counted &= (time >= self._begin[at]) & (time < self._end[at])
         # By document, as each is a slice then.
         order = np.flatnonzero(counted)
+        if not len(order):
+            return
         order = order[np.argsort(document_of[order], kind="stable")]
         found, start = np.unique(document_of[order], return_index=True)
         ends = np.append(start[1:], len(order))

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import Counts, role_name
+from critpath.model import Counts
 from critpath.units import safe_text
 
 SYSCALL, INTERRUPT, SOFTIRQ = "sys:", "irq:", "softirq:"
@@ -79,7 +79,7 @@ def event_term(name: str, domain: str = "kernel") -> str:
 def normal_term(term: str) -> str:
     """Return a term by its one name, without the numbers of instances."""
     if term.startswith(INTERRUPT):
-        return INTERRUPT + (role_name(term.removeprefix(INTERRUPT)) or OTHER)
+        return INTERRUPT + (re.sub(r"\d+", "#", term.removeprefix(INTERRUPT)) or OTHER)
     return ALIASES.get(term, term)
 
 
