@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -85,24 +85,3 @@ def _read_functions(data: bytes) -> Iterator[tuple[str, int]]:
             first = texts + name
             yield data[first : data.index(b"\0", first)].decode("ascii", "replace"), number
         at += _TYPE.size + _MORE.get(kind, 0) + _EACH.get(kind, 0) * members
-
-
-def offered_ways(tracing: Path | None, programs: Iterable[bool]) -> dict[str, bool]:
-    """Return by which ways this kernel could count functions, as `doctor` shows them.
-
-    `programs` tells whether it takes a program at a function's entry; asked last.
-    """
-    lists = False
-    if tracing is not None:
-        try:
-            with (tracing / "available_filter_functions").open("rb") as stream:
-                lists = bool(stream.read(1))
-        except OSError:
-            lists = False
-    return {
-        "function_profile_enabled": bool(
-            tracing and (tracing / "function_profile_enabled").exists()
-        ),
-        "function tracer": lists,
-        "programs at functions (BTF)": any(programs),
-    }

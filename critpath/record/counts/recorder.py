@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -13,8 +14,12 @@ from pathlib import Path
 from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath.record import bpf
-from critpath.record.counts.events import FREE, missing_events
-from critpath.record.counts.groups import find_groups, remove_group
+from critpath.record.counts.attach import ProgramCounts
+from critpath.record.counts.counting import Source
+from critpath.record.counts.events import FREE, Counted, missing_events
+from critpath.record.counts.fallback import PerfCounts
+from critpath.record.counts.functions import find_functions
+from critpath.record.counts.groups import find_groups, find_root, remove_group
 from critpath.record.ftrace import tracefs
 from critpath.record.identity import is_dead_session
 from critpath.record.recorder import (
@@ -126,6 +131,49 @@ def missing_requirements(settings: RecorderSettings | None = None) -> list[Requi
 def offered_way() -> str:
     """Return "": counts have no requests of servers."""
     return ""
+
+
+def offered_counting() -> dict[str, bool]:
+    """Return what this kernel offers to count by, tried now where only trying tells."""
+    root = tracefs.find()
+    probe = Counted("raw_syscalls/sys_enter", ("x",))
+    functions: list[Counted] = []
+    with contextlib.suppress(CritpathError):
+        functions = find_functions(("vfs_read",))
+    return {
+        "programs at tracepoints": _tried(lambda: ProgramCounts([probe], None)),
+        "perf counting events": _tried(
+            lambda: PerfCounts([Counted("sched/sched_switch", ("x",))], None)
+        ),
+        "programs at functions": _tried(lambda: ProgramCounts(functions, None)),
+        "function_profile_enabled": bool(root and (root / "function_profile_enabled").exists()),
+        "function tracer": bool(root and _readable(root / "available_filter_functions")),
+        "fprobe": bool(root and _mentions(root / "README", "f[:[<group>/]")),
+        "control groups": bool(find_root()),
+        "32-bit programs": _mentions(Path("/proc/kallsyms"), "__do_compat_sys_"),
+    }
+
+
+def _tried(attach: Callable[[], Source]) -> bool:
+    try:
+        source = attach()
+    except OSError:
+        return False
+    offered = not source.skipped
+    source.close()
+    return offered
+
+
+def _readable(file: Path) -> bool:
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        return bool(stream.read(1))
+    return False
+
+
+def _mentions(file: Path, text: str) -> bool:
+    with contextlib.suppress(OSError):
+        return text.encode() in file.read_bytes()
+    return False
 
 
 def find_leftovers() -> list[Leftover]:
