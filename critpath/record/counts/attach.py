@@ -20,7 +20,7 @@ from critpath.record.counts.groups import Group
 _POSSIBLE: Final = Path("/sys/devices/system/cpu/possible")
 _LANE: Final = 8  # bytes of a count
 _HIGH: Final = 512  # first descriptor of programs: the command's own are low; 4096 may be the most
-_NO_FUNCTION: Final = {errno.EBUSY, errno.E2BIG, errno.ENOTSUP}
+_NO_FUNCTION: Final = {errno.EBUSY, errno.E2BIG, errno.ENOTSUP, 524}  # the kernel's own ENOTSUPP
 _ABSENT: Final = {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP}
 
 
