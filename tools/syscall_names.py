@@ -15,11 +15,25 @@ PLACES = {
 }
 # Newer than the headers may be; these numbers are the same on every architecture.
 NEWER = {
-    **{451: "cachestat", 452: "fchmodat2", 453: "map_shadow_stack", 454: "futex_wake"},
-    **{455: "futex_wait", 456: "futex_requeue", 457: "statmount", 458: "listmount"},
-    **{459: "lsm_get_self_attr", 460: "lsm_set_self_attr", 461: "lsm_list_modules"},
-    **{462: "mseal", 463: "setxattrat", 464: "getxattrat", 465: "listxattrat"},
-    **{466: "removexattrat", 467: "open_tree_attr", 468: "file_getattr", 469: "file_setattr"},
+    451: "cachestat",
+    452: "fchmodat2",
+    453: "map_shadow_stack",
+    454: "futex_wake",
+    455: "futex_wait",
+    456: "futex_requeue",
+    457: "statmount",
+    458: "listmount",
+    459: "lsm_get_self_attr",
+    460: "lsm_set_self_attr",
+    461: "lsm_list_modules",
+    462: "mseal",
+    463: "setxattrat",
+    464: "getxattrat",
+    465: "listxattrat",
+    466: "removexattrat",
+    467: "open_tree_attr",
+    468: "file_getattr",
+    469: "file_setattr",
 }
 NOT_CALLS = {"syscalls", "arch_specific_syscall"}
 # Beside the generic ones, numbered from arch_specific_syscall on.
@@ -60,7 +74,7 @@ def main() -> None:
 
 
 def syscall_names(machine: str = "") -> Mapping[int, str]:
-    \"\"\"Return the names of an architecture's system calls by number, as man pages have them.\"\"\"
+    \"\"\"Return an architecture's system calls by number, as man pages call them.\"\"\"
     words = _ARCHITECTURES.get(machine or platform.machine(), "").split()
     return {int(number): name for number, _, name in (word.partition("=") for word in words)}"""
     )

@@ -299,7 +299,9 @@ def redis(*options: str, tests: str) -> Callable[[Group], None]:
 
 def pipe(size: str) -> Callable[[Group], None]:
     """Move bytes through a pipe."""
-    return lambda group: sh(group, f"dd if=/dev/zero bs={size} count=200000 2>/dev/null | cat >/dev/null")
+    return lambda group: sh(
+        group, f"dd if=/dev/zero bs={size} count=200000 2>/dev/null | cat >/dev/null"
+    )
 
 
 def fio(engine: str) -> Callable[[Group], None]:
@@ -352,7 +354,8 @@ def hog(group: Group) -> None:
 
 def fsyncs(group: Group) -> None:
     """Something that writes and waits for the disk."""
-    code = "import os\nf=os.open('x',os.O_CREAT|os.O_WRONLY)\nwhile 1:\n os.pwrite(f,b'a'*4096,0); os.fsync(f)"
+    code = "import os\nf=os.open('x',os.O_CREAT|os.O_WRONLY)\n"
+    code += "while 1:\n os.pwrite(f,b'a'*4096,0); os.fsync(f)"
     group.start(sys.executable, "-c", code)
 
 
@@ -363,13 +366,15 @@ def fork_storm(group: Group) -> None:
 
 def memory(group: Group) -> None:
     """Something that maps memory, touches it and gives it back."""
-    code = "import mmap\nwhile 1:\n m=mmap.mmap(-1,8<<20)\n for i in range(0,8<<20,4096): m[i]=1\n m.close()"
+    code = "import mmap\nwhile 1:\n m=mmap.mmap(-1,8<<20)\n"
+    code += " for i in range(0,8<<20,4096): m[i]=1\n m.close()"
     group.start(sys.executable, "-c", code)
 
 
 def logging(group: Group) -> None:
     """Something that writes many small lines."""
-    code = "import os\nf=os.open('log',os.O_CREAT|os.O_WRONLY|os.O_APPEND)\nn=0\nwhile 1:\n os.write(f,b'x'*80); n+=1\n if n%100000==0: os.ftruncate(f,0)"
+    code = "import os\nf=os.open('log',os.O_CREAT|os.O_WRONLY|os.O_APPEND)\nn=0\n"
+    code += "while 1:\n os.write(f,b'x'*80); n+=1\n if n%100000==0: os.ftruncate(f,0)"
     group.start(sys.executable, "-c", code)
 
 
@@ -406,7 +411,11 @@ def record(label: str, output: Path, seconds: float, events: str) -> None:
         )
         if done.returncode:
             raise SystemExit(f"{label}: {done.stderr}")
-        print(f"{time.strftime('%H:%M:%S')} {output.parent.name} {label}: load {os.getloadavg()[0]:.1f}", flush=True)
+        print(
+            f"{time.strftime('%H:%M:%S')} {output.parent.name} {label}: "
+            f"load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -147,6 +147,6 @@ _ARCHITECTURES: Final[Mapping[str, str]] = {
 
 
 def syscall_names(machine: str = "") -> Mapping[int, str]:
-    """Return the names of an architecture's system calls by number, as man pages have them."""
+    """Return an architecture's system calls by number, as man pages call them."""
     words = _ARCHITECTURES.get(machine or platform.machine(), "").split()
     return {int(number): name for number, _, name in (word.partition("=") for word in words)}

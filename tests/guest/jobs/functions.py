@@ -36,7 +36,8 @@ LOADS = {
     "forks": "/bin/true; /bin/true; /bin/true",
     "pipe-4k": "dd if=/dev/zero bs=4k count=3000 2>/dev/null | cat >/dev/null",
     "pipe-64k": "dd if=/dev/zero bs=64k count=1000 2>/dev/null | cat >/dev/null",
-    "copy": "cp -r /usr/lib/python3/dist-packages /tmp/copy 2>/dev/null; cp /tmp/data /tmp/copy2; rm -rf /tmp/copy /tmp/copy2",
+    "copy": "cp -r /usr/lib/python3/dist-packages /tmp/copy 2>/dev/null; "
+    "cp /tmp/data /tmp/copy2; rm -rf /tmp/copy /tmp/copy2",
     "fsync": "dd if=/dev/zero of=/tmp/sync bs=4k count=20 oflag=dsync 2>/dev/null",
     "idle": "sleep 0.5",
 }
@@ -71,7 +72,8 @@ def main():
         if f" {name}\n" in text:
             known.append(name)
     (OUT / "functions.json").write_text(json.dumps(known))
-    exact = "import os\nfor i in range(300):\n p = os.fork()\n if not p: os._exit(0)\n os.waitpid(p, 0)\n"
+    exact = "import os\nfor i in range(300):\n p = os.fork()\n"
+    exact += " if not p: os._exit(0)\n os.waitpid(p, 0)\n"
     exact += "r, w = os.pipe()\nfor i in range(2000): os.write(w, b'x'); os.read(r, 1)\n"
     begin = time.time()
     done = record(
@@ -98,7 +100,7 @@ def main():
             for operation in ("syscall", "open", "ping-pong"):
                 words = ("./signatures", operation, "60")
                 if options is None:
-                    text = subprocess.run(words, capture_output=True, text=True).stdout
+                    text = subprocess.run(words, capture_output=True, check=True, text=True).stdout
                 else:
                     text = ""
                     with open("/tmp/said", "w") as stream:
