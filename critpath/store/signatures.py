@@ -11,6 +11,7 @@ import numpy as np
 from critpath.errors import UnreadableError
 from critpath.model.signatures import LONGEST_TERM, Counts
 from critpath.store.files import atomic
+from critpath.store.reading import check_pages
 from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def load_counts(file: Path) -> Counts:
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     try:
-        table = pq.read_table(file, columns=["document", "term", "count"])
+        with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
+            check_pages(stream.fileno(), parquet.metadata)
+            table = parquet.read(columns=["document", "term", "count"])
         description = load_json((table.schema.metadata or {}).get(_KEY, b""))
         return _make(table, description)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
