@@ -166,7 +166,7 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
         default="minimal",
         help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
         "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
-        "needs no root); docs/recording.md says what each costs",
+        "needs no root); docs/counts.md says what each costs",
     )
     parser.add_argument(
         "--functions",

@@ -61,6 +61,7 @@ PAGES: Final = {
         "docs/labels",
         "docs/costs",
         "docs/overhead",
+        "docs/counts",
         "docs/kernels",
         "docs/ci",
         "docs/noise",
