@@ -19,7 +19,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes", "text"}
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "requests", "clocks", "vectors"),
-    *("detect", "cluster", "align", "explore", "localize", "ab", "report"),
+    *("detect", "cluster", "align", "explore", "localize", "ab", "report", "signatures"),
 }
 # What each part of the tree may import of ours, besides its own siblings.
 MAY_IMPORT: Final[dict[str, set[str]]] = {

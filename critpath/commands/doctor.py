@@ -181,6 +181,7 @@ def _document(
             }
             for name, obstacles in found.recorders.items()
         },
+        "counting": dict(found.counting),
         "obstacles": [_obstacle(o) for o in found.obstacles],
         "leftovers": [
             *({"kind": x.kind, "name": x.name, "session": x.session} for x in left),
@@ -218,6 +219,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"This machine can record, with the {recorder} recorder.", "bold green"
     for name, state in document["recorders"].items():
         yield from _recorder_lines(name, state, chosen=name == recorder)
+    yield from _counting_lines(document["counting"])
     if document["obstacles"]:
         yield "every recorder:", "bold"
         yield from _obstacle_lines(document["obstacles"])
@@ -242,8 +244,16 @@ def _recorder_lines(name: str, state: dict[str, Any], *, chosen: bool) -> Iterat
     taken = ", and --recorder auto takes it" if chosen else ""
     yield f"{name}: {'usable' + taken if state['usable'] else 'not usable'}", "bold"
     yield from _obstacle_lines(state["obstacles"])
-    if state["usable"]:
+    if state["usable"] and name != "counts":
         yield f"  requests of servers: {_WAYS[state['requests']]}", ""
+
+
+def _counting_lines(counting: dict[str, bool]) -> Iterator[tuple[str, str]]:
+    """Yield what the kernel offers to count by, below the last recorder, which counts."""
+    for offered, what in ((True, "offered"), (False, "not offered")):
+        ways = [way for way, has in counting.items() if has is offered]
+        if ways:
+            yield f"  {what}: {', '.join(ways)}", ""
 
 
 def _obstacle_lines(obstacles: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.output import Progress, check_outputs, hint
 from critpath.commands.parser import checked
-from critpath.commands.settings import RECORDING, Settings, number, split_budget, whole
+from critpath.commands.settings import COUNTING, RECORDING, Settings, number, split_budget, whole
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural, safe_text
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run, StreamFacts
     from critpath.record.budget.control import Budget
     from critpath.record.budget.selection import Chosen
-    from critpath.record.recorder import Count, Outcome, Recording, RecordRequest
+    from critpath.record.recorder import Count, CountsRequest, Outcome, Recording, RecordRequest
 
-SETTINGS = ("execution", *RECORDING)
+SETTINGS = ("execution", *RECORDING, *COUNTING)
 
 _SMALL_OVERHEAD, _LONG_HORIZON = 0.02, 10.0  # below it switching events off takes its share
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
@@ -47,6 +47,7 @@ GROUPS: Final = {
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
     "functions of Python": ("functions",),
+    "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "method": (),
 }
@@ -60,6 +61,7 @@ _FLAGS: Final = (
             "which function ran, for paths and findings"
         ),
     ),
+    ("--counts", "count beside it how often each event happens, into DIR/counts"),
     ("--keep-raw", "keep what the trace was converted from"),
     ("--as-root", "under sudo: run the command as root too"),
     ("--no-probe", "do not measure meanwhile how fast the machine is"),
@@ -148,6 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words of SQL, a command's name), or bytes,traceparent for trace ids besides; "
         "docs/labels.md says what is looked at and kept",
     )
+    _add_counts(parser)
     parser.add_argument(
         "--then",
         choices=("explore",),
@@ -162,6 +165,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CMD ARG...",
         nargs=argparse.REMAINDER,
         help="the command, best after --",
+    )
+
+
+def _add_counts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events",
+        choices=("minimal", "broad", "all", "free"),
+        default="minimal",
+        help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
+        "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
+        "needs no root); docs/counts.md says what each costs",
+    )
+    parser.add_argument(
+        "--kernel-functions",
+        metavar="NAMES",
+        default="",
+        help="count these kernel functions besides, where the kernel can: names separated by "
+        "commas, with * for any text",
     )
 
 
@@ -350,9 +371,30 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         functions=arguments.functions,
         labels_from=arguments.labels_from,
         budget=_budget(settings, commands=bool(commands)),
+        counts=_counts(arguments, settings),
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
+    )
+
+
+def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest | None:
+    """Return what is counted, None for nothing."""
+    if not arguments.counts and settings["recorder"] != "counts":
+        for option in ("kernel_functions", "events"):
+            if getattr(arguments, option) not in {"", "minimal"}:
+                raise UsageError(
+                    f"--{option.replace('_', '-')} without counts",
+                    "add --counts, or take --recorder counts",
+                )
+        return None
+    from critpath.record.recorder import CountsRequest  # noqa: PLC0415 - start-up time
+
+    return CountsRequest(
+        round(settings["interval"] * NS_PER_S),
+        arguments.events,
+        settings["scope"],
+        tuple(name for name in arguments.kernel_functions.split(",") if name),
     )
 
 
@@ -362,9 +404,9 @@ def _budget(settings: Settings, *, commands: bool) -> Budget | None:
         return None
     from critpath.record.budget.control import COMMAND, Budget  # noqa: PLC0415 - start-up time
 
-    if settings["recorder"] == "lttng":
+    if settings["recorder"] in {"lttng", "counts"}:
         raise UsageError(
-            "--overhead with --recorder lttng, which cannot hold a budget",
+            f"--overhead with --recorder {settings['recorder']}, which cannot hold a budget",
             "leave --recorder out: the ftrace recorder can",
         )
     of = str(settings["overhead-of"])
@@ -714,8 +756,15 @@ def _outlived(left: list[Run], of: str) -> str:
 
 
 def _trace(manifest: Manifest) -> str:
+    if manifest.counts and manifest.recorder.get("name") == "counts":
+        return f"{plural(_lines(manifest), 'interval')} counted"
     count = manifest.recorder.get("event_count")
     return plural(count, "event") if isinstance(count, int) else "the trace"
+
+
+def _lines(manifest: Manifest) -> int:
+    lines = manifest.counts.get("lines")
+    return lines if isinstance(lines, int) else 0
 
 
 def _recorder(manifest: Manifest) -> str:
@@ -767,6 +816,8 @@ def _gap(gap: Gap, manifest: Manifest) -> str:
 
 def _worth(manifest: Manifest) -> Iterator[str]:
     """Say what a number of runs can show."""
+    if manifest.recorder.get("name") == "counts":
+        return
     runs = len(manifest.runs)
     if manifest.command and runs < _FEW:
         yield (
@@ -779,6 +830,8 @@ def _worth(manifest: Manifest) -> Iterator[str]:
 
 def _next(outcome: Outcome, request: RecordRequest) -> str:
     places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
+    if outcome.recordings[0].manifest.recorder.get("name") == "counts":
+        return f"next: critpath signature {' '.join(places)}"
     if len(places) > 1:
         return f"next: critpath compare {' '.join(places)}"
     other = "other" if request.output.name != "other" else "sample"

@@ -512,9 +512,10 @@ SETTINGS: Final[dict[str, Setting]] = {
         ),
         Setting(
             "recorder",
-            one_of("auto", "lttng", "ftrace"),
+            one_of("auto", "lttng", "ftrace", "counts"),
             "auto",
-            "what records: lttng, ftrace, or auto for the first of them that can",
+            "what records: lttng, ftrace, auto for the first of them that can, or counts: no "
+            "trace, only how often each event happens",
             "NAME",
         ),
         Setting(
@@ -571,6 +572,29 @@ SETTINGS: Final[dict[str, Setting]] = {
             "WHEN",
         ),
         Setting(
+            "interval",
+            number(0.05, 3600, "a number of seconds above 0.05"),
+            1.0,
+            "seconds in which events are counted: how long a document of a signature is",
+            "S",
+        ),
+        Setting(
+            "scope",
+            str,
+            "",
+            "whose events are counted: command, machine, or a control group's path or name (by "
+            "default the command, else the container, else the machine)",
+            "NAME",
+        ),
+        Setting(
+            "weights",
+            one_of("hellinger", "tf", "tfidf", "tfidf-smooth", "rate"),
+            "hellinger",
+            "what counts become in a signature: hellinger (square roots of shares), tf (shares), "
+            "tfidf (as the paper), tfidf-smooth, or rate",
+            "NAME",
+        ),
+        Setting(
             "trace-url",
             as_trace_url,
             "",
@@ -592,12 +616,14 @@ RECORDING: Final = (
     *("recorder", "profile", "buffer-size", "trace-format"),
     *("overhead", "controller", "overhead-of", "calibrate"),
 )
+COUNTING: Final = ("interval", "scope")  # of commands that count, or read what was counted
+SIGNING: Final = (*COUNTING, "weights")  # of commands that make signatures
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 LINKING: Final = ("trace-url",)  # of commands that write pages
-_OTHERS: Final = {*READING, *RUNNING, *RECORDING, *LINKING, "quiet"}
+_OTHERS: Final = {*READING, *RUNNING, *RECORDING, *LINKING, *SIGNING, "quiet"}
 COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)
 
 

@@ -49,6 +49,7 @@ from critpath.documents.pictures import (
     ThreadEntry,
 )
 from critpath.documents.requests import REQUESTS_FORMAT, RequestsDocument
+from critpath.documents.signatures import SIGNATURE_FORMAT, SignatureDocument
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
@@ -823,7 +824,14 @@ class AbDocument(AbPlan, kw_only=True):
 
 OnThread = ExecutionEntry | FindingEntry | AlignedSegment | PathSegment | PathSubject
 _Judged = ComparisonDocument | CalibrationDocument | AbDocument
-Document = _Judged | PathDocument | ExplorationDocument | ClocksDocument | RequestsDocument
+Document = (
+    _Judged
+    | PathDocument
+    | ExplorationDocument
+    | ClocksDocument
+    | RequestsDocument
+    | SignatureDocument
+)
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
     PATH_FORMAT: PathDocument,
@@ -832,4 +840,5 @@ TYPES: Final[dict[str, type[Document]]] = {
     EXPLORATION_FORMAT: ExplorationDocument,
     CLOCKS_FORMAT: ClocksDocument,
     REQUESTS_FORMAT: RequestsDocument,
+    SIGNATURE_FORMAT: SignatureDocument,
 }

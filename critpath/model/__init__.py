@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         Subrequests,
         join_facts,
     )
+    from critpath.model.signatures import Counts, Signatures
     from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
     from critpath.model.timelines import (
         Block,
@@ -186,6 +187,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         ),
         *("RequestTable", "Rule", "Slices", "Subrequests", "join_facts"),
     ),
+    "signatures": ("Counts", "Signatures"),
     "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
     "timelines": (
         *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
@@ -250,6 +252,7 @@ __all__ = [
     "ColumnStatistics",
     "CompareSettings",
     "Context",
+    "Counts",
     "CpuLoss",
     "CriticalPaths",
     "Detectable",
@@ -297,6 +300,7 @@ __all__ = [
     "Run",
     "Script",
     "Sign",
+    "Signatures",
     "Slices",
     "State",
     "StateTest",

@@ -11,6 +11,7 @@ from typing import Final
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
 GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 would take for silence
+COUNTS: Final = "counts/counts.jsonl"  # what was counted, below a recording
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
 MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger
@@ -200,6 +201,9 @@ class Manifest:
         Where the gaps that the recorder made are listed, beside the manifest; "" without any.
     overhead : mapping
         What the recording was allowed to cost, and did; empty without a budget.
+    counts : mapping
+        Where what was counted lies beside the manifest (``path``), at which ``interval`` (ns),
+        ``how``, which ``events``; empty where nothing was counted.
     machine : mapping
         What the machine was like meanwhile: ``summary`` (whole numbers, see
         `summarize_machine`), ``columns`` and ``rows`` (one a second).
@@ -251,6 +255,7 @@ class Manifest:
     trace: str = "trace"
     warnings: tuple[str, ...] = ()
     critpath: str = ""
+    counts: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:

@@ -112,6 +112,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         trace=_text(data, "trace"),
         warnings=_texts(data, "warnings"),
         critpath=_text(data, "critpath"),
+        counts=_mapping(data, "counts"),
     )
 
 

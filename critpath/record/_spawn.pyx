@@ -44,7 +44,7 @@ cdef extern from *:
     #define CLOSE_RANGE_CLOEXEC (1U << 2)
     #endif
 
-    enum { STEP_EXEC = 1, STEP_CWD, STEP_USER, STEP_DESCRIPTORS, STEP_PRIORITY };
+    enum { STEP_EXEC = 1, STEP_CWD, STEP_USER, STEP_DESCRIPTORS, STEP_PRIORITY, STEP_GROUP };
 
     typedef struct {
         const char *path;       /* of the program */
@@ -64,6 +64,7 @@ cdef extern from *:
         int nice, policy, priority;
         int set_nice, set_policy;
         int streams[3];         /* become stdin, stdout and stderr; -1: inherited */
+        int group;              /* cgroup.procs of the control group that it joins; -1: none */
         volatile int64_t *executed; /* where the child may write when it executes */
     } critpath_plan;
 
@@ -80,6 +81,11 @@ cdef extern from *:
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+
+    static void critpath_join(const critpath_plan *p, int channel) {
+        if (p->group >= 0 && write(p->group, "0", 1) != 1)
+            critpath_fail(channel, STEP_GROUP, errno);
     }
 
     static int critpath_inherit(const critpath_plan *p, int channel) {
@@ -127,6 +133,8 @@ cdef extern from *:
                 critpath_fail(channel, STEP_DESCRIPTORS, errno);
         if (critpath_inherit(p, channel) != 0)
             critpath_fail(channel, STEP_DESCRIPTORS, errno);
+        /* Older kernels ask who writes, not who opened the file. */
+        if (p->change_user) critpath_join(p, channel);
         if (p->change_user) {
             uid_t real = 0, effective = 0, saved = 0;
             if (syscall(CRITPATH_SETGROUPS, p->n_groups, p->groups) != 0
@@ -146,6 +154,8 @@ cdef extern from *:
             if (getppid() != parent) (void)raise(SIGKILL);
         }
         (void)sigprocmask(SIG_SETMASK, &p->mask, NULL);
+        /* As late as can be: what is counted in the group is the program's. */
+        if (!p->change_user) critpath_join(p, channel);
         *p->executed = critpath_now();
         (void)execve(p->path, p->argv, p->envp);
         int error = errno;
@@ -225,6 +235,7 @@ cdef extern from *:
         int set_nice
         int set_policy
         int streams[3]
+        int group
         int64_t* executed
     ctypedef struct critpath_failure:
         int step
@@ -235,6 +246,7 @@ cdef extern from *:
         STEP_USER
         STEP_DESCRIPTORS
         STEP_PRIORITY
+        STEP_GROUP
     int sigemptyset(sigset_t*)
     int sigaddset(sigset_t*, int)
     pid_t critpath_start(const critpath_plan*, int, int64_t*) nogil
@@ -250,6 +262,7 @@ _STEPS = {
     STEP_USER: "user",
     STEP_DESCRIPTORS: "descriptors",
     STEP_PRIORITY: "priority",
+    STEP_GROUP: "group",
 }
 
 
@@ -259,7 +272,8 @@ class SpawnError(OSError):
     Attributes
     ----------
     step : str
-        At what it failed: ``exec``, ``chdir``, ``user``, ``descriptors``, ``priority``.
+        At what it failed: ``exec``, ``chdir``, ``user``, ``descriptors``, ``priority``,
+        ``group``.
     """
 
     step = "exec"
@@ -278,7 +292,7 @@ cdef char** _texts(list texts) except NULL:
 
 def spawn(bytes path not None, list argv not None, list env not None, *, bytes cwd=None,
           user=None, mask=(), ignored=(), keep=(), int death_signal=0, nice=None,
-          scheduler=None, streams=(-1, -1, -1)):
+          scheduler=None, streams=(-1, -1, -1), int group=-1):
     """Start a program as a child of the calling thread.
 
     Parameters
@@ -300,6 +314,8 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
         Set in the child; else inherited.
     streams : (int, int, int)
         Descriptors that become its stdin, stdout and stderr; -1 for what is inherited.
+    group : int
+        Descriptor of ``cgroup.procs`` of the control group that it joins; -1 for none.
 
     Returns
     -------
@@ -368,6 +384,7 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
         plan.set_policy = scheduler is not None
         plan.policy, plan.priority = (0, 0) if scheduler is None else scheduler
         plan.executed = &executed
+        plan.group = group
         for i in range(3):
             plan.streams[i] = streams[i]
         reader, writer = os.pipe2(os.O_CLOEXEC)

@@ -33,7 +33,17 @@ _PATIENCE_KILLED: Final = 10.0  # and after SIGKILL
 # What uses something goes before it: a process holds the marker file of its instance
 # open, an unfinished recording is finished from what the instance's buffers held.
 _ORDER: Final = (
-    *("process", "session", "daemon", "marker", "option", "instance", "recording", "directory"),
+    *(
+        "process",
+        "session",
+        "daemon",
+        "marker",
+        "option",
+        "instance",
+        "group",
+        "recording",
+        "directory",
+    ),
 )
 _ROUNDS: Final = 6
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.recording import GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
+from critpath.model.recording import COUNTS, GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
 from critpath.record.budget.selection import Chosen
 from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
@@ -35,7 +35,7 @@ _FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
 _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
     **dict.fromkeys(("begin", "end"), int),
-    **dict.fromkeys(("clock", "recorder", "overhead"), dict),
+    **dict.fromkeys(("clock", "recorder", "overhead", "counts"), dict),
 }
 
 
@@ -220,6 +220,8 @@ def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     made, budget = document.pop("gaps_file"), document.pop("overhead")
+    if not manifest.counts:
+        del document["counts"]
     if made:
         document |= {"format": GAPS_FORMAT, "gaps": made}
     if budget:
@@ -461,6 +463,15 @@ def _cpu_model() -> str:
 
 
 # The trace of an interleaved session, shared by both recordings
+
+
+def link_beside(first: Path, other: Path) -> None:
+    """Give the other of two recordings the trace and the counts of the first."""
+    for name in (TRACE, Path(COUNTS).parts[0]):
+        # Linking may be what was interrupted.
+        shutil.rmtree(other / name, ignore_errors=True)
+        if (first / name).is_dir():
+            link_tree(first / name, other / name)
 
 
 def link_tree(source: Path, target: Path) -> None:

@@ -21,7 +21,7 @@ from critpath.record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
-from critpath.record.recorder import RECORDERS, RecorderSettings, Requirement
+from critpath.record.recorder import RECORDERS, TRACING, RecorderSettings, Requirement
 from critpath_marks.sessions import pid_namespace
 
 # Bytes that a recording should find free.  A pipe between two processes that does
@@ -49,12 +49,15 @@ class Preflight:
     ways : mapping
         By which way requests of servers can be found in what each recorder records here
         (`critpath.record.profiles.way_of_requests`).
+    counting : mapping
+        What the kernel offers to count by, to root; empty for others.
     """
 
     recorders: Mapping[str, tuple[Requirement, ...]]
     obstacles: tuple[Requirement, ...]
     host: Mapping[str, object]
     ways: Mapping[str, str] = field(default_factory=dict)
+    counting: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def recorder(self) -> str | None:
@@ -62,7 +65,7 @@ class Preflight:
         if any(o.fatal for o in self.obstacles):
             return None
         return next(
-            (name for name, found in self.recorders.items() if not any(o.fatal for o in found)),
+            (name for name in TRACING if not any(o.fatal for o in self.recorders[name])),
             None,
         )
 
@@ -75,6 +78,7 @@ def check_machine(directory: Path, settings: RecorderSettings | None = None) -> 
         obstacles=tuple(_general(host)),
         host=host,
         ways={name: _offered_way(name) for name in RECORDERS},
+        counting=_offered_counting() if settings is None else {},
     )
 
 
@@ -101,6 +105,16 @@ def _offered_way(recorder: str) -> str:
         return str(importlib.import_module(RECORDERS[recorder]).offered_way())
     except (CritpathError, OSError, ImportError):
         return ""  # what it lacks says more
+
+
+def _offered_counting() -> Mapping[str, bool]:
+    if os.geteuid() != 0 or sys.platform != "linux":
+        return {}
+    try:
+        module = importlib.import_module(RECORDERS["counts"])
+        return dict(module.offered_counting())
+    except (CritpathError, OSError, ImportError):
+        return {}
 
 
 def _host(directory: Path) -> dict[str, object]:

@@ -74,6 +74,8 @@ class RecorderSettings:
         Under a budget, runs of a command are recorded whole or not at all.
     longest : float
         Under a budget, s after which an execution of a program is given up; 0 for the usual.
+    counts : CountsRequest, optional
+        What is counted besides.
     """
 
     session: str
@@ -90,6 +92,7 @@ class RecorderSettings:
     budget: Budget | None = None
     runs: bool = False
     longest: float = 0.0
+    counts: CountsRequest | None = None
 
     @property
     def write_directory(self) -> Path:
@@ -249,6 +252,28 @@ class Leftover:
     remove: Callable[[], None]
 
 
+@dataclass(frozen=True)
+class CountsRequest:
+    """What is counted beside what is recorded.
+
+    Attributes
+    ----------
+    interval : int
+        Between two lines (ns).
+    events : str
+        Of `critpath.record.counts.events.EVENT_SETS`.
+    scope : str
+        ``command``, ``machine``, or a control group's path or name; "" for the obvious one.
+    functions : tuple of str
+        Kernel functions that are counted besides, as patterns with ``*``.
+    """
+
+    interval: int
+    events: str = "minimal"
+    scope: str = ""
+    functions: tuple[str, ...] = ()
+
+
 # Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
 # needed) offers:
 #   open_recorder(settings: RecorderSettings) -> Recorder
@@ -258,7 +283,10 @@ class Leftover:
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath.record.lttng.recorder",
     "ftrace": "critpath.record.ftrace.recorder",
+    "counts": "critpath.record.counts.recorder",
 }
+# What `auto` tries: a recording has a trace, unless it is asked for otherwise.
+TRACING: Final = ("lttng", "ftrace")
 
 
 # A request to record, and its outcome
@@ -315,6 +343,8 @@ class RecordRequest:
         What recording may cost.
     functions : bool
         Record the functions of the command, which is a Python.
+    counts : CountsRequest, optional
+        What is counted besides.
     """
 
     output: Path
@@ -341,6 +371,7 @@ class RecordRequest:
     show_output: bool = True
     budget: Budget | None = None
     functions: bool = False
+    counts: CountsRequest | None = None
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

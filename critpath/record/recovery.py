@@ -21,13 +21,13 @@ from typing import Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
-from critpath.model.recording import INTERRUPTED, NORMAL, RECORDING, SAMPLE
+from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE
 from critpath.record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath.record.functions import FILE as FUNCTIONS_FILE
 from critpath.record.functions import RAW as FUNCTIONS
 from critpath.record.functions import convert_functions
 from critpath.record.identity import is_dead_session
-from critpath.record.manifests import RUNS, link_tree, read_manifest, read_runs, write_manifest
+from critpath.record.manifests import RUNS, link_beside, read_manifest, read_runs, write_manifest
 from critpath.record.output import is_recording
 from critpath.record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
@@ -36,6 +36,7 @@ from critpath_marks.sessions import owner_of
 
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
 _LATEST: Final = 1 << 62  # where the recording's end is not known
+_COUNTS: Final = Path(COUNTS).parts[0]
 _SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also while that is removed
 
 
@@ -153,8 +154,7 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
     done = []
     for place, manifest in manifests.items():
         if place != directory:
-            shutil.rmtree(place / TRACE, ignore_errors=True)
-            link_tree(directory / TRACE, place / TRACE)
+            link_beside(directory, place)
             for name in recorded.beside:
                 shutil.copyfile(directory / name, place / name)
         done.append(_complete_manifest(place, manifest, recorded, streams))
@@ -312,7 +312,8 @@ def _replaced_path(building: Path) -> Path:
 def _has_data(directory: Path) -> bool:
     """Return whether a trace can be made of what is there."""
     described = (directory / "raw" / "raw.json").is_file()
-    return described or any((directory / "trace").glob("*/metadata"))
+    counted = (directory / COUNTS).is_file()
+    return described or counted or any((directory / "trace").glob("*/metadata"))
 
 
 def _belongs_to(top: Path, session: str) -> bool:
@@ -334,7 +335,7 @@ def _belongs_to(top: Path, session: str) -> bool:
 
 def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
-    known = name in {MANIFEST, *_SOURCES, FUNCTIONS, TRACE, RUNS, NORMAL, SAMPLE, *BESIDE}
+    known = name in {MANIFEST, *_SOURCES, FUNCTIONS, TRACE, RUNS, NORMAL, SAMPLE, _COUNTS, *BESIDE}
     return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
 
 

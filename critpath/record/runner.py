@@ -85,6 +85,7 @@ class Runner:
         keep: Collection[int] = (),
         timeout: float = 0.0,
         streams: tuple[int, int, int] = (-1, -1, -1),
+        group: int = -1,
     ) -> RunResult:
         """Run a program to its end.
 
@@ -99,6 +100,8 @@ class Runner:
             Seconds after which the program and its descendants are ended; 0 for never.
         streams : tuple of int
             Descriptors that become its stdin, stdout and stderr; -1 for what critpath has.
+        group : int
+            Descriptor by which it joins a control group; -1 for none.
 
         Raises
         ------
@@ -112,7 +115,7 @@ class Runner:
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
         before = _ended_time()
-        pid, begin, executed = self._spawn(program, environment, keep, streams)
+        pid, begin, executed = self._spawn(program, environment, keep, streams, group)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
         try:
@@ -140,6 +143,7 @@ class Runner:
         environment: Mapping[str, str],
         keep: Collection[int],
         streams: tuple[int, int, int],
+        group: int,
     ) -> tuple[int, int, int]:
         inherited, user = self._inherited, self._user
         variables = {**inherited.environment, **(user.environment if user else {})}
@@ -157,6 +161,7 @@ class Runner:
                 nice=inherited.nice if _nice() != inherited.nice else None,
                 scheduler=inherited.scheduler if _scheduler() != inherited.scheduler else None,
                 streams=streams,
+                group=group,
             )
         except SpawnError as error:
             number = error.errno or 0

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import os
 import secrets
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +48,7 @@ from critpath.record.manifests import (
     end_facts,
     initial_manifest,
     keep_unfinished,
-    link_tree,
+    link_beside,
     note_chosen,
     write_manifest,
     write_selected,
@@ -86,9 +85,11 @@ from critpath_marks.sessions import new_session_name, pid_namespace
 
 if TYPE_CHECKING:
     from critpath.record.budget.control import Budget
+    from critpath.record.counts.counting import Counting
 
 _NAMED: Final = 5
 _FOR_BUDGETS: Final = "ftrace"  # the recorder that can hold them
+COUNTING: Final = "counts"  # the recorder that makes no trace
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
@@ -159,6 +160,7 @@ def record(
         labels_from=request.labels_from,
         budget=leave_half(request),
         runs=chooses_runs(request),
+        counts=request.counts,
     )
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
@@ -205,6 +207,7 @@ class _Session:
     machine: Machine | None = None
     scripts: ScriptWatch | None = None
     functions: FunctionFiles | None = None
+    counting: Counting | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -313,19 +316,47 @@ class _Session:
             self.functions = FunctionFiles(self.directories[0], share)
             self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
-        if not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
+        traced = self.choice.name != COUNTING  # counts are of no program by its name
+        if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
             self.scripts.start()
         with self.signals.watching():
             begin = self.recorder.start()
-        self.limits = Limits()
-        self.limits.start()
+        self._start_counting()
+        if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
+            self.limits = Limits()
+            self.limits.start()
         self.machine = machine
         machine.start()
         self.runner.rescan_children()
         self.manifests = [replace(m, begin=begin) for m in self.manifests]
         self._write()
+
+    def _start_counting(self) -> None:
+        asked = self.request.counts
+        if asked is None:
+            return
+        from critpath.record.counts.counting import Counting  # noqa: PLC0415 - rarely needed
+
+        scope = asked.scope or ("command" if self.programs else "machine")
+        counting = Counting(
+            replace(asked, scope=scope),
+            *(self.directories[0], self.settings.session),
+            container=0 if asked.scope else self.container,
+        )
+        with self.signals.watching():
+            counting.start()
+        self.counting = counting
+        self.manifests = [replace(m, counts=counting.facts()) for m in self.manifests]
+
+    def _end_counting(self) -> None:
+        """Count no more, and note what was counted; idempotent."""
+        counting, self.counting = self.counting, None
+        if counting is not None:
+            facts = counting.stop()
+            self.notes += counting.warnings
+            self.manifests = [replace(m, counts=facts) for m in self.manifests]
 
     def _write(self) -> None:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
@@ -359,13 +390,18 @@ class _Session:
             chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
             if chooser is not None:
                 chooser.begin_run(kinds[index], limited=self.request.timeout > 0)
+            if self.counting is not None:
+                self.counting.cut()
             done = self.runner.run(
                 self.programs[index],
+                group=self.counting.group if self.counting is not None else -1,
                 environment=environment,
                 keep=keep,
                 timeout=self.request.timeout,
                 streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
             )
+            if self.counting is not None:
+                self.counting.cut()
             if chooser is not None:
                 chooser.end_run(kinds[index], done.running)
                 chooser.note_run(kinds[index], own, done.begin, done.pid)
@@ -397,7 +433,8 @@ class _Session:
 
     def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""
-        error = self._active_recorder().failure
+        counted = self.counting.failure if self.counting is not None else None
+        error = self._active_recorder().failure or counted
         if error is not None and self.failed is None:
             self.output.restore_name_in_error(error)
             self._note(f"recording ended {where}: {error.what}")
@@ -442,6 +479,7 @@ class _Session:
         self.reporter("stopping the recorder")
         self.output.check_unchanged()
         self._end_machine()
+        self._end_counting()
         with self.signals.watching():
             self.end = end = self._active_recorder().stop()
         self._check_failure("while it was stopped")
@@ -484,14 +522,12 @@ class _Session:
     def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
         first, *others = self.directories
         for other in others:
-            # Linking may be what was interrupted.
-            shutil.rmtree(other / TRACE, ignore_errors=True)
-            link_tree(first / TRACE, other / TRACE)
+            link_beside(first, other)
         warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
         self.reporter("counting what was recorded")
         try:
-            streams = self.survey(first)
+            streams = self.survey(first) if (first / TRACE).is_dir() else ()
         except (CritpathError, OSError) as error:  # no reason to lose a recording
             streams = ()
             text = f"what the trace holds could not be counted: {error}"
@@ -549,6 +585,7 @@ class _Session:
         self.output.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
+        readable |= self.choice.name == COUNTING
         if not (readable and self.manifests and self.output.building == self.output.target):
             return self._discard()
         self._note("the recording was interrupted before it was finished")
@@ -564,6 +601,9 @@ class _Session:
 
     def _abort(self) -> None:
         self._end_machine()
+        counting, self.counting = self.counting, None
+        if counting is not None:
+            counting.abort()
         recorder, self.recorder = self.recorder, None
         if recorder is None:
             return
@@ -699,7 +739,7 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
     if has_foreign_clock():
         raise CritpathError(*FOREIGN_CLOCK)
     profile = profile_events(settings.profile)
-    names = list(recorders.RECORDERS) if name == "auto" else [name]
+    names = list(recorders.TRACING) if name == "auto" else [name]
     if profile.replaced:  # best recorded by who needs no substitutes
         names.sort(key=lambda n: _module(n).offered_way() != SOCKETS)
     refused: dict[str, Requirement] = {}

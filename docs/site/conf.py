@@ -62,6 +62,7 @@ PAGES: Final = {
         "docs/costs",
         "docs/overhead",
         "docs/functions",
+        "docs/counts",
         "docs/kernels",
         "docs/ci",
         "docs/noise",

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from critpath.record.counts.groups import find_root, group_of
+
 pytestmark = pytest.mark.xdist_group("kernel")
 
 WITH_AUDIT = Path(__file__).with_name("with_audit.py")
-# Where root writes: the recording, its tracing instance, the note for whoever finishes it.
-WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/critpath")
+# Where root writes: the recording, its tracing instance, the note for whoever finishes it; and
+# the control group that a command is counted in.
+GROUPS = f"{find_root()}{group_of('self').rstrip('/')}/critpath-"
+WRITTEN = ("/proc/self/fd/", "/sys/kernel/tracing/instances/critpath-", "/run/critpath", GROUPS)
 # For the moment in which the instance is made: the kernel's table of names.
 NOTHING = {"/dev/null", "/sys/kernel/tracing/options/record-cmd"}
 
@@ -26,6 +30,8 @@ WAYS = {
     "record": ((), (*RECORD, "--", "true")),
     "prepare": ((), (*RECORD, "--prepare", "true", "--", "true")),
     "force": ((*RECORD, "--", "true"), (*RECORD, "--force", "--", "true")),
+    "counts": ((), ("record", "--recorder", "counts", "-n", "2", "-o", "rec", "--", "true")),
+    "beside": ((), (*RECORD, "--counts", "--", "true")),
     "doctor": ((), ("doctor",)),
     "doctor --clean": ((), ("doctor", "--clean")),
 }

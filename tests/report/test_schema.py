@@ -19,6 +19,7 @@ from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
 from critpath.documents.clocks import CLOCKS_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
+from critpath.documents.signatures import SIGNATURE_FORMAT
 from critpath.errors import UnreadableError
 from critpath.pipeline.ab import AbRequest
 from critpath.pipeline.exploring import explore
@@ -144,6 +145,21 @@ def requests():
     }
 
 
+def signature():
+    """An interval of a recording with counts."""
+    one = {"begin": 0, "end": 10, "hits": 3, "lossy": False, "quiet": False, "execution": None}
+    source = {"source": "rec", "scope": "machine", "how": "bpf", "interval": 10}
+    counted = {"counts": {"sys:read": 3}, "weights": {"sys:read": 1.0}}
+    vocabulary = ["sched_switch", "sys:read"]
+    return {
+        "format": SIGNATURE_FORMAT,
+        "version": "1",
+        "weights": "hellinger",
+        "sources": [{**source, "vocabulary": vocabulary, "documents": [{**one, **counted}]}],
+        "notes": [],
+    }
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -155,7 +171,8 @@ def documents(factory, load):
         for made in (comparison_document(comparison), path, ab_run(), exploration)
     ]
     return {
-        document["format"]: document for document in [*found, calibration(), clocks(), requests()]
+        document["format"]: document
+        for document in [*found, calibration(), clocks(), requests(), signature()]
     }
 
 

@@ -9,7 +9,6 @@ is labelled at once: the bytes are in memory only, what is written are labels.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import mmap
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from critpath.errors import CritpathError
+from critpath.record import bpf
 from critpath.record._pulse import name_thread
 from critpath.record.messages import (
     COMMAND,
@@ -170,13 +170,6 @@ def read_labels(file: Path) -> Iterator[tuple[int, int, int, int, bytes, str]]:
 # The program: instructions of bpf, put together here
 
 
-_BPF: Final = 321  # the system call's number on x86-64
-_MAP_CREATE, _MAP_LOOKUP, _PROG_LOAD, _TRACEPOINT_OPEN = 0, 1, 5, 17
-_RINGBUF, _ARRAY, _RAW_TRACEPOINT = 27, 2, 17
-# Helpers.
-_LOOKUP, _NOW, _PID_TGID, _READ_USER = 1, 5, 14, 112
-_OUTPUT, _RESERVE, _SUBMIT, _CURRENT, _REGISTERS = 130, 131, 132, 158, 175
-_NO_WAKEUP: Final = 1
 _TRACEPOINT: Final = b"sock_recv_length"
 _PEEK: Final = 2  # MSG_PEEK
 # Of struct pt_regs: the system call's second argument and its number.
@@ -185,57 +178,6 @@ _READ, _READV, _RECVFROM, _RECVMSG = 0, 19, 45, 47
 _IOV: Final = 16  # of struct msghdr
 
 
-class _Assembler:
-    """Instructions, with names for where they jump to."""
-
-    def __init__(self) -> None:
-        self._code: list[tuple[int, int, int, int | str, int]] = []
-        self._names: dict[str, int] = {}
-
-    def put(
-        self, code: int, to: int = 0, of: int = 0, offset: int | str = 0, value: int = 0
-    ) -> None:
-        self._code.append((code, to, of, offset, value))
-
-    def name(self, name: str) -> None:
-        self._names[name] = len(self._code)
-
-    def copy(self, to: int, of: int) -> None:
-        self.put(0xBF, to, of)
-
-    def set(self, to: int, value: int) -> None:
-        self.put(0xB7, to, value=value)
-
-    def add(self, to: int, value: int) -> None:
-        self.put(0x07, to, value=value)
-
-    def call(self, helper: int) -> None:
-        self.put(0x85, value=helper)
-
-    def map(self, to: int, descriptor: int) -> None:
-        self.put(0x18, to, 1, value=descriptor)
-        self.put(0)
-
-    def jump_if(self, register: int, value: int, name: str, *, code: int = 0x15) -> None:
-        self.put(code, register, offset=name, value=value)
-
-    def jump(self, name: str) -> None:
-        self.put(0x05, offset=name)
-
-    def bytes(self) -> bytes:
-        return b"".join(
-            struct.pack(
-                "<BBhi",
-                *(code, to | of << 4),
-                self._names[where] - at - 1 if isinstance(where, str) else where,
-                value,
-            )
-            for at, (code, to, of, where, value) in enumerate(self._code)
-        )
-
-
-_EQUAL32, _NOT_EQUAL, _AT_MOST, _AT_MOST_SIGNED, _MORE, _LESS = 0x16, 0x55, 0xB5, 0xD5, 0x25, 0xA5
-_LOAD64, _LOAD32, _LOAD8, _STORE64, _STORE32 = 0x79, 0x61, 0x71, 0x7B, 0x63
 _DATA: Final = -WINDOW  # on the stack, behind what is said of it
 _RECORD: Final = _DATA - _FACTS
 
@@ -245,30 +187,30 @@ def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
 
     Registers: 6 the arguments, 7 bytes, 8 where they are, 9 what is handed over.
     """
-    a = _Assembler()
+    a = bpf.Assembler()
     a.copy(6, 1)
-    a.put(_LOAD64, 7, 6, 8)
+    a.put(bpf.LOAD64, 7, 6, 8)
     a.put(0x67, 7, value=32)
     a.put(0xC7, 7, value=32)
-    a.jump_if(7, 0, "out", code=_AT_MOST_SIGNED)
-    a.put(_LOAD64, 1, 6, 16)
+    a.jump_if(7, 0, "out", code=bpf.AT_MOST_SIGNED)
+    a.put(bpf.LOAD64, 1, 6, 16)
     a.put(0x57, 1, value=_PEEK)
-    a.jump_if(1, 0, "out", code=_NOT_EQUAL)
-    a.call(_CURRENT)
+    a.jump_if(1, 0, "out", code=bpf.NOT_EQUAL)
+    a.call(bpf.CURRENT)
     a.copy(1, 0)
-    a.call(_REGISTERS)
-    a.put(_LOAD64, 8, 0, _SECOND)
-    a.put(_LOAD64, 1, 0, _NUMBER)
+    a.call(bpf.REGISTERS)
+    a.put(bpf.LOAD64, 8, 0, _SECOND)
+    a.put(bpf.LOAD64, 1, 0, _NUMBER)
     for number in (_READ, _RECVFROM):
         a.jump_if(1, number, "there")
     a.jump_if(1, _READV, "vector")
-    a.jump_if(1, _RECVMSG, "out", code=_NOT_EQUAL)
+    a.jump_if(1, _RECVMSG, "out", code=bpf.NOT_EQUAL)
     _read_user(a, -8, 8, _IOV)
-    a.put(_LOAD64, 8, 10, -8)
+    a.put(bpf.LOAD64, 8, 10, -8)
     a.name("vector")
     _read_user(a, -16, 16, 0)
-    a.put(_LOAD64, 8, 10, -16)
-    a.put(_LOAD64, 1, 10, -8)
+    a.put(bpf.LOAD64, 8, 10, -16)
+    a.put(bpf.LOAD64, 1, 10, -8)
     a.put(0xBD, 7, 1, "there")  # no more than the first part has room for
     a.copy(7, 1)
     a.name("there")
@@ -278,87 +220,87 @@ def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
     return a.bytes()
 
 
-def _read_user(a: _Assembler, to: int, size: int, offset: int) -> None:
+def _read_user(a: bpf.Assembler, to: int, size: int, offset: int) -> None:
     """Read so many bytes of the receiver's memory, from register 8 on, to the stack."""
     a.copy(1, 10)
     a.add(1, to)
     a.set(2, size)
     a.copy(3, 8)
     a.add(3, offset)
-    a.call(_READ_USER)
-    a.jump_if(0, 0, "out", code=_NOT_EQUAL)
+    a.call(bpf.READ_USER)
+    a.jump_if(0, 0, "out", code=bpf.NOT_EQUAL)
 
 
-def _load_window(a: _Assembler) -> None:
+def _load_window(a: bpf.Assembler) -> None:
     """Read the first bytes to the stack, with zeros behind them."""
     a.set(1, 0)
     for at in range(_RECORD, 0, 8):
-        a.put(_STORE64, 10, 1, at)
+        a.put(bpf.STORE64, 10, 1, at)
     a.copy(2, 7)
-    a.jump_if(2, WINDOW, "short", code=_AT_MOST)
+    a.jump_if(2, WINDOW, "short", code=bpf.AT_MOST)
     a.set(2, WINDOW)
     a.name("short")
     a.copy(1, 10)
     a.add(1, _DATA)
     a.copy(3, 8)
-    a.call(_READ_USER)
-    a.jump_if(0, 0, "out", code=_NOT_EQUAL)
+    a.call(bpf.READ_USER)
+    a.jump_if(0, 0, "out", code=bpf.NOT_EQUAL)
 
 
-def _choose_requests(a: _Assembler) -> None:
+def _choose_requests(a: bpf.Assembler) -> None:
     """Go on for what begins like a request, and end for all else; of a command keep its name."""
-    a.put(_LOAD32, 1, 10, _DATA)
+    a.put(bpf.LOAD32, 1, 10, _DATA)
     for word in {(method + b" ")[:4] for method in METHODS}:
-        a.jump_if(1, int.from_bytes(word, "little"), "http", code=_EQUAL32)
+        a.jump_if(1, int.from_bytes(word, "little"), "http", code=bpf.EQUAL32)
     for at, register in enumerate((1, 2, 3, 4, 5)):
-        a.put(_LOAD8, register, 10, _DATA + at)
+        a.put(bpf.LOAD8, register, 10, _DATA + at)
     a.jump_if(1, ord("*"), "command")
-    a.jump_if(2, 0, "mysql", code=_NOT_EQUAL)
+    a.jump_if(2, 0, "mysql", code=bpf.NOT_EQUAL)
     for kind in "QPB":  # PostgreSQL's query, parse, bind; shorter than 16 MB
         a.jump_if(1, ord(kind), "small")
     a.name("mysql")
-    a.jump_if(3, 0, "out", code=_NOT_EQUAL)
-    a.jump_if(4, 0, "startup", code=_NOT_EQUAL)
+    a.jump_if(3, 0, "out", code=bpf.NOT_EQUAL)
+    a.jump_if(4, 0, "startup", code=bpf.NOT_EQUAL)
     a.jump_if(5, 3, "small")
     a.jump("out")
     # With PostgreSQL's first message a connection begins: what was prepared before is gone.
     a.name("startup")
     for register in (1, 2, 5):
-        a.jump_if(register, 0, "out", code=_NOT_EQUAL)
-    a.put(_LOAD8, 1, 10, _DATA + 5)
+        a.jump_if(register, 0, "out", code=bpf.NOT_EQUAL)
+    a.put(bpf.LOAD8, 1, 10, _DATA + 5)
     a.jump_if(1, 3, "small")
     a.jump("out")
     a.name("command")
-    a.jump_if(2, ord("1"), "out", code=_LESS)
-    a.jump_if(2, ord("9"), "out", code=_MORE)
+    a.jump_if(2, ord("1"), "out", code=bpf.LESS)
+    a.jump_if(2, ord("9"), "out", code=bpf.MORE)
     a.set(1, 0)
     for at in range(_DATA + COMMAND, 0, 8):
-        a.put(_STORE64, 10, 1, at)
+        a.put(bpf.STORE64, 10, 1, at)
     a.jump("small")
 
 
-def _hand_over(a: _Assembler, ring: int, lost: int, *, headers: bool) -> None:
+def _hand_over(a: bpf.Assembler, ring: int, lost: int, *, headers: bool) -> None:
     a.name("http")
     if headers:
-        a.jump_if(7, WINDOW, "small", code=_AT_MOST)
+        a.jump_if(7, WINDOW, "small", code=bpf.AT_MOST)
         a.map(1, ring)
         a.set(2, _FACTS + HEADERS)
         a.set(3, 0)
-        a.call(_RESERVE)
+        a.call(bpf.RESERVE)
         a.jump_if(0, 0, "lost")
         a.copy(9, 0)
         _tell_facts(a, 9, 0)
         a.copy(2, 7)
-        a.jump_if(2, HEADERS, "whole", code=_AT_MOST)
+        a.jump_if(2, HEADERS, "whole", code=bpf.AT_MOST)
         a.set(2, HEADERS)
         a.name("whole")
         a.copy(1, 9)
         a.add(1, _FACTS)
         a.copy(3, 8)
-        a.call(_READ_USER)
+        a.call(bpf.READ_USER)
         a.copy(1, 9)
-        a.set(2, _NO_WAKEUP)
-        a.call(_SUBMIT)
+        a.set(2, bpf.NO_WAKEUP)
+        a.call(bpf.SUBMIT)
         a.jump("out")
     a.name("small")
     _tell_facts(a, 10, _RECORD)
@@ -366,49 +308,39 @@ def _hand_over(a: _Assembler, ring: int, lost: int, *, headers: bool) -> None:
     a.copy(2, 10)
     a.add(2, _RECORD)
     a.set(3, _FACTS + WINDOW)
-    a.set(4, _NO_WAKEUP)
-    a.call(_OUTPUT)
+    a.set(4, bpf.NO_WAKEUP)
+    a.call(bpf.OUTPUT)
     a.jump_if(0, 0, "out")
     a.name("lost")
     a.set(1, 0)
-    a.put(_STORE32, 10, 1, -4)
+    a.put(bpf.STORE32, 10, 1, -4)
     a.map(1, lost)
     a.copy(2, 10)
     a.add(2, -4)
-    a.call(_LOOKUP)
+    a.call(bpf.LOOKUP)
     a.jump_if(0, 0, "out")
     a.set(1, 1)
-    a.put(0xDB, 0, 1)  # add, atomically
+    a.put(bpf.ADD_ATOMIC, 0, 1)
     a.name("out")
     a.set(0, 0)
     a.put(0x95)
 
 
-def _tell_facts(a: _Assembler, base: int, offset: int) -> None:
+def _tell_facts(a: bpf.Assembler, base: int, offset: int) -> None:
     """Write when, which socket, which thread and how many bytes."""
-    a.call(_NOW)
-    a.put(_STORE64, base, 0, offset)
-    a.put(_LOAD64, 1, 6, 0)
-    a.put(_STORE64, base, 1, offset + 8)
-    a.call(_PID_TGID)
-    a.put(_STORE32, base, 0, offset + 16)
-    a.put(_STORE32, base, 7, offset + 20)
+    a.call(bpf.NOW)
+    a.put(bpf.STORE64, base, 0, offset)
+    a.put(bpf.LOAD64, 1, 6, 0)
+    a.put(bpf.STORE64, base, 1, offset + 8)
+    a.call(bpf.PID_TGID)
+    a.put(bpf.STORE32, base, 0, offset + 16)
+    a.put(bpf.STORE32, base, 7, offset + 20)
 
 
 # Loading it, and taking what it hands over
 
 
 _REFUSED: Final = "the kernel refuses the program that reads received bytes"
-
-
-def _call(command: int, attributes: bytes) -> int:
-    """Call ``bpf``; raises OSError."""
-    buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
-    done = ctypes.CDLL(None, use_errno=True).syscall(_BPF, command, buffer, 128)
-    if done < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return int(done)
 
 
 @dataclass
@@ -433,12 +365,12 @@ class _Probe:
         size = _RING_OF_HEADERS if headers else _RING
         with contextlib.ExitStack() as opened:
             try:
-                ring = _call(_MAP_CREATE, struct.pack("<5I", _RINGBUF, 0, 0, size, 0))
+                ring = bpf.make_ring(size)
                 opened.callback(os.close, ring)
-                lost = _call(_MAP_CREATE, struct.pack("<5I", _ARRAY, 4, 8, 1, 0))
+                lost = bpf.make_array(8)
                 opened.callback(os.close, lost)
                 code = assemble(ring, lost, headers=headers)
-                program = _load(code)
+                program = bpf.load(code, b"critpath_labels")
                 opened.callback(os.close, program)
             except OSError as error:
                 raise _refusal(error) from None
@@ -458,11 +390,8 @@ class _Probe:
 
     def attach(self) -> None:
         """Run it at every receive from now on."""
-        name = ctypes.create_string_buffer(_TRACEPOINT)
         try:
-            self.link = _call(
-                _TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(name), self.program)
-            )
+            self.link = bpf.attach(_TRACEPOINT, self.program)
         except OSError as error:
             raise _refusal(error) from None
 
@@ -493,25 +422,7 @@ class _Probe:
 
     def lost(self) -> int:
         """Return how many messages found no room."""
-        key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(8)
-        where = ctypes.addressof(key), ctypes.addressof(value)
-        _call(_MAP_LOOKUP, struct.pack("<IIQQ", self.lost_map, 0, *where))
-        return int.from_bytes(value.raw, "little")
-
-
-def _load(code: bytes) -> int:
-    """Load instructions as a program for a raw tracepoint; raises OSError."""
-    instructions = ctypes.create_string_buffer(code, len(code))
-    license_text = ctypes.create_string_buffer(b"GPL")  # what the helpers ask for
-    return _call(
-        _PROG_LOAD,
-        struct.pack(
-            "<IIQQIIQII16s",
-            *(_RAW_TRACEPOINT, len(code) // 8),
-            *(ctypes.addressof(instructions), ctypes.addressof(license_text)),
-            *(0, 0, 0, 0, 0, b"critpath_labels"),
-        ),
-    )
+        return int.from_bytes(bpf.read_element(self.lost_map, 8), "little")
 
 
 def _refusal(error: OSError) -> CritpathError:

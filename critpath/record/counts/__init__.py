@@ -1,0 +1,1 @@
+"""Counts what the kernel does, without recording it: how often each event happens."""

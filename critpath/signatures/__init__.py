@@ -1,0 +1,1 @@
+"""Signatures: counts of what the kernel did, as weighted vectors."""

@@ -1,0 +1,313 @@
+"""What counting costs, beside recording the same events and beside perf's counting events.
+
+    python tests/benchmarks/signatures.py [--rounds N] [--only operations,recorder,trace,macro]
+
+Every round does each operation without anything, and then under each way of counting and
+recording, in an order that is drawn; figures are medians over rounds of what an operation takes
+more than without in the same round.  Only ratios mean anything.  Needs root and a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from critpath.record.counts import groups
+from critpath.record.counts.attach import ProgramCounts
+from critpath.record.counts.events import select_counted
+from critpath.record.counts.fallback import PerfCounts
+
+HERE = Path(__file__).resolve().parent
+TRACEFS = Path("/sys/kernel/tracing")
+BATCHES = {"syscall": 200, "open": 200, "ping-pong": 150}
+WAYS = ("bpf minimal", "bpf minimal + group", "bpf all", "perf", "ftrace minimal", "ftrace all")
+# Added time of one way as a share of another's, by operation: the targets of the specification.
+RATIOS = (
+    ("counting all, against recording all", "bpf all", "ftrace all", 0.35),
+    ("counting the minimum, against recording it", "bpf minimal", "ftrace minimal", 0.35),
+    ("counting, against perf's counting events", "bpf minimal", "perf", 0.65),
+    ("a group beside the machine, against the machine", "bpf minimal + group", "bpf minimal", 1.5),
+)
+
+
+def available() -> list[str]:
+    """Return the kernel's events as group/event."""
+    lines = (TRACEFS / "available_events").read_text().split()
+    return [line.replace(":", "/", 1) for line in lines]
+
+
+@contextlib.contextmanager
+def counting(events: str, *, group: bool = False, perf: bool = False) -> Iterator[None]:
+    """Count meanwhile."""
+    own = groups.make_group(f"critpath-bench-{os.getpid()}") if group else None
+    counted = select_counted(events, available())
+    source = PerfCounts(counted, own) if perf else ProgramCounts(counted, own)
+    try:
+        if own is not None:
+            (own.path / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        source.close()
+        if own is not None:
+            groups.remove_group(own.path)
+
+
+@contextlib.contextmanager
+def recording(events: str) -> Iterator[None]:
+    """Record the same events in an instance of tracefs, over and over in its buffers."""
+    place = TRACEFS / "instances" / f"critpath-bench-{os.getpid()}"
+    place.mkdir()
+    try:
+        (place / "trace_clock").write_text("mono")
+        (place / "buffer_size_kb").write_text("4096")
+        chosen = [c.event.replace("/", ":") for c in select_counted(events, available())]
+        groups_of = {name.partition(":")[0] for name in chosen}
+        wanted = [f"{g}:*" for g in sorted(groups_of)] if events == "all" else chosen
+        wanted = ["raw_syscalls:sys_enter" if w.startswith("raw") else w for w in wanted]
+        events_file = os.open(place / "set_event", os.O_WRONLY)  # which does not clear it
+        try:
+            for name in wanted:
+                os.write(events_file, f"{name}\n".encode())
+        finally:
+            os.close(events_file)
+        if len((place / "set_event").read_text().split()) < len(wanted):
+            raise SystemExit("the tracer does not record what it should")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (place / "set_event").write_text("")
+        place.rmdir()
+
+
+def ways() -> dict[str, Callable[[], AbstractContextManager[None]]]:
+    """Return each way of counting or recording by name."""
+    return {
+        "bpf minimal": lambda: counting("minimal"),
+        "bpf minimal + group": lambda: counting("minimal", group=True),
+        "bpf all": lambda: counting("all"),
+        "perf": lambda: counting("minimal", perf=True),
+        "ftrace minimal": lambda: recording("minimal"),
+        "ftrace all": lambda: recording("all"),
+    }
+
+
+def measure_operations(rounds: int, work: Path) -> None:
+    """Print the table of added time, and the ratios that there are targets for."""
+    program = work / "signatures"
+    subprocess.run(["cc", "-O1", "-o", program, HERE / "signatures.c"], check=True)
+
+    def take(operation: str) -> float:
+        words = [program, operation, str(BATCHES[operation])]
+        return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+    added: dict[tuple[str, str], list[float]] = {}
+    plain: dict[str, list[float]] = {operation: [] for operation in BATCHES}
+    draw = random.Random(1)  # noqa: S311 - an order
+    for _ in range(rounds):
+        order = list(WAYS)
+        draw.shuffle(order)
+        for way in order:
+            before = {operation: take(operation) for operation in BATCHES}
+            with ways()[way]():
+                during = {operation: take(operation) for operation in BATCHES}
+            after = {operation: take(operation) for operation in BATCHES}
+            for operation in BATCHES:
+                base = min(before[operation], after[operation])
+                plain[operation].append(base)
+                added.setdefault((way, operation), []).append(during[operation] - base)
+    middle = {key: statistics.median(values) for key, values in added.items()}
+    base = {operation: statistics.median(values) for operation, values in plain.items()}
+    print("ns more per operation, median of", rounds, "rounds; load", f"{os.getloadavg()[0]:.1f}")
+    print(f"{'':24}" + "".join(f"{f'{o} ({base[o]:.0f} ns)':>24}" for o in BATCHES))
+    for way in WAYS:
+        cells = (f"+{middle[way, o]:.0f} (x{1 + middle[way, o] / base[o]:.2f})" for o in BATCHES)
+        print(f"{way:24}" + "".join(f"{cell:>24}" for cell in cells))
+    for what, one, other, target in RATIOS:
+        for operation in BATCHES:
+            pairs = zip(added[one, operation], added[other, operation], strict=True)
+            ratio = statistics.median(a / b for a, b in pairs if b > 0)
+            held = "held" if ratio <= target else "MISSED"
+            print(f"{what}: {operation}: {ratio:.2f} (target <= {target}) {held}")
+
+
+def measure_recorder() -> None:
+    """Print what attaching, reading and writing take."""
+    for events in ("minimal", "broad", "all"):
+        begin = time.perf_counter()
+        source = ProgramCounts(select_counted(events, available()), None)
+        attached = time.perf_counter()
+        source.read()
+        cpu = time.thread_time()
+        times = 50
+        for _ in range(times):
+            source.read()
+            source.count_misses()
+        each = (time.thread_time() - cpu) / times
+        closing = time.perf_counter()
+        source.close()
+        gone = time.perf_counter()
+        took = attached - begin + gone - closing
+        print(
+            f"{events}: attach {attached - begin:.2f} s, detach {gone - closing:.2f} s (target of "
+            f"both <= 3 s) {'held' if took <= 3 else 'MISSED'}; a reading {1e3 * each:.2f} ms of "
+            f"cpu: {each:.2%} of one at 1 s"
+        )
+        many = object.__new__(ProgramCounts)
+        many.__dict__.update(source.__dict__)
+        many._cpus = 128
+        many._rows = [bytes(many._row * 128)]
+        cpu = time.thread_time()
+        for _ in range(10):
+            many.read()
+        each = (time.thread_time() - cpu) / 10
+        print(
+            f"{events}, 128 cpus simulated: {1e3 * each:.2f} ms: {each:.2%} of one cpu at 1 s "
+            f"(target <= 1 %) {'held' if each <= 0.01 else 'MISSED'}"
+        )
+    with tempfile.TemporaryDirectory() as place:
+        words = [sys.executable, "-m", "critpath", "record", "-a", "--recorder", "counts"]
+        words += ["--duration", "20", "--no-probe", "-o", f"{place}/rec"]
+        spent: list[float] = []
+        for seconds in ("2", "22"):
+            words[words.index("--duration") + 1] = seconds
+            before = os.times()
+            subprocess.run([*words, "--force"], check=True, capture_output=True)
+            now = os.times()
+            spent.append(now[2] + now[3] - before[2] - before[3])
+        share = (spent[1] - spent[0]) / 20
+        held = "held" if share <= 0.003 else "MISSED"
+        print(f"recorder's own cpu at 1 s, minimal: {share:.2%} of one (target <= 0.3 %) {held}")
+
+
+def measure_trace(rounds: int, work: Path) -> None:
+    """Print counting a trace into signatures against decoding it to columns."""
+    from contextlib import closing  # noqa: PLC0415 - numpy is not for who counts
+
+    import numpy as np  # noqa: PLC0415 - as said
+
+    from critpath.pipeline.opening import RecordingOpener  # noqa: PLC0415 - as said
+    from critpath.pipeline.signing import run_tally, trace_requests  # noqa: PLC0415 - as said
+    from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415 - as said
+    from critpath.read.recording import find_traces  # noqa: PLC0415 - as said
+
+    place = work / "trace"
+    made = [sys.executable, str(HERE / "large_trace.py"), str(place), "--events", "6e6"]
+    subprocess.run(made, check=True, capture_output=True)
+    traces = find_traces(place)
+
+    def decode() -> float:
+        begin = time.process_time()
+        with closing(RecordingOpener(place, traces, KERNEL_EVENTS, "native")()) as stream:
+            for _ in stream:
+                pass
+        return time.process_time() - begin
+
+    def tally() -> float:
+        begin = time.process_time()
+        first = 0
+        with closing(RecordingOpener(place, traces, trace_requests(), "native")()) as stream:
+            for chunk in stream:
+                first = int(chunk.timestamp[0])
+                break
+        starts = first + 1_000_000_000 * np.arange(100_000)
+        opener = RecordingOpener(place, traces, trace_requests(), "native")
+        run_tally(opener, (), starts, starts + 1_000_000_000, None, apart=True)
+        return time.process_time() - begin
+
+    ratios = []
+    for _ in range(rounds):
+        base = decode()
+        ratios.append(tally() / base)
+    ratio = statistics.median(ratios)
+    held = "held" if ratio <= 1.2 else "MISSED"
+    print(
+        f"counting a trace of 6 M events, against decoding it: {ratio:.2f} (target <= 1.2) {held}"
+    )
+
+
+def measure_macro(rounds: int) -> None:
+    """Print cpu time per request or file under counting, against none, in alternation."""
+    sys.path.insert(0, str(HERE.parent / "evaluation"))
+    import fmeter_sessions as sessions  # noqa: PLC0415 - beside this one, no package
+
+    def used(group: sessions.Group) -> int:
+        words = (group.path / "cpu.stat").read_text().split()
+        return int(words[words.index("usage_usec") + 1])
+
+    programs = {
+        "nginx": (sessions.WORKLOADS["nginx"], "sys:accept4", "sys:writev", 1.06),
+        "pg": (sessions.WORKLOADS["pg-select"], "sys:sendto", "sys:sendto", 1.04),
+        "forks and exec": (sessions.WORKLOADS["forks"], "sys:execve", "sys:execve", None),
+    }
+    for name, (workload, _, _, target) in programs.items():
+        ratios: dict[str, list[float]] = {"minimal": [], "broad": [], "all": []}
+        with sessions.new_group(f"bench-{name.split()[0]}") as group:
+            workload(group)
+            time.sleep(2)
+            for _ in range(rounds):
+                for events, found in ratios.items():
+                    rates = []
+                    for way in ("", events):
+                        with counting(way) if way else contextlib.nullcontext():
+                            rates.append(_work_rate(group, used))
+                    found.append(rates[0] / rates[1])
+        for events, found in ratios.items():
+            ratio = statistics.median(found)
+            aim = target if events == "minimal" else None
+            held = (
+                "" if aim is None else f" (target <= {aim}) {'held' if ratio <= aim else 'MISSED'}"
+            )
+            print(f"{name}, {events}: cpu per unit of work x{ratio:.2f}{held}")
+
+
+def _work_rate(group: object, used: Callable[..., int]) -> float:
+    """Return switches and system calls' work per second of the group's cpu, by its own progress."""
+    before, begin = _progress(group), used(group)
+    time.sleep(2)
+    return (_progress(group) - before) / max(1, used(group) - begin)
+
+
+def _progress(group: object) -> int:
+    """Return a count of work done that nothing attached has a part in: bytes read and written."""
+    total = 0
+    for pid in (group.path / "cgroup.procs").read_text().split():  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/io").read_text().split()
+            total += int(words[words.index("rchar:") + 1]) + int(words[words.index("wchar:") + 1])
+    return total
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="operations,recorder,trace,macro")
+    given = parser.parse_args(arguments)
+    if os.geteuid():
+        print("left out: counting needs root")
+        return
+    asked = given.only.split(",")
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        if "operations" in asked:
+            measure_operations(given.rounds, work)
+        if "recorder" in asked:
+            measure_recorder()
+        if "trace" in asked:
+            measure_trace(max(3, given.rounds // 2), work)
+        if "macro" in asked:
+            measure_macro(given.rounds)
+
+
+if __name__ == "__main__":
+    main()
