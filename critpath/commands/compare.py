@@ -13,6 +13,7 @@ from critpath.commands.output import Progress, check_inputs, hint, require_execu
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
 from critpath.commands.settings import (
     COMPARING,
+    KNOWING,
     LINKING,
     READING,
     RUNNING,
@@ -30,13 +31,15 @@ from critpath.errors import (
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument, KnownEntry
     from critpath.model import Analysis, PathSet
 
-SETTINGS = (*READING, *RUNNING, *COMPARING, *LINKING)
+SETTINGS = (*READING, *RUNNING, *COMPARING, *LINKING, *KNOWING)
 
 # What --help shows together; the last group has the rest.
 GROUPS: Final = {
     "everyday": ("html", "explore", "verbose", "execution", "json", "jobs", "trace-url"),
+    "seen before": ("known", "known-always"),
     "gate, for CI": (
         *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
         *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
@@ -72,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write a page on which to ask what the slow ones after the change have in common, "
         "and link it in the report of --html; inline: as a part of that report",
     )
+    parser.add_argument(
+        "--known-always",
+        action="store_true",
+        help="look what was found up in --known STORE even where it is no anomaly",
+    )
     add_output_arguments(parser)
 
 
@@ -94,10 +102,29 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
 
     explore = _explore(comparison, sources, settings) if outputs.explore else ""
-    write_reports(comparison_document(comparison), outputs, explore)
+    document = comparison_document(comparison)
+    if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
+        document.known = _look_up(document, sources, settings)
+    write_reports(document, outputs, explore)
     if outputs.to_stdout:
         warn(comparison.warnings, quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:
+    """Return whether the store knows what became slower; it changes no verdict."""
+    from critpath.known.entries import open_store  # noqa: PLC0415 - numpy and the stages
+    from critpath.pipeline.lookup import look_up_comparison  # noqa: PLC0415 - as above
+    from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - as above
+    from critpath.report.document.known import known_entry  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        progress("looking up what was seen before")
+        store = open_store(Path(settings["known"]))
+        answer = look_up_comparison(
+            store, document, (sources[0], sources[1]), SignSettings(reader=settings["reader"])
+        )
+        return known_entry(answer, str(store.path), store.digest, len(store.entries))
 
 
 def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> str:

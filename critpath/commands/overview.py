@@ -36,6 +36,7 @@ VERBS: Final[dict[str, str]] = {
     "share": "write a saved comparison as one page without names of hosts, users, paths, commands",
     "requests": "say what was asked of whom, for whom, and how surely that is known",
     "signature": "count what the kernel did, second by second: what `critpath known` compares",
+    "known": "keep what was seen before in a team's store, and say whether something was",
     "clocks": "say how well the clocks of several hosts' recordings agree, and how surely",
     "export": "write executions, or a saved comparison's alignments, for other programs",
     "verify": "say whether a recording is whole: what was recorded, and what of it is there",

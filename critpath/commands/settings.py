@@ -595,6 +595,20 @@ SETTINGS: Final[dict[str, Setting]] = {
             "NAME",
         ),
         Setting(
+            "known",
+            str,
+            "",
+            "a store of what was seen before (critpath known): an anomaly is looked up there",
+            "STORE",
+        ),
+        Setting(
+            "known-level",
+            number(0.0001, 0.5, "a number from 0.0001 to 0.5"),
+            0.01,
+            "how often something known may be called unknown",
+            "P",
+        ),
+        Setting(
             "trace-url",
             as_trace_url,
             "",
@@ -618,12 +632,16 @@ RECORDING: Final = (
 )
 COUNTING: Final = ("interval", "scope")  # of commands that count, or read what was counted
 SIGNING: Final = (*COUNTING, "weights")  # of commands that make signatures
+KNOWING: Final = ("known",)  # of commands that look up what they find
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 LINKING: Final = ("trace-url",)  # of commands that write pages
-_OTHERS: Final = {*READING, *RUNNING, *RECORDING, *LINKING, *SIGNING, "quiet"}
+_OTHERS: Final = {
+    *(*READING, *RUNNING, *RECORDING, *LINKING, *SIGNING, *KNOWING),
+    *("known-level", "quiet"),
+}
 COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)
 
 

@@ -36,6 +36,13 @@ from critpath.documents.clocks import (
     HostWaitEntry,
 )
 from critpath.documents.exploration import AccountEntry, ExplorationDocument, RequestEntry
+from critpath.documents.known import (
+    CHECK_FORMAT,
+    KNOWN_FORMAT,
+    CheckDocument,
+    KnownDocument,
+    KnownEntry,
+)
 from critpath.documents.pictures import (
     Change,
     Doing,
@@ -506,6 +513,9 @@ class ComparisonDocument(Part):
     waits: Annotated[
         list[HostWaitEntry], doc("of several hosts, who waited for whom, the longest first")
     ] = []
+    known: Annotated[
+        KnownEntry | None, doc("whether a store knows something like this; null: not asked")
+    ] = None
 
 
 class PathSubject(Part):

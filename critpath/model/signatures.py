@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -225,6 +225,197 @@ class Signatures(Table):
             "weight": Column(self.weight),
             **({"execution": Column(at, self.executions)} if self.executions else {}),
         }
+
+
+EntryKind = Literal["state", "incident"]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One session of a label: what a store keeps of a recording.
+
+    Attributes
+    ----------
+    label, note, link : str
+        What it is called, and what people wrote about it.
+    kind : str
+        ``state``: what ran; ``incident``: how a system differed from its own normal.
+    recorded : str
+        When, UTC, as ``2026-05-03T14:02:11Z``.
+    counts : Counts
+        Documents of one scope, at most `MOST_DOCUMENTS`.
+    left_out : int
+        Documents of the session that are not kept.
+    host : mapping of str to str
+        Kernel, machine, processors; empty where the store is anonymous.
+    normal : Counts or None
+        Of an incident, documents of the normal side.
+    causes : mapping of str to float
+        Of an incident that `critpath compare` found: what its findings cost, by term (ns).
+    name : str
+        Its file in the store, ``LABEL/NAME.json``; "" where it is in none.
+    digest : str
+        Hash of what the file has.
+    """
+
+    label: str
+    kind: EntryKind
+    recorded: str
+    counts: Counts
+    note: str = ""
+    link: str = ""
+    left_out: int = 0
+    host: Mapping[str, str] = field(default_factory=dict)
+    normal: Counts | None = None
+    causes: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
+    digest: str = ""
+
+
+MOST_DOCUMENTS: Final = 64  # of an entry's side
+
+
+@dataclass(frozen=True)
+class MatchedTerm:
+    """A term that makes two signatures alike, or a stranger one.
+
+    ``part`` adds up, over all terms, to the similarity; ``here`` and ``there`` are hits a second.
+    """
+
+    term: str
+    here: float
+    there: float
+    part: float
+
+
+@dataclass(frozen=True)
+class Match:
+    """A label of a store beside what was asked about.
+
+    Attributes
+    ----------
+    label : str
+    labels : tuple of str
+        With those that the store cannot tell from it.
+    kind : str
+        As of `Entry`.
+    part : str
+        ``counts`` or ``causes``: what was compared.
+    similarity : float
+        Cosine to the three nearest documents, 1 at most: for people; it decides nothing.
+    distance : float
+        To the three nearest documents, in units of how the same thing differs from day to day.
+    sessions : int
+    recorded : str
+        Of the latest.
+    note, link : str
+        Of the latest that has one.
+    terms : tuple of MatchedTerm
+    """
+
+    label: str
+    labels: tuple[str, ...]
+    kind: EntryKind
+    part: Literal["counts", "causes"]
+    similarity: float
+    distance: float
+    sessions: int
+    recorded: str
+    note: str
+    link: str
+    terms: tuple[MatchedTerm, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive documents with one answer; no label where it is like nothing known."""
+
+    begin: int
+    end: int
+    label: str
+    similarity: float
+
+
+AnswerStatus = Literal["known", "unknown", "inconclusive", "not comparable"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a store knows something like this.
+
+    Attributes
+    ----------
+    status : str
+    reasons : tuple of str
+        Why it is inconclusive, or cannot be compared.
+    matches : tuple of Match
+        Nearest label first.
+    p_value : float
+        How often something of the nearest label is as strange, across sessions.
+    calibrated : bool
+        There are sessions enough for the p-value to mean what it says.
+    level : float
+        At most this p-value is like nothing known.
+    documents, quiet, lossy : int
+        Of what was asked about; quiet and lossy ones are not judged.
+    agreement : float
+        Share of the judged documents that are nearest to the first match.
+    timeline : tuple of Stretch
+        Where less than four in five agree.
+    left_out : tuple of str
+        Entries that cannot be compared with it.
+    """
+
+    status: AnswerStatus
+    reasons: tuple[str, ...]
+    matches: tuple[Match, ...]
+    p_value: float
+    calibrated: bool
+    level: float
+    documents: int
+    quiet: int
+    lossy: int
+    agreement: float
+    timeline: tuple[Stretch, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What a store can tell apart, each session judged by the others.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    sessions, documents, quiet : int64 [labels]
+    nearest : int64 [labels, labels]
+        Documents by their own label and the nearest, of labels with several sessions.
+    unknown : int64 [labels]
+        Of these, how many were called unknown.
+    judged : int64 [labels]
+    strangers, recognised : int
+        Documents whose label and its twins were left out, and how many of these were unknown.
+    level : float
+    calibrated : bool
+    twins : tuple of tuple of str
+        Labels that are confused in more than one document of twenty.
+    doubtful : tuple of str
+        Entries most of whose documents are nearest to another label.
+    """
+
+    labels: tuple[str, ...]
+    sessions: I64
+    documents: I64
+    quiet: I64
+    nearest: I64
+    unknown: I64
+    judged: I64
+    strangers: int
+    recognised: int
+    level: float
+    calibrated: bool
+    twins: tuple[tuple[str, ...], ...]
+    doubtful: tuple[str, ...]
 
 
 def take_rows(start: I64, documents: I64) -> tuple[I64, I32]:

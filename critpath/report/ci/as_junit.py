@@ -15,6 +15,7 @@ from critpath.report.text.answer import answer_lines, cause_line
 from critpath.text import sentences, verdict
 from critpath.text.answer import describe_headline, describe_why
 from critpath.text.explanation import describe_facts
+from critpath.text.known import describe_seen
 from critpath.units import NS_PER_S, safe_text
 
 _SUITE: Final = "critpath"
@@ -110,7 +111,13 @@ def _said(document: ComparisonDocument) -> list[str]:
     flagged = [sentences.state_sentence(state) for state in document.states if state.flagged]
     warned = [f"warning: {warning}" for warning in sentences.warnings_of(document)]
     decided = [verdict.difference(document), verdict.sensitivity(document)]
-    return [*warned, *causes, *flagged, *(text for text in decided if text)]
+    return [
+        *warned,
+        *causes,
+        *describe_seen(document)[:1],
+        *flagged,
+        *(text for text in decided if text),
+    ]
 
 
 def _properties(document: ComparisonDocument) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ from critpath.text.answer import (
     serious_warnings,
 )
 from critpath.text.explanation import describe_other_causes, explained
+from critpath.text.known import describe_seen
 from critpath.text.page import recordings_line, small_print
 from critpath.units import safe_text
 
@@ -101,6 +102,7 @@ def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
         yield _drawn(["".join(words for words, _ in line).rstrip() for line in bars])
     yield from _kinds(document, size)
     yield from _causes(document, size)
+    yield from [inert(line) for line in describe_seen(document)[:1]]
     small = [*small_print(document), *describe_hints(document)]
     yield from [inert(" ".join(small))] if small else []
     yield from _states(document, size)

@@ -18,6 +18,7 @@ from critpath.documents import (
     StateEntry,
     Window,
 )
+from critpath.documents.known import MatchEntry
 from critpath.report.html.elements import (
     column_head,
     items,
@@ -34,6 +35,7 @@ from critpath.report.html.elements import (
 from critpath.report.palette import LOOKS
 from critpath.text import clocks, verdict
 from critpath.text.answer import listed_causes
+from critpath.text.known import describe_answer
 from critpath.text.page import decision, noun_of, recordings_line
 from critpath.text.sentences import counts_of, machine_line, thread_of
 from critpath.units import format_ns, format_share, plural, shorten
@@ -247,6 +249,54 @@ def render_recordings(document: ComparisonDocument) -> str:
         + items(notes, kind="notes"),
         opened=opened,
     )
+
+
+# What was seen before.
+
+
+def render_seen(document: ComparisonDocument) -> str:
+    """Return the panel of what a store knows, "" where none was asked."""
+    known = document.known
+    if known is None:
+        return ""
+    head, *rest = describe_answer(known)
+    rows = []
+    for match in known.matches:
+        link = ""
+        if match.link.startswith("https:"):
+            link = f' <a href="{text(match.link)}" rel="noreferrer">{text(match.link)}</a>'
+        rows.append(
+            [
+                f"<code>{text(match.label)}</code>",
+                text(match.part),
+                text(f"{match.similarity:.2f}"),
+                text(f"{match.sessions:,}"),
+                text(match.recorded[:10]),
+                text(match.note) + link,
+            ]
+        )
+    heads = ["label", "by", ">similarity", ">sessions", "last", "note"]
+    parts = table("Labels, the nearest first", heads, rows) if rows else ""
+    if known.matches and known.matches[0].terms:
+        first = known.matches[0]
+        unit = "costs" if first.part == "causes" else "a second"
+        shown = [
+            [
+                f"<code>{text(one.term)}</code>",
+                *(text(_amount(first, x)) for x in (one.here, one.there)),
+            ]
+            for one in first.terms
+        ]
+        name = f"What makes it like {first.label}"
+        parts += table(name, ["term", f">{unit} here", f">{unit} there"], shown)
+    return (
+        '<section id="seen" aria-labelledby="seen-title"><h2 id="seen-title">Seen before</h2>'
+        f'<p class="sub">{text(head)}.</p>{parts}{"".join(said(line) for line in rest)}</section>'
+    )
+
+
+def _amount(match: MatchEntry, value: float) -> str:
+    return time_of(value) if match.part == "causes" else f"{value:,.0f}"
 
 
 # Of several hosts: who waited for whom, and how surely times between them are known.

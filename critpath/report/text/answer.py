@@ -21,6 +21,7 @@ from critpath.text.answer import (
     serious_warnings,
 )
 from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
+from critpath.text.known import describe_seen
 from critpath.text.page import NOISE, noun_of, recordings_line
 from critpath.text.verdict import p_equals
 from critpath.units import format_ns, format_pair
@@ -80,13 +81,14 @@ def _screen(
     for warning in serious_warnings(document)[:_MOST_WARNINGS]:
         below += wrap(warning, width, first="⚠ ")
     bars, table, causes = answer_parts(document, width)
+    seen = [line for said in describe_seen(document) for line in wrap(said, width)]
     last = [line for hint in describe_hints(document) for line in wrap(hint, width)]
     last += wrap(_last_line(document, verbose=verbose, places=places), width)
-    room = SCREEN - len(top) - len(below) - len(last) - 1
+    room = SCREEN - len(top) - len(below) - len(seen) - bool(seen) - len(last) - 1
     table, told = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
     lines: list[list[Span]] = [[(line, _COLOURS[headline.word])] for line in top]
     lines += [[(line, "")] for line in below]
-    plain = [[[(line, "")] for line in part] for part in (table, told)]
+    plain = [[[(line, "")] for line in part] for part in (table, told, seen)]
     dim: list[list[Span]] = [[(line, "dim")] for line in last]
     for part in (bars, *plain, dim):
         if part:

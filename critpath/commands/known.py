@@ -1,0 +1,462 @@
+"""``critpath known``: the team's store of what was seen before."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath.commands.output import (
+    STDOUT,
+    Progress,
+    check_inputs,
+    check_outputs,
+    hint,
+    make_console,
+    warn,
+    write_output,
+)
+from critpath.commands.parser import Parser, add_global, add_settings, checked
+from critpath.commands.settings import SETTINGS as ALL
+from critpath.commands.settings import SIGNING, Settings, whole
+from critpath.errors import (
+    EXIT_ANOMALY,
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    InconclusiveError,
+    UsageError,
+)
+from critpath.units import NS_PER_S, plural, safe_text
+
+if TYPE_CHECKING:
+    from critpath.documents import CheckDocument, KnownEntry
+    from critpath.known.entries import Store
+    from critpath.model import Counts, Manifest
+    from critpath.pipeline.signing import SignSettings
+
+SETTINGS = ()
+
+# Exit codes of a search: nothing like it is 1, as `grep` has it.
+CODES: Final[Mapping[str, int]] = {
+    "known": EXIT_OK,
+    "unknown": EXIT_ANOMALY,
+    "inconclusive": EXIT_INCONCLUSIVE,
+    "not comparable": EXIT_INCONCLUSIVE,
+}
+_READING: Final = ("execution", "reader", *(name for name in SIGNING if name != "weights"))
+_RECENT, _OFTEN = 10, 5  # intervals of `watch` that fail, of the last ones
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    choices = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = choices.add_parser(name, help=what, allow_abbrev=False)
+        made.add_argument("store", metavar="STORE", type=Path, help="a store, NAME.known")
+        made.add_argument(
+            "--skip-bad", action="store_true", help="leave damaged entries out, and say which"
+        )
+        add_global(made)
+        return made
+
+    adding = add("add", "keep a recording, or what compare found, under a label")
+    _add_source(adding)
+    adding.add_argument("--label", required=True, help="what it is called")
+    adding.add_argument("--note", default="", help="what others should know of it")
+    adding.add_argument("--link", default="", metavar="URL", help="where more is written of it")
+    adding.add_argument(
+        "--normal",
+        metavar="SOURCE",
+        type=Path,
+        help="the same system as it is normally: what is kept is the difference, an incident",
+    )
+    adding.add_argument("--force", action="store_true", help="even if counted in another way")
+    adding.add_argument("--anonymous", action="store_true", help="without host and group")
+    adding.add_argument("--no-roles", action="store_true", help="causes without names of threads")
+    _add_reading(adding)
+    searching = add("search", "say whether something was seen before")
+    _add_source(searching)
+    searching.add_argument(
+        "--normal", metavar="SOURCE", type=Path, help="look up how it differs from this"
+    )
+    searching.add_argument(
+        *("-k", "--best"),
+        type=checked(whole(1, 100)),
+        default=5,
+        metavar="K",
+        help="labels that are listed (5)",
+    )
+    _add_classifier(searching)
+    _add_json(searching)
+    _add_reading(searching)
+    add_settings(searching, [ALL["known-level"]])
+    listing = add("list", "list labels, or a label's sessions")
+    listing.add_argument("label", nargs="?", default="", help="of this label")
+    showing = add("show", "show a label's usual terms, notes and links")
+    showing.add_argument("label", help="a label")
+    checking = add("check", "say what the store can tell apart, and how often it is wrong")
+    _add_json(checking)
+    add_settings(checking, [ALL["known-level"]])
+    grouping = add("groups", "say which labels are alike, and which documents belong together")
+    grouping.add_argument(
+        "--clusters",
+        type=checked(whole(1, 1_000)),
+        metavar="K",
+        help="groups to make (default: where the tree has its largest gap)",
+    )
+    grouping.add_argument(
+        "--method",
+        choices=("tree", "k-means", "ward", "single", "complete", "average", "optics"),
+        default="tree",
+        help="tree: of labels; the others group documents, and are held against the labels",
+    )
+    removing = add("remove", "remove a label, or a session")
+    removing.add_argument("names", nargs="+", metavar="NAME", help="a label, or LABEL/FILE")
+    relabelling = add("relabel", "give a label, or a session, another name")
+    relabelling.add_argument("old", metavar="OLD", help="a label, or LABEL/FILE")
+    relabelling.add_argument("new", metavar="NEW", help="the new label")
+    watching = add("watch", "count now, and print a line whenever the answer changes (as root)")
+    watching.add_argument(
+        "--fail-on", action="append", default=[], metavar="LABEL", help="exit with 1 where it lasts"
+    )
+    watching.add_argument(
+        "--duration", type=float, default=0.0, metavar="S", help="for so many seconds"
+    )
+    _add_json(watching)
+    add_settings(watching, [ALL["interval"], ALL["scope"], ALL["known-level"]])
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        type=Path,
+        help="a recording or trace, a file of critpath signature, or of compare --json",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
+
+
+def _add_classifier(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--classifier",
+        choices=("nearest", "svm"),
+        default="nearest",
+        help="how the label is chosen: nearest by drift distance, or a linear SVM",
+    )
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by",
+        choices=("interval", "execution"),
+        default="interval",
+        help="what a document is: an interval of time, or an execution",
+    )
+    add_settings(parser, [ALL[name] for name in _READING])
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Do one thing with a store, and return the exit code."""
+    return _ACTIONS[arguments.action](arguments, settings)
+
+
+def _open(arguments: argparse.Namespace, settings: Settings) -> Store:
+    from critpath.known.entries import open_store  # noqa: PLC0415 - numpy
+
+    store = open_store(arguments.store, skip_bad=arguments.skip_bad)
+    warn(store.notes, quiet=settings["quiet"])
+    return store
+
+
+def _sign_settings(arguments: argparse.Namespace, settings: Settings) -> SignSettings:
+    from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - numpy and the stages
+
+    given = settings.origins["interval"] != "default"
+    return SignSettings(
+        by=arguments.by,
+        interval=round(settings["interval"] * NS_PER_S) if given else 0,
+        scope=settings["scope"],
+        specification=settings["execution"],
+        reader=settings["reader"],
+    )
+
+
+def _read(
+    source: Path, arguments: argparse.Namespace, settings: Settings
+) -> tuple[Counts | None, dict[str, float] | None, Manifest | None]:
+    """Return the counts of a source, or the causes of a saved comparison; and its manifest."""
+    check_inputs([source])
+    if source.suffix == ".json" and source.is_file():
+        from critpath.documents import ComparisonDocument  # noqa: PLC0415 - start-up time
+        from critpath.pipeline.lookup import find_causes  # noqa: PLC0415 - as above
+        from critpath.report.document.as_json import load_document  # noqa: PLC0415 - as above
+
+        document = load_document(source.read_bytes())
+        if not isinstance(document, ComparisonDocument):
+            raise UsageError(f"{source}: no comparison", "make one with compare --json")
+        roles = not getattr(arguments, "no_roles", False)
+        return None, find_causes(document, roles=roles), None
+    from critpath.pipeline.signing import read_source  # noqa: PLC0415 - numpy and the stages
+    from critpath.read.manifest import open_manifest  # noqa: PLC0415 - as above
+
+    with Progress(quiet=settings["quiet"]) as progress:
+        counts, notes = read_source(source, _sign_settings(arguments, settings), progress)
+    warn(notes, quiet=settings["quiet"])
+    manifest = open_manifest(source)[0] if source.is_dir() else None
+    return counts, None, manifest
+
+
+def _add(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.known.entries import (  # noqa: PLC0415 - numpy
+        add_entry,
+        check_label,
+        is_store,
+        open_store,
+    )
+    from critpath.pipeline.lookup import make_entry, no_counts  # noqa: PLC0415 - as above
+
+    check_label(arguments.label)
+    if not arguments.store.name.endswith(".known") and not is_store(arguments.store):
+        raise UsageError(
+            f"{arguments.store}: a store's name ends in .known", f"{arguments.store}.known"
+        )
+    store = (
+        open_store(arguments.store, skip_bad=arguments.skip_bad)
+        if (is_store(arguments.store))
+        else None
+    )
+    counts, causes, manifest = _read(arguments.source, arguments, settings)
+    normal = None
+    if arguments.normal is not None:
+        if counts is None:
+            raise UsageError("a saved comparison has its normal side", "leave --normal out")
+        normal = _read(arguments.normal, arguments, settings)[0]
+        if normal is None:
+            raise UsageError(f"{arguments.normal}: no recording", "name a recording")
+    entry = make_entry(
+        arguments.label,
+        counts if counts is not None else no_counts(),
+        note=arguments.note,
+        link=arguments.link,
+        normal=normal,
+        causes=causes,
+        manifest=manifest,
+        anonymous=arguments.anonymous,
+    )
+    if not len(entry.counts) and not entry.causes:
+        raise InconclusiveError(
+            f"{arguments.source}: nothing in it to keep", "record for longer, or without loss"
+        )
+    added = add_entry(arguments.store, entry, store, force=arguments.force)
+    sessions = 1 + sum(e.label == entry.label for e in (store.entries if store else ()))
+    what = f"{plural(len(entry.counts), 'interval' if entry.counts.interval else 'document')}"
+    if entry.normal is not None:
+        what += f", difference to {arguments.normal} ({plural(len(entry.normal), 'interval')})"
+    if entry.causes:
+        what = f"{plural(len(entry.causes), 'term')} of causes"
+    print(f"{safe_text(str(arguments.store))}: {entry.label}, session {sessions}: {what}")
+    hint(f"kept as {safe_text(added.name)}", quiet=settings["quiet"])
+    return EXIT_OK
+
+
+def _search(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.documents.base import Part  # noqa: PLC0415 - start-up time
+    from critpath.pipeline.lookup import search, search_incident  # noqa: PLC0415 - numpy
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - as above
+    from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
+
+    check_outputs([arguments.json], [arguments.source])
+    store = _open(arguments, settings)
+    counts, causes, _ = _read(arguments.source, arguments, settings)
+    if arguments.normal is not None or counts is None:
+        normal = None
+        if arguments.normal is not None:
+            normal = _read(arguments.normal, arguments, settings)[0]
+        answer = search_incident(
+            store, causes=causes or {}, sample=counts, normal=normal, best=arguments.best
+        )
+    else:
+        answer = search(
+            *(store, counts),
+            level=settings["known-level"],
+            best=arguments.best,
+            classifier=arguments.classifier,
+        )
+    entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
+    if arguments.json:
+        document: Part = known_document(str(arguments.source), entry)
+        write_output(arguments.json, to_json(document) + "\n")
+    if arguments.json != STDOUT:
+        for line in describe_answer(entry):
+            print(line)
+        _print_matches(entry)
+        if answer.status == "unknown":
+            hint(
+                f"label it with: critpath known add {arguments.store} {arguments.source} "
+                "--label NAME",
+                quiet=settings["quiet"],
+            )
+    return CODES[answer.status]
+
+
+def _print_matches(entry: KnownEntry) -> None:
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    if len(entry.matches) < 2:
+        return
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in ("label", "by"):
+        table.add_column(name)
+    for name in ("similarity", "distance", "sessions"):
+        table.add_column(name, justify="right")
+    table.add_column("last")
+    for match in entry.matches:
+        table.add_row(
+            *(safe_text(match.label), match.part, f"{match.similarity:.2f}"),
+            *(f"{match.distance:.2f}", f"{match.sessions:,}", match.recorded[:10]),
+        )
+    make_console().print(table)
+
+
+def _list(arguments: argparse.Namespace, settings: Settings) -> int:
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    store = _open(arguments, settings)
+    table = Table(box=None, pad_edge=False, header_style="")
+    if arguments.label:
+        table.add_column("session")
+        table.add_column("kind")
+        table.add_column("documents", justify="right")
+        table.add_column("note")
+        mine = [entry for entry in store.entries if entry.label == arguments.label]
+        if not mine:
+            raise UsageError(
+                f"{store.path}: no label {safe_text(arguments.label)!r:.80}",
+                f"see critpath known list {store.path}",
+            )
+        for entry in mine:
+            table.add_row(
+                *(safe_text(entry.name), entry.kind, f"{len(entry.counts):,}"),
+                safe_text(entry.note),
+            )
+    else:
+        for name in ("label", "kind"):
+            table.add_column(name)
+        for name in ("sessions", "documents"):
+            table.add_column(name, justify="right")
+        table.add_column("last")
+        table.add_column("note")
+        for label in dict.fromkeys(entry.label for entry in store.entries):
+            mine = [entry for entry in store.entries if entry.label == label]
+            note = next((e.note for e in mine[::-1] if e.note), "")
+            table.add_row(
+                *(label, mine[0].kind, f"{len(mine):,}"),
+                *(f"{sum(len(e.counts) for e in mine):,}", max(e.recorded for e in mine)[:10]),
+                safe_text(note),
+            )
+    make_console().print(table)
+    return EXIT_OK
+
+
+def _show(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.pipeline.lookup import describe_label  # noqa: PLC0415 - numpy
+
+    store = _open(arguments, settings)
+    for line in describe_label(store, arguments.label):
+        print(line)
+    return EXIT_OK
+
+
+def _check(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.pipeline.lookup import check  # noqa: PLC0415 - numpy
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.known import check_document  # noqa: PLC0415 - as above
+    from critpath.text.known import describe_check  # noqa: PLC0415 - as above
+
+    check_outputs([arguments.json], [])
+    store = _open(arguments, settings)
+    found = check(store, level=settings["known-level"])
+    if found is None:
+        raise InconclusiveError(
+            f"{arguments.store}: has no states to tell apart",
+            "add recordings: critpath known add STORE SOURCE --label NAME",
+        )
+    document = check_document(found, str(arguments.store), store.digest, store.notes)
+    if arguments.json:
+        write_output(arguments.json, to_json(document) + "\n")
+    if arguments.json != STDOUT:
+        for line in describe_check(document):
+            print(line)
+        _print_confusion(document)
+    return EXIT_OK
+
+
+def _print_confusion(document: CheckDocument) -> None:
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("label")
+    for name in ("sessions", "judged", "right", "unknown", "quiet"):
+        table.add_column(name, justify="right")
+    table.add_column("nearest, where it is wrong")
+    for one in document.labels:
+        wrong = sorted(
+            ((n, label) for label, n in one.nearest.items() if label != one.label), reverse=True
+        )
+        table.add_row(
+            *(one.label, f"{one.sessions:,}", f"{one.judged:,}"),
+            f"{100 * one.right / one.judged:.1f} %" if one.judged else "–",
+            f"{100 * one.unknown / one.judged:.1f} %" if one.judged else "–",
+            f"{one.quiet:,}",
+            ", ".join(f"{label} {n:,}" for n, label in wrong[:3]),
+        )
+    make_console().print(table)
+
+
+def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.pipeline.lookup import group_documents, group_labels  # noqa: PLC0415 - numpy
+
+    store = _open(arguments, settings)
+    if arguments.method == "tree":
+        lines = group_labels(store, arguments.clusters)
+    else:
+        lines = group_documents(store, arguments.method, arguments.clusters)
+    for line in lines:
+        print(line)
+    return EXIT_OK
+
+
+def _remove(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.known.entries import remove_entries  # noqa: PLC0415 - numpy
+
+    gone = remove_entries(_open(arguments, settings), arguments.names)
+    print(f"removed {', '.join(map(safe_text, gone))}")
+    return EXIT_OK
+
+
+def _relabel(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.known.entries import relabel_entries  # noqa: PLC0415 - numpy
+
+    made = relabel_entries(_open(arguments, settings), arguments.old, arguments.new)
+    print(f"{plural(len(made), 'session')} called {arguments.new} now")
+    return EXIT_OK
+
+
+_ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Settings], int]]] = {
+    "add": _add,
+    "search": _search,
+    "list": _list,
+    "show": _show,
+    "check": _check,
+    "groups": _groups,
+    "remove": _remove,
+    "relabel": _relabel,
+}

@@ -1,0 +1,477 @@
+"""A store on disk, made for version control: a file per session of a label.
+
+    NAME.known/known.json
+    NAME.known/entries/LABEL/2026-05-03T14-02-11Z-9f3c01.json
+
+What others wrote is hostile: nothing is followed, executed or believed to be small.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.errors import UnreadableError, UsageError
+from critpath.model.signatures import (
+    LONGEST_TERM,
+    MOST_COUNT,
+    MOST_DOCUMENTS,
+    MOST_TERMS,
+    Counts,
+    Entry,
+)
+from critpath.store.files import write_text
+from critpath.units import safe_text
+from critpath.untrusted import load_json
+
+STORE_FORMAT: Final = "critpath/known/1"
+ENTRY_FORMAT: Final = "critpath/known-entry/1"
+MOST_ENTRIES: Final = 100_000
+_LARGEST: Final = 16 << 20  # bytes of an entry
+_LONGEST: Final = 4_096  # letters of a note
+_LATEST: Final = 1 << 62
+_LABEL: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_NAME: Final = re.compile(r"[0-9TZ-]{20}-[0-9a-f]{6}\.json")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SIDES: Final = ("documents", "normal")
+_DO: Final = "take it back from version control, remove the file, or leave it out with --skip-bad"
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """What is known: the entries of a store, in order of label and time.
+
+    Attributes
+    ----------
+    path : Path
+    entries : tuple of Entry
+    notes : tuple of str
+        What was left out, a line each.
+    digest : str
+        Of all entries: an answer rests on these.
+    """
+
+    path: Path
+    entries: tuple[Entry, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Hash of the entries' hashes."""
+        return blake2b("".join(sorted(e.digest for e in self.entries)).encode()).hexdigest()[:16]
+
+
+def check_label(label: str) -> str:
+    """Refuse what is no label: it becomes a directory's name."""
+    if not _LABEL.fullmatch(label):
+        raise UsageError(
+            f"{safe_text(label)!r:.80} is no label",
+            "letters, digits, . _ and -, at most 64, not beginning with a dot",
+        )
+    return label
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether something is a store."""
+    return (path / "known.json").is_file()
+
+
+def open_store(path: Path, *, skip_bad: bool = False) -> Store:
+    """Read a store whole.
+
+    Parameters
+    ----------
+    path : Path
+    skip_bad : bool
+        Leave bad entries out, with a note for each, instead of refusing the store.
+
+    Raises
+    ------
+    UnreadableError
+        If it is no store, or an entry is bad: its file, and what is wrong with it.
+    """
+    about = _load(path / "known.json", path)
+    if about.get("format") != STORE_FORMAT:
+        raise UnreadableError(
+            f"{path}: format {about.get('format')!r:.60}, this critpath reads {STORE_FORMAT}",
+            "name a store: critpath known add NAME.known SOURCE --label LABEL makes one",
+        )
+    entries: list[Entry] = []
+    notes: list[str] = []
+    for label, name, file in _files(path, notes, skip_bad=skip_bad):
+        if len(entries) >= MOST_ENTRIES:
+            raise UnreadableError(f"{path}: more than {MOST_ENTRIES:,} entries", "split the store")
+        try:
+            entry = _read_entry(file)
+            if entry.label != label:
+                raise UnreadableError(f"{file}: its label is {entry.label!r:.80}", _DO)
+        except UnreadableError as error:
+            if not skip_bad:
+                raise
+            notes.append(f"left out: {error.what}")
+            continue
+        entries.append(replace(entry, name=f"{label}/{name}"))
+    return Store(path, tuple(entries), tuple(notes))
+
+
+def _files(path: Path, notes: list[str], *, skip_bad: bool) -> Iterator[tuple[str, str, Path]]:
+    """Yield label, name and path of every entry; links are refused, nothing else is looked at."""
+    top = path / "entries"
+
+    def refuse(place: Path, what: str) -> None:
+        error = UnreadableError(f"{place}: {what}", _DO)
+        if not skip_bad:
+            raise error
+        notes.append(f"left out: {error.what}")
+
+    for directory in _listed(top):
+        if directory.is_symlink() or not directory.is_dir():
+            refuse(directory, "no directory of a label")
+        elif not _LABEL.fullmatch(directory.name):
+            refuse(directory, "no label")
+        else:
+            for file in _listed(directory):
+                if not _NAME.fullmatch(file.name):
+                    refuse(file, "not named as an entry is")
+                else:
+                    yield directory.name, file.name, file
+
+
+def _listed(directory: Path) -> list[Path]:
+    """Return what is in a directory, in order; nothing where it is not there."""
+    if not directory.is_dir() or directory.is_symlink():
+        return []
+    return sorted(directory.iterdir())
+
+
+def _load(file: Path, path: Path) -> Mapping[str, Any]:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if file.name == "known.json" and error.errno in {errno.ENOENT, errno.ENOTDIR}:
+            raise UnreadableError(
+                f"{path}: no store of known signatures",
+                f"make one: critpath known add {path} SOURCE --label NAME",
+            ) from error
+        what = "a link" if error.errno == errno.ELOOP else (error.strerror or str(error))
+        raise UnreadableError(f"{file}: {what}", _DO) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableError(f"{file}: no regular file", _DO)
+        content = stream.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)
+    try:
+        found = load_json(content)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
+    if not isinstance(found, dict):
+        raise UnreadableError(f"{file}: no JSON object", _DO)
+    return {**found, "": blake2b(content).hexdigest()}
+
+
+class _WrongError(ValueError):
+    """Something in an entry is not as it must be."""
+
+
+def _read_entry(file: Path) -> Entry:
+    found = _load(file, file)
+    try:
+        return _entry(found)
+    except _WrongError as error:
+        raise UnreadableError(f"{file}: {error}", _DO) from error
+
+
+def _entry(found: Mapping[str, Any]) -> Entry:
+    if found.get("format") != ENTRY_FORMAT:
+        raise _WrongError(f"format {found.get('format')!r:.60}, not {ENTRY_FORMAT}")
+    label, kind = _text(found, "label", 64), _text(found, "kind", 16)
+    recorded = _text(found, "recorded", 20)
+    if not _LABEL.fullmatch(label):
+        raise _WrongError(f"{label!r:.80} is no label")
+    if kind not in {"state", "incident"}:
+        raise _WrongError(f"kind {kind!r}")
+    if not _TIME.fullmatch(recorded):
+        raise _WrongError(f"recorded {recorded!r}")
+    host, causes = found.get("host", {}), found.get("causes", {})
+    if not isinstance(host, dict) or len(host) > 16 or not all(map(_is_short, host.values())):
+        raise _WrongError("host: a few short texts were expected")
+    if not isinstance(causes, dict) or len(causes) > MOST_TERMS:
+        raise _WrongError(f"causes: at most {MOST_TERMS:,} terms were expected")
+    for term, value in causes.items():
+        if not _is_short(term) or not _is_number(value):
+            raise _WrongError("causes: terms with times were expected")
+    vocabulary = found.get("vocabulary")
+    if not isinstance(vocabulary, list) or len(vocabulary) > MOST_TERMS:
+        raise _WrongError(f"vocabulary: a list of at most {MOST_TERMS:,} terms was expected")
+    if not all(map(_is_short, vocabulary)) or vocabulary != sorted(set(vocabulary)):
+        raise _WrongError("vocabulary: terms in order, each once, were expected")
+    about = (
+        tuple(vocabulary),
+        _text(found, "scope", 512),
+        _whole(found, "interval", _LATEST),
+        _text(found, "source", 16),
+    )
+    normal = _counts(found["normal"], "normal", *about) if "normal" in found else None
+    return Entry(
+        label=label,
+        kind="incident" if kind == "incident" else "state",
+        recorded=recorded,
+        counts=_counts(found.get("documents"), "documents", *about),
+        note=_text(found, "note", _LONGEST),
+        link=_text(found, "link", _LONGEST),
+        left_out=_whole(found, "left_out", _LATEST),
+        host=host,
+        normal=normal,
+        causes={term: float(value) for term, value in causes.items()},
+        digest=str(found[""]),
+    )
+
+
+def _counts(
+    found: object, side: str, vocabulary: tuple[str, ...], scope: str, interval: int, source: str
+) -> Counts:
+    if not isinstance(found, list) or len(found) > MOST_DOCUMENTS:
+        raise _WrongError(f"{side}: a list of at most {MOST_DOCUMENTS} was expected")
+    begin, end, document, term, count = [], [], [], [], []
+    for number, each in enumerate(found):
+        if not isinstance(each, dict):
+            raise _WrongError(f"{side}: {number + 1} is no JSON object")
+        begin.append(_whole(each, "begin", _LATEST))
+        end.append(_whole(each, "end", _LATEST))
+        if end[-1] <= begin[-1]:
+            raise _WrongError(f"{side}: {number + 1} ends before it begins")
+        last = -1
+        pairs = each.get("counts")
+        if not isinstance(pairs, list):
+            raise _WrongError(f"{side}: {number + 1} has no counts")
+        for pair in pairs:
+            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_whole, pair))):
+                raise _WrongError(f"{side}: {number + 1}: pairs of term and count were expected")
+            if not last < pair[0] < len(vocabulary) or not 0 < pair[1] <= MOST_COUNT:
+                raise _WrongError(f"{side}: {number + 1}: {pair} is out of order or range")
+            last = pair[0]
+            document.append(number)
+            term.append(pair[0])
+            count.append(pair[1])
+        if sum(pair[1] for pair in pairs) > MOST_COUNT:
+            raise _WrongError(f"{side}: {number + 1}: more hits than a number holds")
+    return Counts(
+        vocabulary=vocabulary,
+        scopes=(scope,),
+        begin=np.array(begin, np.int64),
+        end=np.array(end, np.int64),
+        scope=np.zeros(len(begin), np.int32),
+        lossy=np.zeros(len(begin), np.bool_),
+        document=np.array(document, np.int32),
+        term=np.array(term, np.int32),
+        count=np.array(count, np.int64),
+        interval=interval,
+        source=source,
+    )
+
+
+def _text(found: Mapping[str, Any], name: str, longest: int) -> str:
+    value = found.get(name, "")
+    if not isinstance(value, str) or len(value) > longest:
+        raise _WrongError(f"{name}: a text of at most {longest:,} letters was expected")
+    return value
+
+
+def _whole(found: Mapping[str, Any], name: str, most: int) -> int:
+    value = found.get(name, 0)
+    if not _is_whole(value) or not 0 <= value <= most:
+        raise _WrongError(f"{name}: a whole number from 0 on was expected")
+    return int(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and abs(value) < _LATEST)
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_TERM
+
+
+# Writing
+
+
+def make_entry_text(entry: Entry) -> str:
+    """Return an entry as its file has it: keys in order, a document a line; same in, same out."""
+    parts: dict[str, Any] = {
+        "format": ENTRY_FORMAT,
+        "label": entry.label,
+        "kind": entry.kind,
+        "recorded": entry.recorded,
+        "note": entry.note,
+        "link": entry.link,
+        "host": dict(sorted(entry.host.items())),
+        "left_out": entry.left_out,
+        "scope": entry.counts.scopes[0] if entry.counts.scopes else "",
+        "interval": entry.counts.interval,
+        "source": entry.counts.source,
+        "vocabulary": list(entry.counts.vocabulary),
+        "documents": _documents(entry.counts),
+    }
+    if entry.normal is not None:
+        parts["normal"] = _documents(entry.normal)
+    if entry.causes:
+        parts["causes"] = dict(sorted(entry.causes.items()))
+    lines = []
+    for name in sorted(parts):
+        value = parts[name]
+        if name in _SIDES:
+            rows = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in value)
+            lines.append(f' "{name}": [\n{rows}\n ]' if value else f' "{name}": []')
+        else:
+            lines.append(f' "{name}": {json.dumps(value, ensure_ascii=True)}')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _documents(counts: Counts) -> list[dict[str, Any]]:
+    first = int(counts.begin[0]) if len(counts) else 0
+    return [
+        {
+            "begin": int(counts.begin[at]) - first,
+            "end": int(counts.end[at]) - first,
+            "counts": [
+                [int(term), int(count)]
+                for term, count in zip(
+                    counts.term[counts.start[at] : counts.start[at + 1]],
+                    counts.count[counts.start[at] : counts.start[at + 1]],
+                    strict=True,
+                )
+            ],
+        }
+        for at in range(len(counts))
+    ]
+
+
+def spread(counts: Counts, most: int = MOST_DOCUMENTS) -> Counts:
+    """Return at most so many documents, evenly spread, without lossy ones."""
+    rows = np.flatnonzero(~counts.lossy)
+    if len(rows) > most:
+        rows = rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+    return counts.take(rows)
+
+
+def only_occurring(counts: Counts, others: Sequence[Counts] = ()) -> tuple[Counts, ...]:
+    """Return counts whose vocabularies fit an entry: terms that occur, and as many that did not.
+
+    A kernel offers more terms than an entry may list; which were looked at and did not occur is
+    kept of as many as there is room for, in order of their names.
+    """
+    every = (counts, *others)
+    if len(counts.vocabulary) <= MOST_TERMS:
+        return every
+    used = np.unique(np.concatenate([each.term for each in every]))
+    rest = np.setdiff1d(np.arange(len(counts.vocabulary)), used)
+    kept = np.sort(np.concatenate([used, rest[: max(0, MOST_TERMS - len(used))]]))
+    if len(kept) > MOST_TERMS:
+        raise UsageError(
+            f"{len(used):,} different terms occur: an entry has at most {MOST_TERMS:,}",
+            "count fewer events",
+        )
+    new = np.zeros(len(counts.vocabulary), np.int32)
+    new[kept] = np.arange(len(kept))
+    words = tuple(counts.vocabulary[at] for at in kept)
+    return tuple(replace(each, vocabulary=words, term=new[each.term]) for each in every)
+
+
+def add_entry(path: Path, entry: Entry, known: Store | None, *, force: bool = False) -> Entry:
+    """Write an entry into a store, which is made where there is none.
+
+    Raises
+    ------
+    UsageError
+        If the same is there already; or, unless ``force``, if the label's other sessions were
+        counted in another way.
+    """
+    text = make_entry_text(entry)
+    digest = blake2b(text.encode()).hexdigest()
+    others = [each for each in (known.entries if known else ()) if each.label == entry.label]
+    if any(each.digest == digest for each in others):
+        raise UsageError(f"{path}: has this session of {entry.label} already", "record another one")
+    for each in others if not force else ():
+        for what, old, new in (
+            ("kind", each.kind, entry.kind),
+            ("interval", each.counts.interval, entry.counts.interval),
+            ("scope", _scope_kind(each.counts), _scope_kind(entry.counts)),
+            ("source", each.counts.source, entry.counts.source),
+        ):
+            if old != new:
+                raise UsageError(
+                    f"{path}: other sessions of {entry.label} have {what} {old}, this one {new}",
+                    "use another label, or --force",
+                )
+    name = f"{entry.recorded.replace(':', '-')}-{digest[:6]}.json"
+    place = path / "entries" / entry.label
+    for directory in (path, path / "entries", place):
+        if directory.is_symlink():
+            raise UsageError(f"{directory} is a link", "a store's directories are none")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make {place}: {error.strerror}", "choose another place"
+        ) from error
+    if not (path / "known.json").exists():
+        write_text(path / "known.json", json.dumps({"format": STORE_FORMAT}) + "\n")
+    write_text(place / name, text)
+    return replace(entry, name=f"{entry.label}/{name}", digest=digest)
+
+
+def _scope_kind(counts: Counts) -> str:
+    scope = counts.scopes[0] if counts.scopes else ""
+    return scope if scope in {"machine", "command"} else "control group"
+
+
+def remove_entries(store: Store, names: Sequence[str]) -> list[str]:
+    """Remove entries by file name, or all of a label; return what was removed."""
+    gone = []
+    for name in names:
+        found = [
+            e for e in store.entries if name in {e.label, e.name, e.name.removesuffix(".json")}
+        ]
+        if not found:
+            raise UsageError(
+                f"{store.path}: no label and no entry {safe_text(name)!r:.120}",
+                f"see critpath known list {store.path}",
+            )
+        gone += [each.name for each in found]
+    for name in gone:
+        file = store.path / "entries" / name
+        file.unlink()
+        with suppress(OSError):  # others of the label are there
+            file.parent.rmdir()
+    return gone
+
+
+def relabel_entries(store: Store, old: str, new: str) -> list[Entry]:
+    """Give the sessions of a label another one."""
+    check_label(new)
+    found = [each for each in store.entries if old in {each.label, each.name}]
+    if not found:
+        raise UsageError(
+            f"{store.path}: no label and no entry {safe_text(old)!r:.120}",
+            f"see critpath known list {store.path}",
+        )
+    made = [add_entry(store.path, replace(e, label=new, name="", digest=""), store) for e in found]
+    remove_entries(store, [each.name for each in found])
+    return made

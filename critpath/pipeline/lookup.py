@@ -1,0 +1,801 @@
+"""Whether a store knows something: states by their signatures, incidents by what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.errors import InconclusiveError, UsageError
+from critpath.model import role_name
+from critpath.model.recording import COUNTS
+from critpath.model.signatures import (
+    LONGEST_TERM,
+    Answer,
+    Check,
+    Counts,
+    Entry,
+    Match,
+    MatchedTerm,
+    Stretch,
+)
+from critpath.pipeline.signing import SignSettings, read_source
+from critpath.text import known as words
+from critpath.units import NS_PER_S, safe_text
+
+if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument
+    from critpath.known.entries import Store
+    from critpath.model import F64, I64, Manifest
+    from critpath.signatures.drift import Calibration
+
+COMPARABLE: Final = 0.8  # share of hits that are of terms that both could count
+LEAST_DOCUMENTS: Final = 5
+_AGREE: Final = 0.8
+_NEAR: Final = 2.0  # times the level: too near to it with few sessions
+_SHOWN: Final = 5
+_TERMS: Final = 20  # of a label
+_MOST_CAUSES: Final = 400  # terms of an incident
+_LIKE: Final = 0.35  # similarity of causes below which nothing is like another
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """The states of a store that can be compared with something, in one space.
+
+    Attributes
+    ----------
+    labels, terms : tuple of str
+    entries : tuple of Entry
+        Sessions of the corpus, by their numbers.
+    calibration : Calibration
+    left_out : tuple of str
+    """
+
+    labels: tuple[str, ...]
+    terms: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    calibration: Calibration
+    left_out: tuple[str, ...]
+
+    @property
+    def twins(self) -> tuple[tuple[str, ...], ...]:
+        """Labels that are too alike to be told apart."""
+        return tuple(tuple(self.labels[i] for i in of) for of in self.calibration.twins)
+
+
+def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Library | None:
+    """Put entries, and what is asked about, over the terms that all could count.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+    asked : Counts, optional
+        Entries with which it has too few terms in common are left out.
+
+    Returns
+    -------
+    Library or None
+        None where nothing can be compared.
+    """
+    from critpath.signatures.drift import Corpus, calibrate
+
+    kept, left_out = _comparable(entries, asked)
+    if not kept:
+        return None
+    terms = _common_terms([e.counts for e in kept] + ([asked] if asked is not None else []))
+    labels = tuple(sorted({entry.label for entry in kept}))
+    vectors: list[Any] = []
+    label: list[int] = []
+    session: list[int] = []
+    used: list[Entry] = []
+    for entry in kept:
+        found, rows = make_vectors(entry.counts, terms)
+        found = found[rows]
+        if not found.shape[0]:
+            left_out.append(words.quiet_entry(entry.name or entry.label))
+            continue
+        vectors.append(found)
+        label += [labels.index(entry.label)] * found.shape[0]
+        session += [len(used)] * found.shape[0]
+        used.append(entry)
+    if not vectors:
+        return None
+    from scipy.sparse import vstack
+
+    corpus = Corpus(vstack(vectors, format="csr"), np.array(label), np.array(session), len(labels))
+    return Library(labels, terms, tuple(used), calibrate(corpus), tuple(left_out))
+
+
+def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
+    """Return square roots of shares over some terms, and which documents are judged."""
+    from scipy.sparse import csr_array
+
+    from critpath.signatures.weights import find_quiet
+
+    place = {term: at for at, term in enumerate(terms)}
+    column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
+    kept = column >= 0
+    document, column, count = counts.document[kept], column[kept], counts.count[kept]
+    total = np.bincount(document, count, minlength=len(counts))
+    weight = np.sqrt(count / np.maximum(total, 1)[document])
+    vectors = csr_array((weight, (document, column)), shape=(len(counts), len(terms)))
+    judged = ~counts.lossy & ~find_quiet(counts) & (total > 0)
+    return vectors, np.flatnonzero(judged)
+
+
+def _comparable(entries: Sequence[Entry], asked: Counts | None) -> tuple[list[Entry], list[str]]:
+    """Return entries that can be compared with each other, and lines about the others.
+
+    The vocabulary that most of the hits are of wins: that of what is asked about, else that of
+    the latest entry.
+    """
+    if not entries:
+        return [], []
+    first = asked if asked is not None else max(entries, key=lambda e: e.recorded).counts
+    common = set(first.vocabulary)
+    kept, left_out = [], []
+    for entry in entries:
+        shared = common & set(entry.counts.vocabulary)
+        if min(_share_of(entry.counts, shared), _share_of(first, shared)) < COMPARABLE:
+            left_out.append(words.not_comparable_entry(entry.name or entry.label))
+        else:
+            kept.append(entry)
+            common = shared
+    return kept, left_out
+
+
+def _share_of(counts: Counts, terms: set[str]) -> float:
+    """Return which share of the hits is of some terms; 1 where there is no hit."""
+    inside = np.array([term in terms for term in counts.vocabulary], np.bool_)
+    hit = ~counts.free[counts.term]
+    total = int(counts.count[hit].sum())
+    return float(counts.count[hit & inside[counts.term]].sum() / total) if total else 1.0
+
+
+def _common_terms(many: Sequence[Counts]) -> tuple[str, ...]:
+    from critpath.model.signatures import FREE
+
+    common = set(many[0].vocabulary)
+    for counts in many[1:]:
+        common &= set(counts.vocabulary)
+    return tuple(sorted(term for term in common if not term.startswith(FREE)))
+
+
+def search(
+    store: Store,
+    asked: Counts,
+    *,
+    level: float,
+    best: int = 5,
+    classifier: str = "nearest",
+    library: Library | None = None,
+) -> Answer:
+    """Look up what ran.
+
+    Parameters
+    ----------
+    store : Store
+    asked : Counts
+    level : float
+        At most this p-value is like nothing known.
+    best : int
+        Labels to return.
+    classifier : str
+        ``nearest`` by drift distance, or ``svm``: which label it is; how strange it is the
+        distance says in either case.
+    library : Library, optional
+        Of the store and these terms, if it was made before.
+    """
+    states = [entry for entry in store.entries if entry.kind == "state"]
+    known = library or make_library(states, asked)
+    lossy = int(asked.lossy.sum())
+    if known is None:
+        left = _comparable(states, asked)[1]
+        reason = words.nothing_comparable(len(states))
+        return Answer(
+            *("not comparable", (reason,), (), 1.0, False, level, len(asked), 0, lossy, 0.0),
+            left_out=tuple(left),
+        )
+    vectors, rows = make_vectors(asked, known.terms)
+    quiet = len(asked) - lossy - len(rows)
+    answer = Answer(
+        status="inconclusive",
+        reasons=(words.too_few_documents(len(rows), LEAST_DOCUMENTS, quiet),),
+        matches=(),
+        p_value=1.0,
+        calibrated=False,
+        level=level,
+        documents=len(asked),
+        quiet=quiet,
+        lossy=lossy,
+        agreement=0.0,
+        left_out=known.left_out,
+    )
+    if len(rows) < LEAST_DOCUMENTS:
+        return answer
+    return _judge(known, asked, vectors[rows], rows, answer, best=best, classifier=classifier)
+
+
+def _judge(
+    known: Library,
+    asked: Counts,
+    vectors: Any,
+    rows: I64,
+    answer: Answer,
+    *,
+    best: int,
+    classifier: str,
+) -> Answer:
+    from critpath.signatures.drift import mean_of_nearest
+
+    calibration = known.calibration
+    corpus = calibration.corpus
+    count = len(known.labels)
+    distances = np.empty((len(rows), count))
+    for some, block in calibration.drift.distances(vectors, corpus.vectors):
+        distances[some] = mean_of_nearest(block, corpus.label, count)
+    if classifier == "svm":
+        from critpath.signatures.classifiers import fit_svm
+
+        label = fit_svm(corpus).predict(vectors)
+    else:
+        label = np.argmin(distances, axis=1)
+    votes = np.bincount(label, minlength=count)
+    # Most documents decide; of labels with as many, the one that is nearer.
+    order = np.lexsort((np.median(distances, axis=0), -votes))
+    order = np.concatenate([order[:1], _by_distance(order[1:], distances)])
+    first = int(order[0])
+    family = next((of for of in calibration.twins if first in of), (first,))
+    agreement = float(np.isin(label, family).mean())
+    own = distances[np.arange(len(rows)), label]
+    strange = calibration.strange(own, label)
+    sessions = calibration.is_calibrated(sessions=True)
+    level = calibration.level(answer.level, sessions=sessions)
+    calibrated = calibration.is_calibrated(sessions=sessions)
+    p = float(calibration.p_values(np.median(strange), sessions=sessions))
+    status, reasons = _decide(known, p, level, calibrated=calibrated, by_session=sessions)
+    matches = tuple(
+        _match(known, int(one), asked, vectors, distances, explained=place == 0)
+        for place, one in enumerate(order[:best].tolist())
+        if np.isfinite(distances[:, one]).any()
+    )
+    timeline: tuple[Stretch, ...] = ()
+    if agreement < _AGREE:
+        each = calibration.p_values(strange)
+        unknown = each <= calibration.level(answer.level)
+        timeline = _timeline(known, asked, rows, np.where(unknown, -1, label), vectors)
+    return replace(
+        answer,
+        status=status,
+        reasons=reasons,
+        matches=matches,
+        p_value=p,
+        calibrated=calibrated and sessions and calibration.has_enough,
+        level=level,
+        agreement=agreement,
+        timeline=timeline,
+    )
+
+
+def _by_distance(labels: I64, distances: F64) -> I64:
+    return labels[np.argsort(np.median(distances[:, labels], axis=0), kind="stable")]
+
+
+def _decide(
+    known: Library, p: float, level: float, *, calibrated: bool, by_session: bool
+) -> tuple[Any, tuple[str, ...]]:
+    """Return what the p-value allows to be said, and why no more."""
+    calibration = known.calibration
+    if not calibrated:
+        return "inconclusive", (words.not_calibrated(len(calibration.known)),)
+    reasons: tuple[str, ...] = ()
+    if not (by_session and calibration.has_enough):
+        reasons = (words.few_sessions(float(np.median(calibration.corpus.sessions))),)
+        if level / _NEAR < p <= level * _NEAR:
+            return "inconclusive", (words.near_level(p, level), *reasons)
+    return ("unknown" if p <= level else "known"), reasons
+
+
+def _match(
+    known: Library, label: int, asked: Counts, vectors: Any, distances: F64, *, explained: bool
+) -> Match:
+    calibration, corpus = known.calibration, known.calibration.corpus
+    mine = np.flatnonzero(corpus.label == label)
+    cosine = np.asarray((vectors @ corpus.vectors[mine].T).toarray())
+    nearest = np.argsort(-cosine, axis=1, kind="stable")[:, :3]
+    entries = [e for e in known.entries if e.label == known.labels[label]]
+    family = next((of for of in calibration.twins if label in of), (label,))
+    terms: tuple[MatchedTerm, ...] = ()
+    if explained:
+        terms = _explain(known, asked, vectors, corpus.vectors[mine], nearest, label)
+    return Match(
+        label=known.labels[label],
+        labels=tuple(known.labels[i] for i in family),
+        kind="state",
+        part="counts",
+        similarity=float(np.take_along_axis(cosine, nearest, axis=1).mean()),
+        distance=float(np.median(distances[:, label])),
+        terms=terms,
+        **describe_entries(entries),
+    )
+
+
+def describe_entries(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what is said of a label's sessions."""
+    latest = sorted(entries, key=lambda e: e.recorded)[::-1]
+    return {
+        "sessions": len(entries),
+        "recorded": latest[0].recorded,
+        "note": next((e.note for e in latest if e.note), ""),
+        "link": next((e.link for e in latest if e.link), ""),
+    }
+
+
+def _explain(
+    known: Library, asked: Counts, vectors: Any, theirs: Any, nearest: I64, label: int
+) -> tuple[MatchedTerm, ...]:
+    """Return the terms that make the similarity, beyond what every label has: parts of it."""
+    from scipy.sparse import csr_array
+
+    documents, of = nearest.shape
+    pick = csr_array(
+        (
+            np.full(documents * of, 1 / of),
+            (np.repeat(np.arange(documents), of), nearest.ravel()),
+        ),
+        shape=(documents, theirs.shape[0]),
+    )
+    part = np.asarray(vectors.multiply(pick @ theirs).mean(axis=0)).ravel()
+    corpus = known.calibration.corpus
+    rest = corpus.vectors[corpus.label != label]
+    usual = np.asarray(rest.mean(axis=0)).ravel() if rest.shape[0] else np.zeros(len(part))
+    mean = np.asarray(vectors.mean(axis=0)).ravel()
+    order = np.argsort(-(part - mean * usual), kind="stable")[:_SHOWN]
+    here = _rates(asked, known.terms)
+    entries = [e.counts for e in known.entries if e.label == known.labels[label]]
+    there = np.mean([_rates(counts, known.terms) for counts in entries], axis=0)
+    return tuple(
+        MatchedTerm(known.terms[at], float(here[at]), float(there[at]), float(part[at]))
+        for at in order.tolist()
+        if part[at] > 0
+    )
+
+
+def _rates(counts: Counts, terms: Sequence[str]) -> F64:
+    place = {term: at for at, term in enumerate(terms)}
+    column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
+    kept = (column >= 0) & ~counts.lossy[counts.document]
+    total = np.bincount(column[kept], counts.count[kept], minlength=len(terms))
+    used = ~counts.lossy
+    seconds = float((counts.end - counts.begin)[used].sum()) / NS_PER_S
+    rates: F64 = total / max(seconds, 1e-9)
+    return rates
+
+
+def _timeline(
+    known: Library, asked: Counts, rows: I64, label: I64, vectors: Any
+) -> tuple[Stretch, ...]:
+    """Return runs of one label each; a single document between others is theirs."""
+    smooth = label.copy()
+    for at in range(1, len(label) - 1):
+        if label[at - 1] == label[at + 1] != label[at]:
+            smooth[at] = label[at - 1]
+    corpus = known.calibration.corpus
+    cuts = np.flatnonzero(np.append(True, smooth[1:] != smooth[:-1]))
+    found = []
+    for first, end in zip(cuts, np.append(cuts[1:], len(smooth)), strict=True):
+        one = int(smooth[first])
+        similarity = 0.0
+        if one >= 0:
+            theirs = corpus.vectors[corpus.label == one]
+            cosine = (vectors[first:end] @ theirs.T).toarray()
+            similarity = float(np.sort(cosine, axis=1)[:, -3:].mean())
+        found.append(
+            Stretch(
+                begin=int(asked.begin[rows[first]]),
+                end=int(asked.end[rows[end - 1]]),
+                label=known.labels[one] if one >= 0 else "",
+                similarity=similarity,
+            )
+        )
+    return tuple(found)
+
+
+def check(store: Store, *, level: float) -> Check | None:
+    """Judge every session of a store by the others; None where it has no state to judge."""
+    from critpath.signatures.drift import strangers_of
+
+    states = [entry for entry in store.entries if entry.kind == "state"]
+    known = make_library(states)
+    if known is None:
+        return None
+    calibration, corpus = known.calibration, known.calibration.corpus
+    count = len(known.labels)
+    judged = calibration.nearest >= 0
+    nearest = np.zeros((count, count), np.int64)
+    np.add.at(nearest, (corpus.label[judged], calibration.nearest[judged]), 1)
+    found_level = calibration.level(level)
+    unknown = np.zeros(count, np.int64)
+    best = calibration.nearest[judged]
+    strange = calibration.strange(calibration.distances[np.flatnonzero(judged), best], best)
+    called = calibration.p_values(strange) <= found_level
+    np.add.at(unknown, corpus.label[judged][called], 1)
+    seen, p = strangers_of(calibration, calibration.twins)
+    totals = np.zeros(count, np.int64)
+    for entry in known.entries:
+        totals[known.labels.index(entry.label)] += len(entry.counts)
+    used = np.bincount(corpus.label, minlength=count)
+    doubtful = []
+    for number, entry in enumerate(known.entries):
+        mine = (corpus.session == number) & judged
+        own = known.labels.index(entry.label)
+        family = next((of for of in calibration.twins if own in of), (own,))
+        # Twins are confused anyway; what most of a session is nearest to should be its own.
+        if mine.any() and not np.isin(calibration.nearest[mine], family).mean() > 1 / 2:
+            doubtful.append(entry.name or entry.label)
+    return Check(
+        labels=known.labels,
+        sessions=corpus.sessions,
+        documents=totals,
+        quiet=totals - used,
+        nearest=nearest,
+        unknown=unknown,
+        judged=np.bincount(corpus.label[judged], minlength=count),
+        strangers=int(seen.sum()),
+        recognised=int((p[seen] <= found_level).sum()),
+        level=found_level,
+        calibrated=calibration.is_calibrated() and calibration.has_enough,
+        twins=known.twins,
+        doubtful=tuple(doubtful),
+    )
+
+
+# Incidents
+
+
+def search_incident(
+    store: Store,
+    *,
+    causes: Mapping[str, float],
+    sample: Counts | None = None,
+    normal: Counts | None = None,
+    best: int = 5,
+) -> Answer:
+    """Look up how a system differs from its own normal, by counts and by causes.
+
+    Either is searched by itself; what is more alike answers. How sure it is hangs on the sessions
+    of the label: with one there is nothing to calibrate by.
+    """
+    incidents = [entry for entry in store.entries if entry.kind == "incident"]
+    found = [_by_causes(incidents, causes, best)]
+    judged = 0
+    if sample is not None and normal is not None:
+        by_counts, judged = _by_counts(incidents, sample, normal, best)
+        found.append(by_counts)
+    matches = max(found, key=lambda some: some[0].similarity if some else -1.0)
+    documents = len(sample) if sample is not None else 0
+    reasons: tuple[str, ...] = ()
+    status: Any = "known"
+    if not incidents:
+        status, reasons = "unknown", (words.no_incidents(),)
+    elif not matches or matches[0].similarity < _LIKE:
+        status = "unknown"
+    elif matches[0].sessions < 2:
+        reasons = (words.one_session(matches[0].label),)
+    return Answer(
+        status=status,
+        reasons=reasons,
+        matches=matches,
+        p_value=1.0,
+        calibrated=False,
+        level=_LIKE,
+        documents=documents,
+        quiet=documents - judged,
+        lossy=int(sample.lossy.sum()) if sample is not None else 0,
+        agreement=1.0,
+    )
+
+
+def _by_causes(
+    incidents: Sequence[Entry], causes: Mapping[str, float], best: int
+) -> tuple[Match, ...]:
+    from critpath.signatures.difference import compare_causes, weigh_causes
+
+    with_causes = [entry for entry in incidents if entry.causes]
+    if not causes or not with_causes:
+        return ()
+    weight = weigh_causes([entry.causes for entry in with_causes])
+    alike: dict[str, list[tuple[float, Entry]]] = {}
+    for entry in with_causes:
+        similarity = compare_causes(causes, entry.causes, weight)
+        alike.setdefault(entry.label, []).append((similarity, entry))
+    order = sorted(alike, key=lambda label: (-max(s for s, _ in alike[label]), label))
+    found = []
+    for label in order[:best]:
+        similarity, nearest = max(alike[label], key=lambda pair: (pair[0], pair[1].name))
+        shared = sorted(causes.keys() & nearest.causes.keys())
+        shared.sort(key=lambda term: -min(causes[term], nearest.causes[term]))
+        terms = tuple(
+            MatchedTerm(t, causes[t], nearest.causes[t], min(causes[t], nearest.causes[t]))
+            for t in shared[:_SHOWN]
+        )
+        found.append(_incident(label, incidents, "causes", similarity, terms))
+    return tuple(found)
+
+
+def _by_counts(
+    incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
+) -> tuple[tuple[Match, ...], int]:
+    from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
+    from critpath.signatures.drift import NEAREST
+
+    usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
+    kept, _ = _comparable(usable, sample)
+    sample, normal = sample.take(~sample.lossy), normal.take(~normal.lossy)
+    if not kept or not len(sample) or not len(normal):
+        return (), 0
+    sides = [side for e in kept for side in (e.counts, e.normal) if side is not None]
+    terms = _common_terms([*sides, sample, normal])
+    made = [(make_side(e.counts, terms), make_side(e.normal, terms)) for e in kept if e.normal]
+    ours = make_side(sample, terms), make_side(normal, terms)
+    scatter = find_scatter([*(n for _, n in made), ours[1]])
+    stored = [scatter.difference(*pair) for pair in made]
+    labels = sorted({e.label for e in kept})
+    label = np.repeat([labels.index(e.label) for e in kept], [len(each) for each in stored])
+    cosine = nearest_cosine(
+        scatter.difference(*ours), np.concatenate(stored), label, len(labels), NEAREST
+    )
+    votes = np.bincount(np.argmax(cosine, axis=1), minlength=len(labels))
+    mean = cosine.mean(axis=0)
+    order = np.lexsort((-mean, -votes))
+    order = np.concatenate([order[:1], order[1:][np.argsort(-mean[order[1:]], kind="stable")]])
+    here = _rates(sample, terms) - _rates(normal, terms)
+    found = []
+    for place, one in enumerate(order[:best].tolist()):
+        explained: tuple[MatchedTerm, ...] = ()
+        if place == 0:
+            mine = [e for e in kept if e.label == labels[one] and e.normal is not None]
+            there = np.mean(
+                [_rates(e.counts, terms) - _rates(e.normal, terms) for e in mine if e.normal],
+                axis=0,
+            )
+            both = np.sign(here) * np.sign(there) * np.sqrt(np.abs(here * there))
+            rows = np.argsort(-both, kind="stable")[:_SHOWN].tolist()
+            explained = tuple(
+                MatchedTerm(terms[at], float(here[at]), float(there[at]), float(both[at]))
+                for at in rows
+                if both[at] > 0
+            )
+        found.append(_incident(labels[one], incidents, "counts", float(mean[one]), explained))
+    return tuple(found), len(sample)
+
+
+def _incident(
+    label: str,
+    incidents: Sequence[Entry],
+    part: Any,
+    similarity: float,
+    terms: tuple[MatchedTerm, ...],
+) -> Match:
+    mine = [entry for entry in incidents if entry.label == label]
+    return Match(
+        label=label,
+        labels=(label,),
+        kind="incident",
+        part=part,
+        similarity=similarity,
+        distance=1.0 - similarity,
+        terms=terms,
+        **describe_entries(mine),
+    )
+
+
+# From recordings and comparisons to what a store keeps
+
+
+def make_entry(
+    label: str,
+    counts: Counts,
+    *,
+    note: str = "",
+    link: str = "",
+    normal: Counts | None = None,
+    causes: Mapping[str, float] | None = None,
+    manifest: Manifest | None = None,
+    anonymous: bool = False,
+) -> Entry:
+    """Return what a store keeps of a recording, or of what `critpath compare` found.
+
+    Parameters
+    ----------
+    label, note, link : str
+    counts : Counts
+        Of one scope; an incident that is only causes has no document.
+    normal : Counts, optional
+        The normal side, which makes it an incident.
+    causes : mapping of str to float, optional
+        Of a comparison, likewise.
+    manifest : Manifest, optional
+        Of the recording: when and where it was made.
+    anonymous : bool
+        Leave out the host and the control group's name.
+    """
+    from critpath.known.entries import only_occurring, spread
+
+    kept = spread(counts)
+    sides = only_occurring(kept, [spread(normal)] if normal is not None else [])
+    if anonymous:
+        sides = tuple(
+            replace(side, scopes=tuple(map(_anonymous_scope, side.scopes))) for side in sides
+        )
+    return Entry(
+        label=label,
+        kind="state" if normal is None and causes is None else "incident",
+        recorded=_recorded(manifest),
+        counts=sides[0],
+        note=note,
+        link=link,
+        left_out=len(counts) - len(kept),
+        host={} if anonymous or manifest is None else _host(manifest),
+        normal=sides[1] if len(sides) > 1 else None,
+        causes={} if causes is None else causes,
+    )
+
+
+def _anonymous_scope(scope: str) -> str:
+    return scope if scope in {"machine", "command"} else "group"
+
+
+def _recorded(manifest: Manifest | None) -> str:
+    epoch = manifest.clock.get("epoch") if manifest is not None else None
+    when = datetime.now(UTC)
+    if manifest is not None and isinstance(epoch, int) and manifest.begin:
+        with suppress(ValueError, OverflowError, OSError):
+            when = datetime.fromtimestamp((manifest.begin + epoch) // NS_PER_S, UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _host(manifest: Manifest) -> dict[str, str]:
+    wanted = ("name", "kernel", "machine", "cpus")
+    found = {name: str(manifest.host.get(name, "")) for name in wanted}
+    return {name: safe_text(value)[:128] for name, value in found.items() if value}
+
+
+def no_counts() -> Counts:
+    """Return counts of nothing: of an incident of which only causes are known."""
+    none = np.zeros(0, np.int64)
+    few = np.zeros(0, np.int32)
+    return Counts(
+        *((), ("",), none, none, few, np.zeros(0, np.bool_), few),
+        term=few,
+        count=none,
+        source="causes",
+    )
+
+
+def find_causes(document: ComparisonDocument, *, roles: bool = True) -> dict[str, float]:
+    """Return what the findings of a comparison cost, by term (ns).
+
+    A finding adds its contribution to terms with the thread's role and without.
+    """
+    found: dict[str, float] = {}
+    for finding in document.findings:
+        cost = finding.contribution or 0.0
+        if cost <= 0:
+            continue
+        state, role = finding.state, role_name(finding.role)
+        kind = f"{finding.kind}:{state}" + (f"/{finding.detail}" if finding.detail else "")
+        terms = [state, kind]
+        if role and roles:
+            terms += [f"{state}@{role}", f"{kind}@{role}"]
+        for term in terms:
+            name = safe_text(term)[:LONGEST_TERM]
+            found[name] = found.get(name, 0.0) + float(cost)
+    most = sorted(found, key=lambda term: (-found[term], term))[:_MOST_CAUSES]
+    return {term: found[term] for term in sorted(most)}
+
+
+def look_up_comparison(
+    store: Store,
+    document: ComparisonDocument,
+    sources: tuple[Path, Path],
+    settings: SignSettings,
+    *,
+    best: int = 5,
+) -> Answer:
+    """Look up an anomaly: by its causes, and by counts where both sides have some."""
+    counted = [
+        read_source(source, settings)[0] if (source / COUNTS).is_file() else None
+        for source in sources
+    ]
+    return search_incident(
+        store, causes=find_causes(document), normal=counted[0], sample=counted[1], best=best
+    )
+
+
+# Groups
+
+
+def describe_label(store: Store, label: str) -> list[str]:
+    """Return a label's sessions and the terms that it has more of than others, in lines."""
+    from critpath.signatures.classifiers import find_syndromes, weigh_terms
+
+    mine = [entry for entry in store.entries if entry.label == label]
+    if not mine:
+        raise UsageError(
+            f"{store.path}: no label {safe_text(label)!r:.80}",
+            f"see critpath known list {store.path}",
+        )
+    lines = [words.label_line(label, mine)]
+    lines += [words.note_line(entry) for entry in mine if entry.note or entry.link]
+    if mine[0].kind == "incident":
+        causes: dict[str, float] = {}
+        for entry in mine:
+            for term, cost in entry.causes.items():
+                causes[term] = causes.get(term, 0.0) + cost / len(mine)
+        order = sorted(causes, key=lambda term: (-causes[term], term))[:_TERMS]
+        return [*lines, *(words.cause_term(term, causes[term]) for term in order)]
+    known = make_library([entry for entry in store.entries if entry.kind == "state"])
+    if known is None or label not in known.labels:
+        return [*lines, words.quiet_entry(label)]
+    found = find_syndromes(known.calibration.corpus)
+    at = known.labels.index(label)
+    weights = weigh_terms(found[at], found.mean(axis=0), known.terms, _TERMS)
+    mean = dict(zip(known.terms, found.mean(axis=0).tolist(), strict=True))
+    return [*lines, *(words.usual_term(t, weight, mean[t]) for t, weight in weights.items())]
+
+
+def group_labels(store: Store, clusters: int | None) -> list[str]:
+    """Return the tree of labels in lines: which are alike, cut into groups."""
+    from scipy.cluster.hierarchy import fcluster
+
+    from critpath.signatures.classifiers import find_syndromes, largest_gap, tree_of
+
+    known = _library_of(store)
+    if len(known.labels) < 2:
+        raise InconclusiveError(f"{store.path}: has one label", "add others")
+    tree = tree_of(find_syndromes(known.calibration.corpus))
+    count = clusters or largest_gap(tree)
+    groups = fcluster(tree, count, "maxclust")
+    lines = [
+        words.group_line([known.labels[i] for i in np.flatnonzero(groups == group)])
+        for group in dict.fromkeys(groups.tolist())
+    ]
+    names = list(known.labels)
+    for left, right, height, _ in tree.tolist():
+        both = names[int(left)], names[int(right)]
+        names.append(" + ".join(both))
+        lines.append(words.joined_line(*both, 1 - height))
+    return lines
+
+
+def group_documents(store: Store, method: str, clusters: int | None) -> list[str]:
+    """Return groups of documents held against their labels, in lines."""
+    from critpath.signatures.classifiers import adjusted_rand, group, purity
+
+    known = _library_of(store)
+    corpus = known.calibration.corpus
+    count = clusters or len(known.labels)
+    groups = group(corpus.vectors, method, min(count, len(corpus)))
+    lines = [words.purity_line(purity(groups, corpus.label), adjusted_rand(groups, corpus.label))]
+    for one in np.unique(groups).tolist():
+        mine = np.bincount(corpus.label[groups == one], minlength=len(known.labels))
+        of = {known.labels[i]: int(mine[i]) for i in np.argsort(-mine).tolist() if mine[i]}
+        lines.append(words.members_line(one, of))
+    return lines
+
+
+def _library_of(store: Store) -> Library:
+    known = make_library([entry for entry in store.entries if entry.kind == "state"])
+    if known is None:
+        raise InconclusiveError(
+            f"{store.path}: has no states to group",
+            "add recordings: critpath known add STORE SOURCE --label NAME",
+        )
+    return known
