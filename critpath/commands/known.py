@@ -45,7 +45,6 @@ CODES: Final[Mapping[str, int]] = {
     "not comparable": EXIT_INCONCLUSIVE,
 }
 _READING: Final = ("execution", "reader", *(name for name in SIGNING if name != "weights"))
-_RECENT, _OFTEN = 10, 5  # intervals of `watch` that fail, of the last ones
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,15 +118,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     relabelling = add("relabel", "give a label, or a session, another name")
     relabelling.add_argument("old", metavar="OLD", help="a label, or LABEL/FILE")
     relabelling.add_argument("new", metavar="NEW", help="the new label")
-    watching = add("watch", "count now, and print a line whenever the answer changes (as root)")
-    watching.add_argument(
-        "--fail-on", action="append", default=[], metavar="LABEL", help="exit with 1 where it lasts"
-    )
-    watching.add_argument(
-        "--duration", type=float, default=0.0, metavar="S", help="for so many seconds"
-    )
-    _add_json(watching)
-    add_settings(watching, [ALL["interval"], ALL["scope"], ALL["known-level"]])
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
@@ -267,7 +257,6 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _search(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.documents.base import Part  # noqa: PLC0415 - start-up time
     from critpath.pipeline.lookup import search, search_incident  # noqa: PLC0415 - numpy
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
     from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - as above
@@ -292,7 +281,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
     if arguments.json:
-        document: Part = known_document(str(arguments.source), entry)
+        document = known_document(str(arguments.source), entry)
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.json != STDOUT:
         for line in describe_answer(entry):

@@ -841,6 +841,8 @@ Document = (
     | ClocksDocument
     | RequestsDocument
     | SignatureDocument
+    | KnownDocument
+    | CheckDocument
 )
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
@@ -851,4 +853,6 @@ TYPES: Final[dict[str, type[Document]]] = {
     CLOCKS_FORMAT: ClocksDocument,
     REQUESTS_FORMAT: RequestsDocument,
     SIGNATURE_FORMAT: SignatureDocument,
+    KNOWN_FORMAT: KnownDocument,
+    CHECK_FORMAT: CheckDocument,
 }

@@ -113,9 +113,7 @@ def open_store(path: Path, *, skip_bad: bool = False) -> Store:
         if len(entries) >= MOST_ENTRIES:
             raise UnreadableError(f"{path}: more than {MOST_ENTRIES:,} entries", "split the store")
         try:
-            entry = _read_entry(file)
-            if entry.label != label:
-                raise UnreadableError(f"{file}: its label is {entry.label!r:.80}", _DO)
+            entry = _read_entry(file, label)
         except UnreadableError as error:
             if not skip_bad:
                 raise
@@ -186,33 +184,26 @@ class _WrongError(ValueError):
     """Something in an entry is not as it must be."""
 
 
-def _read_entry(file: Path) -> Entry:
+def _read_entry(file: Path, label: str) -> Entry:
     found = _load(file, file)
     try:
-        return _entry(found)
+        return _entry(found, label)
     except _WrongError as error:
         raise UnreadableError(f"{file}: {error}", _DO) from error
 
 
-def _entry(found: Mapping[str, Any]) -> Entry:
+def _entry(found: Mapping[str, Any], directory: str) -> Entry:
     if found.get("format") != ENTRY_FORMAT:
         raise _WrongError(f"format {found.get('format')!r:.60}, not {ENTRY_FORMAT}")
     label, kind = _text(found, "label", 64), _text(found, "kind", 16)
     recorded = _text(found, "recorded", 20)
-    if not _LABEL.fullmatch(label):
-        raise _WrongError(f"{label!r:.80} is no label")
+    if label != directory:
+        raise _WrongError(f"its label is {label!r:.80}")
     if kind not in {"state", "incident"}:
         raise _WrongError(f"kind {kind!r}")
     if not _TIME.fullmatch(recorded):
         raise _WrongError(f"recorded {recorded!r}")
-    host, causes = found.get("host", {}), found.get("causes", {})
-    if not isinstance(host, dict) or len(host) > 16 or not all(map(_is_short, host.values())):
-        raise _WrongError("host: a few short texts were expected")
-    if not isinstance(causes, dict) or len(causes) > MOST_TERMS:
-        raise _WrongError(f"causes: at most {MOST_TERMS:,} terms were expected")
-    for term, value in causes.items():
-        if not _is_short(term) or not _is_number(value):
-            raise _WrongError("causes: terms with times were expected")
+    host, causes = _host(found.get("host", {})), _causes(found.get("causes", {}))
     vocabulary = found.get("vocabulary")
     if not isinstance(vocabulary, list) or len(vocabulary) > MOST_TERMS:
         raise _WrongError(f"vocabulary: a list of at most {MOST_TERMS:,} terms was expected")
@@ -235,9 +226,24 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         left_out=_whole(found, "left_out", _LATEST),
         host=host,
         normal=normal,
-        causes={term: float(value) for term, value in causes.items()},
+        causes=causes,
         digest=str(found[""]),
     )
+
+
+def _host(found: object) -> dict[str, str]:
+    if isinstance(found, dict) and len(found) <= 16 and all(map(_is_short, found.values())):
+        return found
+    raise _WrongError("host: a few short texts were expected")
+
+
+def _causes(found: object) -> dict[str, float]:
+    if not isinstance(found, dict) or len(found) > MOST_TERMS:
+        raise _WrongError(f"causes: at most {MOST_TERMS:,} terms were expected")
+    for term, value in found.items():
+        if not _is_short(term) or not _is_number(value):
+            raise _WrongError("causes: terms with times were expected")
+    return {term: float(value) for term, value in found.items()}
 
 
 def _counts(

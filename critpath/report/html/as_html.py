@@ -90,7 +90,8 @@ def render_html(
     body, rules = place_by_rules(
         f"{_top(document, explore, framed=bool(framed))}<main>"
         f"{_answer(document, answer)}{_first_screen(document)}"
-        f"{causes}{render_seen(document)}{render_waits(document)}{'' if folded else render_flame(document)}"
+        f"{causes}{render_seen(document)}{render_waits(document)}"
+        f"{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
         f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
         f"{render_clocks(document)}"
