@@ -15,6 +15,7 @@ from critpath.errors import InconclusiveError, UsageError
 from critpath.model import role_name
 from critpath.model.recording import COUNTS
 from critpath.model.signatures import (
+    FREE,
     LONGEST_TERM,
     Answer,
     Check,
@@ -158,13 +159,11 @@ def _share_of(counts: Counts, terms: set[str]) -> float:
     return float(counts.count[hit & inside[counts.term]].sum() / total) if total else 1.0
 
 
-def _common_terms(many: Sequence[Counts]) -> tuple[str, ...]:
-    from critpath.model.signatures import FREE
-
+def _common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ...]:
     common = set(many[0].vocabulary)
     for counts in many[1:]:
         common &= set(counts.vocabulary)
-    return tuple(sorted(term for term in common if not term.startswith(FREE)))
+    return tuple(sorted(term for term in common if free or not term.startswith(FREE)))
 
 
 def search(
@@ -428,8 +427,11 @@ def check(store: Store, *, level: float) -> Check | None:
     np.add.at(unknown, corpus.label[judged][called], 1)
     seen, p = strangers_of(calibration, calibration.twins)
     totals = np.zeros(count, np.int64)
-    for entry in known.entries:
-        totals[known.labels.index(entry.label)] += len(entry.counts)
+    sessions = np.zeros(count, np.int64)
+    for entry in states:
+        if entry.label in known.labels:
+            totals[known.labels.index(entry.label)] += len(entry.counts)
+            sessions[known.labels.index(entry.label)] += 1
     used = np.bincount(corpus.label, minlength=count)
     doubtful = []
     for number, entry in enumerate(known.entries):
@@ -441,7 +443,7 @@ def check(store: Store, *, level: float) -> Check | None:
             doubtful.append(entry.name or entry.label)
     return Check(
         labels=known.labels,
-        sessions=corpus.sessions,
+        sessions=sessions,
         documents=totals,
         quiet=totals - used,
         nearest=nearest,
@@ -541,7 +543,7 @@ def _by_counts(
     if not kept or not len(sample) or not len(normal):
         return (), 0
     sides = [side for e in kept for side in (e.counts, e.normal) if side is not None]
-    terms = _common_terms([*sides, sample, normal])
+    terms = _common_terms([*sides, sample, normal], free=True)
     made = [(make_side(e.counts, terms), make_side(e.normal, terms)) for e in kept if e.normal]
     ours = make_side(sample, terms), make_side(normal, terms)
     scatter = find_scatter([*(n for _, n in made), ours[1]])

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import F64, I64
-from critpath.model.signatures import Counts
+from critpath.model.signatures import FREE, Counts
 from critpath.units import NS_PER_S
 
 _MOST_PAIRS: Final = 64
@@ -28,15 +28,16 @@ class Side:
 
 
 def make_side(counts: Counts, terms: Sequence[str]) -> Side:
-    """Return documents over some terms, of hits only."""
+    """Return documents over some terms; what the kernel counts for a group is in the rates only."""
     place = {term: at for at, term in enumerate(terms)}
     column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
     kept = column >= 0
     dense = np.zeros((len(counts), len(terms)))
     dense[counts.document[kept], column[kept]] = counts.count[kept]
-    total = np.maximum(dense.sum(axis=1, keepdims=True), 1)
+    hits = dense * [not term.startswith(FREE) for term in terms]
+    total = np.maximum(hits.sum(axis=1, keepdims=True), 1)
     seconds = (np.maximum(counts.end - counts.begin, 1) / NS_PER_S)[:, None]
-    return Side(np.sqrt(dense / total), 2 * np.sqrt(dense / seconds + 3 / 8))
+    return Side(np.sqrt(hits / total), 2 * np.sqrt(dense / seconds + 3 / 8))
 
 
 @dataclass(frozen=True, eq=False)
