@@ -164,10 +164,10 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
             ) from error
         what = "a link" if error.errno == errno.ELOOP else (error.strerror or str(error))
         raise UnreadableError(f"{file}: {what}", _DO) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableError(f"{file}: no regular file", _DO)
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError(f"{file}: no regular file", _DO)
         content = stream.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)

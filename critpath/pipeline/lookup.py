@@ -433,13 +433,16 @@ def check(store: Store, *, level: float) -> Check | None:
             totals[known.labels.index(entry.label)] += len(entry.counts)
             sessions[known.labels.index(entry.label)] += 1
     used = np.bincount(corpus.label, minlength=count)
+    odd = [
+        bool(mine.any())
+        and float((calibration.nearest[mine] == corpus.label[mine]).mean()) <= 1 / 2
+        for mine in ((corpus.session == number) & judged for number in range(len(known.entries)))
+    ]
     doubtful = []
-    for number, entry in enumerate(known.entries):
-        mine = (corpus.session == number) & judged
-        own = known.labels.index(entry.label)
-        family = next((of for of in calibration.twins if own in of), (own,))
-        # Twins are confused anyway; what most of a session is nearest to should be its own.
-        if mine.any() and not np.isin(calibration.nearest[mine], family).mean() > 1 / 2:
+    for entry, is_odd in zip(known.entries, odd, strict=True):
+        others = [o for e, o in zip(known.entries, odd, strict=True) if e.label == entry.label]
+        # Where most sessions of a label are nearer to another the two are twins.
+        if is_odd and sum(others) <= len(others) / 2:
             doubtful.append(entry.name or entry.label)
     return Check(
         labels=known.labels,

@@ -104,7 +104,9 @@ def compare_causes(
 
     Roles tell faults of one program apart; without them a fault carries over to other programs.
     """
-    return (_cosine(some, others, weight, True) + _cosine(some, others, weight, False)) / 2
+    found = [_cosine(some, others, weight, roles=roles) for roles in (True, False)]
+    known = [each for each in found if each is not None]  # neither may name a thread
+    return sum(known) / len(known) if known else 0.0
 
 
 def has_role(term: str) -> bool:
@@ -116,13 +118,16 @@ def _cosine(
     some: Mapping[str, float],
     others: Mapping[str, float],
     weight: Mapping[str, float],
+    *,
     roles: bool,
-) -> float:
+) -> float | None:
     def part(terms: Mapping[str, float]) -> dict[str, float]:
         usual = max(weight.values(), default=1.0)
         return {t: v * weight.get(t, usual) for t, v in terms.items() if has_role(t) == roles}
 
     a, b = part(some), part(others)
+    if not a and not b:
+        return None
     both = sum(a[t] * b[t] for t in a.keys() & b.keys())
     length = math.sqrt(sum(v * v for v in a.values()) * sum(v * v for v in b.values()))
     return both / length if length else 0.0
