@@ -242,7 +242,7 @@ def _judge(
     if classifier == "svm":
         from critpath.signatures.classifiers import fit_svm
 
-        label = fit_svm(corpus).predict(vectors)
+        label = fit_svm(corpus).predict(vectors.toarray())
     else:
         label = np.argmin(distances, axis=1)
     votes = np.bincount(label, minlength=count)
