@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -390,18 +390,7 @@ class _Session:
             chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
             if chooser is not None:
                 chooser.begin_run(kinds[index], limited=self.request.timeout > 0)
-            if self.counting is not None:
-                self.counting.cut()
-            done = self.runner.run(
-                self.programs[index],
-                group=self.counting.group if self.counting is not None else -1,
-                environment=environment,
-                keep=keep,
-                timeout=self.request.timeout,
-                streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
-            )
-            if self.counting is not None:
-                self.counting.cut()
+            done = self._run_once(index, environment, keep, nothing)
             if chooser is not None:
                 chooser.end_run(kinds[index], done.running)
                 chooser.note_run(kinds[index], own, done.begin, done.pid)
@@ -418,6 +407,24 @@ class _Session:
             )
             if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
+
+    def _run_once(
+        self, index: int, environment: Mapping[str, str], keep: Collection[int], nothing: int
+    ) -> RunResult:
+        """Run a command, in the group that is counted; counts end where runs do."""
+        if self.counting is not None:
+            self.counting.cut()
+        done = self.runner.run(
+            self.programs[index],
+            group=self.counting.group if self.counting is not None else -1,
+            environment=environment,
+            keep=keep,
+            timeout=self.request.timeout,
+            streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
+        )
+        if self.counting is not None:
+            self.counting.cut()
+        return done
 
     def _draw_order(self, total: int) -> str:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""

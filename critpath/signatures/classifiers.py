@@ -18,7 +18,8 @@ _LINKAGE: Final = ("ward", "single", "complete", "average")
 def fit_svm(corpus: Corpus) -> Any:
     """Return scikit-learn's linear SVM, one label against the rest, fitted to a corpus.
 
-    It takes dense rows.  Its penalty C is the one that is right most often when each session is left out in turn.
+    It takes dense rows.  Its penalty C is the one that is right most often when each session is
+    left out in turn.
     """
     from sklearn.svm import LinearSVC  # noqa: PLC0415 - a second, for this classifier only
 
