@@ -294,7 +294,9 @@ def _decide(
     if not calibrated:
         return "inconclusive", (words.not_calibrated(len(calibration.known)),)
     reasons: tuple[str, ...] = ()
-    if not (by_session and calibration.has_enough):
+    if not by_session:
+        reasons = (words.by_interval(len(calibration.medians)),)
+    if not calibration.has_enough:
         reasons = (words.few_sessions(float(np.median(calibration.corpus.sessions))),)
         if level / _NEAR < p <= level * _NEAR:
             return "inconclusive", (words.near_level(p, level), *reasons)

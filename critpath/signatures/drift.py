@@ -28,7 +28,7 @@ LEVEL: Final = 0.01
 _FEW_LEVEL: Final = 0.05  # where there are fewer than so many to compare with
 _FEW: Final = 200
 # Sessions of most labels below which an answer near the level is inconclusive.
-ENOUGH_SESSIONS: Final = 5
+ENOUGH_SESSIONS: Final = 3
 TWINS: Final = 0.05  # share of documents that are nearest to another label
 _MOST_PAIRS: Final = 64  # eigenpairs
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
@@ -283,20 +283,24 @@ def calibrate(corpus: Corpus) -> Calibration:
         if corpus.sessions[label] > 1:
             own[mine] = distances[mine, label]
     nearest = np.where(np.isnan(own), -1, np.argmin(distances, axis=1))
-    spread = np.full(corpus.labels, np.nan)
-    for label in range(corpus.labels):
-        medians = [
-            float(np.median(own[corpus.session == one]))
-            for one in np.unique(corpus.session[corpus.label == label]).tolist()
-            if not np.isnan(own[corpus.session == one]).any()
-        ]
-        if medians:
-            spread[label] = np.mean(medians)
-    measured = spread[~np.isnan(spread)]
-    usual = float(np.median(measured)) if len(measured) else 1.0
-    usual = max(usual, 1e-9)
-    spread = np.maximum(np.where(np.isnan(spread), usual, spread), 1e-9)
-    strangeness = own / np.sqrt(spread[corpus.label] * usual)
+    # How far each session is from the others of its label.
+    far = {
+        one: (int(corpus.label[corpus.session == one][0]), float(np.median(of)))
+        for one in np.unique(corpus.session).tolist()
+        if not np.isnan(of := own[corpus.session == one]).any()
+    }
+    usual = max(float(np.median([median for _, median in far.values()])) if far else 1.0, 1e-9)
+
+    def spread_of(label: int, without: int = -1) -> float:
+        found = [median for one, (of, median) in far.items() if of == label and one != without]
+        return max(float(np.mean(found)), 1e-9) if found else usual
+
+    spread = np.array([spread_of(label) for label in range(corpus.labels)])
+    # A session's own distance must not make it less strange: its label's spread is without it.
+    scale = np.full(len(corpus), usual)
+    for one, (label, _) in far.items():
+        scale[corpus.session == one] = np.sqrt(spread_of(label, one) * usual)
+    strangeness = own / scale
     return Calibration(corpus, drift, nearest, distances, spread, strangeness, usual)
 
 

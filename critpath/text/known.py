@@ -49,9 +49,17 @@ def not_calibrated(judged: int) -> str:
     )
 
 
+def by_interval(sessions: int) -> str:
+    """Return what a p-value rests on where sessions are few."""
+    return (
+        f"p is over intervals, which are alike within a session: {plural(sessions, 'session')} "
+        "could be judged, 19 are needed for it to be over sessions"
+    )
+
+
 def few_sessions(sessions: float) -> str:
     """Return why the level may not be kept."""
-    return f"not calibrated: labels have {sessions:g} sessions as a rule, 5 are needed"
+    return f"not calibrated: labels have {sessions:g} sessions as a rule, 3 are needed"
 
 
 def near_level(p: float, level: float) -> str:
@@ -190,7 +198,7 @@ def describe_check(found: CheckDocument) -> list[str]:
         lines.append(f"one session only, not judged: {', '.join(single)}")
     if not found.calibrated:
         lines.append(
-            f"not calibrated: with fewer than 5 sessions of most labels the level of "
+            "not calibrated: with fewer than 3 sessions of most labels the level of "
             f"{found.level:g} need not hold"
         )
     quiet = sum(one.quiet for one in found.labels)

@@ -63,6 +63,7 @@ PAGES: Final = {
         "docs/overhead",
         "docs/functions",
         "docs/counts",
+        "docs/signatures",
         "docs/kernels",
         "docs/ci",
         "docs/noise",

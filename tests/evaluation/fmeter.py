@@ -183,15 +183,19 @@ def across(states: dict[tuple[str, str], Counts]) -> None:
     print(f"| right | {right / judged:.4f} of {judged} |")
     print(f"| right, twins as one ({'; '.join(' = '.join(t) for t in found.twins)}) "
           f"| {family / judged:.4f} |")  # fmt: skip
-    print(f"| known ones called unknown, level {found.level:g} "
-          f"| {found.unknown.sum() / judged:.4f} |")  # fmt: skip
-    print(f"| strangers recognised | {found.recognised / found.strangers:.4f} "
-          f"of {found.strangers} |")  # fmt: skip
+    for level in (0.01, 0.05):
+        at_level = check(Store(Path("x.known"), entries_of(states)), level=level)
+        assert at_level is not None
+        print(
+            f"| known ones called unknown, level {level:g} | {at_level.unknown.sum() / judged:.4f} |"
+        )
+        share = at_level.recognised / at_level.strangers
+        print(f"| strangers recognised, level {level:g} | {share:.4f} of {at_level.strangers} |")
     print(f"| quiet, not judged | {int(found.quiet.sum())} |")
     known = make_library(entries_of(states))
     assert known is not None
     corpus, drift = known.calibration.corpus, known.calibration.drift
-    at = {1: [], 5: [], 10: []}  # type: dict[int, list[float]]
+    at: dict[int, list[float]] = {1: [], 5: [], 10: []}
     for one in np.unique(corpus.session).tolist():
         mine, rest = np.flatnonzero(corpus.session == one), np.flatnonzero(corpus.session != one)
         if corpus.sessions[corpus.label[mine[0]]] < 2:

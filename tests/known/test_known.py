@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,13 +241,13 @@ def test_with_few_sessions_it_says_that_it_is_not_calibrated(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sessions", [3, 5, 8])
+@pytest.mark.parametrize("sessions", [3, 4, 5, 8])
 def test_known_things_are_called_unknown_no_more_often_than_the_level(
     sessions: int,
 ) -> None:
     """Across drawn stores: of recordings of what is known, by medians of sessions."""
     unknown = asked = 0
-    for draw_of in range(40):
+    for draw_of in range(20):
         entries = [
             replace(
                 make_entry(f"work-{label}", draw(label, 1000 * draw_of + session)),
@@ -272,8 +273,7 @@ def test_known_things_are_called_unknown_no_more_often_than_the_level(
             unknown += p <= 0.05
             asked += 1
     rate, error = unknown / asked, (0.05 * 0.95 / asked) ** 0.5
-    # Three sessions are too few for the level: what the prototype had, up to twice of it.
-    assert rate <= 0.05 * (2 if sessions == 3 else 1) + 2 * error, (rate, asked)
+    assert rate <= 0.05 + 2 * error, f"{sessions} sessions: {rate:.3f} of {asked}"
 
 
 # Incidents
@@ -474,3 +474,43 @@ def test_the_commands(store: Path, tmp_path: Path) -> None:
     assert _critpath("known", "show", store, "nobody").returncode == 2
     assert _critpath("known", "remove", store, "work-0").returncode == 0
     assert len(open_store(store).entries) == 25
+
+
+@pytest.mark.long
+def test_a_fault_of_one_making_is_known_by_that_of_another(tmp_path: Path) -> None:
+    """The guest's recordings, and the same faults recorded with another clock."""
+    shared = Path(__file__).parents[3] / "shared" / "traces" / "lttng-guest"
+    if not shared.is_dir():
+        pytest.skip("needs ../shared/traces: recordings of the same faults made twice")
+    faults = ("delay", "fsync", "lock", "quota")
+    saved = {}
+    for making in ("", "steady-"):
+        for name in ("normal", *(f"sample-{fault}" for fault in faults)):
+            with tarfile.open(shared / f"{making}{name}.tar.xz") as archive:
+                archive.extractall(tmp_path / (making + name), filter="data")
+        for fault in faults:
+            saved[making, fault] = tmp_path / f"{making}{fault}.json"
+            normal, sample = (tmp_path / f"{making}{n}" for n in ("normal", f"sample-{fault}"))
+            done = _critpath("compare", normal, sample, "--json", saved[making, fault], "--quiet")
+            assert done.returncode == 1, done.stderr
+    for making, other in (("", "steady-"), ("steady-", "")):
+        place = tmp_path / f"{making}x.known"
+        for fault in faults:
+            added = _critpath("known", "add", place, saved[making, fault], "--label", fault)
+            assert added.returncode == 0, added.stderr
+        for fault in faults:
+            found = _critpath("known", "search", place, saved[other, fault], "--json", "-")
+            assert json.loads(found.stdout)["known"]["matches"][0]["label"] == fault
+    compared = _critpath(
+        *("compare", tmp_path / "steady-normal", tmp_path / "steady-sample-lock"),
+        *("--known", tmp_path / "x.known", "--html", tmp_path / "x.html"),
+        *("--markdown", tmp_path / "x.md", "--json", tmp_path / "x.json"),
+    )
+    assert compared.returncode == 1
+    assert "Seen before: like lock" in compared.stdout
+    assert "Seen before" in (tmp_path / "x.html").read_text()
+    assert "Seen before: like lock" in (tmp_path / "x.md").read_text()
+    assert json.loads((tmp_path / "x.json").read_text())["known"]["answer"] == "known"
+    shared_page = _critpath("share", tmp_path / "x.json", "-o", tmp_path / "shared.html")
+    assert shared_page.returncode == 0, shared_page.stderr
+    assert "Seen before" not in (tmp_path / "shared.html").read_text()
