@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath import __version__
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -281,7 +282,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
     if arguments.json:
-        document = known_document(str(arguments.source), entry)
+        document = known_document(str(arguments.source), entry, __version__)
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.json != STDOUT:
         for line in describe_answer(entry):
@@ -378,7 +379,9 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
             f"{arguments.store}: has no states to tell apart",
             "add recordings: critpath known add STORE SOURCE --label NAME",
         )
-    document = check_document(found, str(arguments.store), store.digest, store.notes)
+    document = check_document(
+        *(found, str(arguments.store), store.digest, store.notes, __version__)
+    )
     if arguments.json:
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.json != STDOUT:

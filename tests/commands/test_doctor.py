@@ -11,7 +11,7 @@ def test_json_has_everything(capsys):
     code = main(["doctor", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["format"] == "critpath/doctor/1"
-    assert set(document["recorders"]) == {"lttng", "ftrace"}
+    assert set(document["recorders"]) == {"lttng", "ftrace", "counts"}
     assert document["can_record"] == (document["recorder"] is not None)
     assert code == (0 if document["can_record"] and not document["leftovers"] else 1)
     for recorder in document["recorders"].values():

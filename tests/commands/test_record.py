@@ -49,7 +49,7 @@ def recorded(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = []
 
-    def record(request, tell, _):
+    def record(request, tell, *_, **__):
         tell("working")
         tell.say("a line")
         tell.run(1, 2)

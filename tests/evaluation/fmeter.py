@@ -186,9 +186,8 @@ def across(states: dict[tuple[str, str], Counts]) -> None:
     for level in (0.01, 0.05):
         at_level = check(Store(Path("x.known"), entries_of(states)), level=level)
         assert at_level is not None
-        print(
-            f"| known ones called unknown, level {level:g} | {at_level.unknown.sum() / judged:.4f} |"
-        )
+        unknown = at_level.unknown.sum() / judged
+        print(f"| known ones called unknown, level {level:g} | {unknown:.4f} |")
         share = at_level.recognised / at_level.strangers
         print(f"| strangers recognised, level {level:g} | {share:.4f} of {at_level.strangers} |")
     print(f"| quiet, not judged | {int(found.quiet.sum())} |")

@@ -43,8 +43,10 @@ from critpath.model import (
 from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
+from critpath.model.signatures import Counts
 from critpath.pipeline.exploring import facts_of
 from critpath.pipeline.extraction import read_timelines
+from critpath.signatures.weights import weigh
 
 MODEL = Path(critpath.model.__file__).parent
 
@@ -72,6 +74,14 @@ def no_messages():
     return Messages(**{**dict.fromkeys(names, one), "last": one > 0, "sure": one.astype(np.uint8)})
 
 
+COUNTED = Counts(
+    *(("sys:read", "sys:write"), ("machine",), np.zeros(1, np.int64), np.ones(1, np.int64)),
+    *(np.zeros(1, np.int32), np.zeros(1, np.bool_), np.zeros(2, np.int32)),
+    term=np.arange(2, dtype=np.int32),
+    count=np.array([3, 4]),
+)
+
+
 def tables_of(factory):
     comparison = factory.comparison()
     aligned = comparison.aligned[0]
@@ -91,6 +101,8 @@ def tables_of(factory):
         "gaps": Gaps(
             *[np.ones(1, np.int64)] * 4, *[np.zeros(1, np.uint8)] * 2, np.zeros(1, np.int64)
         ),
+        "counts": COUNTED,
+        "signatures": weigh(COUNTED),
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
         **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},

@@ -309,7 +309,7 @@ def test_no_module_of_the_current_directory_is_imported(tmp_path):
 
 def test_a_manifest_names_no_module(tmp_path):
     """Its recorder's name is looked up among those that there are."""
-    assert set(RECORDERS) == {"ftrace", "lttng"}
+    assert set(RECORDERS) == {"counts", "ftrace", "lttng"}
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     for number, name in enumerate(("evil", "../evil", "critpath.record.workload", "os")):
         out = unfinished(tmp_path / f"out{number}", dead_session())

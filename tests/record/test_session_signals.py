@@ -335,11 +335,12 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         container=0,
         settings=None,
         observe=lambda *_: None,
-        choice=None,
+        choice=SimpleNamespace(name="ftrace"),
         user=None,
         signals=SimpleNamespace(exit_code=130),
         runner=None,
         survey=lambda _: (),
+        count=lambda _: None,
         manifests=manifests,
         recorded=RecorderResult((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
     )

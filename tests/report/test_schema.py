@@ -18,6 +18,7 @@ from rich.console import Console
 from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
 from critpath.documents.clocks import CLOCKS_FORMAT
+from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
 from critpath.errors import UnreadableError
@@ -160,6 +161,28 @@ def signature():
     }
 
 
+def known_answer():
+    """A recording that is like a label."""
+    term = {"term": "sys:read", "here": 3.0, "there": 4.0, "part": 0.5}
+    match = {"label": "web", "labels": ["web"], "kind": "state", "part": "counts"}
+    match |= {"similarity": 0.97, "distance": 1.5, "sessions": 3, "terms": [term]}
+    match |= {"recorded": "2026-05-03T14:02:11Z", "note": "n", "link": ""}
+    stretch = {"begin": 0, "end": 10, "label": "web", "similarity": 0.9}
+    known = {"store": "x.known", "digest": "0", "entries": 3, "answer": "known", "reasons": []}
+    known |= {"matches": [match], "p": 0.4, "level": 0.01, "calibrated": True, "documents": 9}
+    known |= {"quiet": 0, "lossy": 0, "agreement": 1.0, "timeline": [stretch], "left_out": []}
+    return {"format": KNOWN_FORMAT, "version": "1", "source": "rec", "known": known}
+
+
+def known_check():
+    """A store of one label."""
+    label = {"label": "web", "sessions": 3, "documents": 9, "quiet": 0, "judged": 9}
+    label |= {"right": 9, "unknown": 0, "nearest": {"web": 9}}
+    checked = {"store": "x.known", "digest": "0", "labels": [label], "strangers": 0}
+    checked |= {"recognised": 0, "level": 0.01, "calibrated": True, "twins": [["a", "b"]]}
+    return {"format": CHECK_FORMAT, "version": "1", **checked, "doubtful": [], "notes": []}
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -172,7 +195,10 @@ def documents(factory, load):
     ]
     return {
         document["format"]: document
-        for document in [*found, calibration(), clocks(), requests(), signature()]
+        for document in [
+            *(*found, calibration(), clocks(), requests(), signature()),
+            *(known_answer(), known_check()),
+        ]
     }
 
 

@@ -67,17 +67,15 @@ def _match(match: Match) -> MatchEntry:
     )
 
 
-def known_document(source: str, entry: KnownEntry) -> KnownDocument:
+def known_document(source: str, entry: KnownEntry, version: str) -> KnownDocument:
     """Return what `critpath known search --json` writes."""
-    from critpath import __version__  # noqa: PLC0415 - the package's own name
-
-    return KnownDocument(format=KNOWN_FORMAT, version=__version__, source=source, known=entry)
+    return KnownDocument(format=KNOWN_FORMAT, version=version, source=source, known=entry)
 
 
-def check_document(check: Check, store: str, digest: str, notes: Sequence[str]) -> CheckDocument:
+def check_document(
+    check: Check, store: str, digest: str, notes: Sequence[str], version: str
+) -> CheckDocument:
     """Return what `critpath known check --json` writes."""
-    from critpath import __version__  # noqa: PLC0415 - as above
-
     labels = []
     for at, label in enumerate(check.labels):
         row = check.nearest[at].tolist()
@@ -95,7 +93,7 @@ def check_document(check: Check, store: str, digest: str, notes: Sequence[str]) 
         )
     return CheckDocument(
         format=CHECK_FORMAT,
-        version=__version__,
+        version=version,
         store=store,
         digest=digest,
         labels=labels,

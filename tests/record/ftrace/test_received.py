@@ -226,7 +226,7 @@ def test_a_kernel_that_refuses_the_program_is_named(tmp_path, monkeypatch, numbe
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(module, "_call", refuse)
+    monkeypatch.setattr("critpath.record.bpf.call", refuse)
     monkeypatch.setattr(module.platform, "machine", lambda: "x86_64")
     with pytest.raises(CritpathError, match=said) as refused:
         ReceivedLabels(tmp_path / "labels", headers=False)
