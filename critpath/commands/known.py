@@ -380,7 +380,8 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
             "add recordings: critpath known add STORE SOURCE --label NAME",
         )
     document = check_document(
-        *(found, str(arguments.store), store.digest, store.notes, __version__)
+        *(found, str(arguments.store), store.digest),
+        *((*store.notes, *found.left_out), __version__),
     )
     if arguments.json:
         write_output(arguments.json, to_json(document) + "\n")

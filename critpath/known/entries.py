@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -41,9 +42,10 @@ MOST_ENTRIES: Final = 100_000
 _LARGEST: Final = 16 << 20  # bytes of an entry
 _LONGEST: Final = 4_096  # letters of a note
 _LATEST: Final = 1 << 62
+_LONGEST_NS: Final = 1 << 55  # of a document: a year
 _LABEL: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[0-9TZ-]{20}-[0-9a-f]{6}\.json")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _SIDES: Final = ("documents", "normal")
 _DO: Final = "take it back from version control, remove the file, or leave it out with --skip-bad"
 
@@ -201,8 +203,8 @@ def _entry(found: Mapping[str, Any], directory: str) -> Entry:
         raise _WrongError(f"its label is {label!r:.80}")
     if kind not in {"state", "incident"}:
         raise _WrongError(f"kind {kind!r}")
-    if not _TIME.fullmatch(recorded):
-        raise _WrongError(f"recorded {recorded!r}")
+    if not _is_time(recorded):
+        raise _WrongError(f"recorded {recorded!r}: a time as 2026-05-03T14:02:11Z was expected")
     host, causes = _host(found.get("host", {})), _causes(found.get("causes", {}))
     vocabulary = found.get("vocabulary")
     if not isinstance(vocabulary, list) or len(vocabulary) > MOST_TERMS:
@@ -257,8 +259,8 @@ def _counts(
             raise _WrongError(f"{side}: {number + 1} is no JSON object")
         begin.append(_whole(each, "begin", _LATEST))
         end.append(_whole(each, "end", _LATEST))
-        if end[-1] <= begin[-1]:
-            raise _WrongError(f"{side}: {number + 1} ends before it begins")
+        if not 0 < end[-1] - begin[-1] <= _LONGEST_NS:
+            raise _WrongError(f"{side}: {number + 1} ends before it begins, or too long after")
         last = -1
         pairs = each.get("counts")
         if not isinstance(pairs, list):
@@ -289,6 +291,13 @@ def _counts(
     )
 
 
+def _is_time(text: str) -> bool:
+    try:
+        return bool(_TIME.fullmatch(text) and datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z"))
+    except ValueError:
+        return False
+
+
 def _text(found: Mapping[str, Any], name: str, longest: int) -> str:
     value = found.get(name, "")
     if not isinstance(value, str) or len(value) > longest:
@@ -308,7 +317,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and abs(value) < _LATEST)
+    return (_is_whole(value) or isinstance(value, float)) and abs(value) < _LATEST  # type: ignore[arg-type]
 
 
 def _is_short(value: object) -> bool:
@@ -414,7 +423,26 @@ def add_entry(path: Path, entry: Entry, known: Store | None, *, force: bool = Fa
     others = [each for each in (known.entries if known else ()) if each.label == entry.label]
     if any(each.digest == digest for each in others):
         raise UsageError(f"{path}: has this session of {entry.label} already", "record another one")
-    for each in others if not force else ():
+    if not force:
+        _check_alike(path, entry, others)
+    name = f"{entry.recorded.replace(':', '-')}-{digest[:6]}.json"
+    place = path / "entries" / entry.label
+    for directory in (path, path / "entries", place):
+        if directory.is_symlink():
+            raise UsageError(f"{directory} is a link", "a store's directories are none")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {place}: {error.strerror}", "choose another") from error
+    if not (path / "known.json").exists():
+        write_text(path / "known.json", json.dumps({"format": STORE_FORMAT}) + "\n")
+    write_text(place / name, text)
+    return replace(entry, name=f"{entry.label}/{name}", digest=digest)
+
+
+def _check_alike(path: Path, entry: Entry, others: Sequence[Entry]) -> None:
+    """Refuse a session that was counted in another way than the label's others."""
+    for each in others:
         for what, old, new in (
             ("kind", each.kind, entry.kind),
             ("interval", each.counts.interval, entry.counts.interval),
@@ -426,21 +454,6 @@ def add_entry(path: Path, entry: Entry, known: Store | None, *, force: bool = Fa
                     f"{path}: other sessions of {entry.label} have {what} {old}, this one {new}",
                     "use another label, or --force",
                 )
-    name = f"{entry.recorded.replace(':', '-')}-{digest[:6]}.json"
-    place = path / "entries" / entry.label
-    for directory in (path, path / "entries", place):
-        if directory.is_symlink():
-            raise UsageError(f"{directory} is a link", "a store's directories are none")
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot make {place}: {error.strerror}", "choose another place"
-        ) from error
-    if not (path / "known.json").exists():
-        write_text(path / "known.json", json.dumps({"format": STORE_FORMAT}) + "\n")
-    write_text(place / name, text)
-    return replace(entry, name=f"{entry.label}/{name}", digest=digest)
 
 
 def _scope_kind(counts: Counts) -> str:
@@ -460,7 +473,7 @@ def remove_entries(store: Store, names: Sequence[str]) -> list[str]:
                 f"{store.path}: no label and no entry {safe_text(name)!r:.120}",
                 f"see critpath known list {store.path}",
             )
-        gone += [each.name for each in found]
+        gone += [each.name for each in found if each.name not in gone]
     for name in gone:
         file = store.path / "entries" / name
         file.unlink()
@@ -478,6 +491,10 @@ def relabel_entries(store: Store, old: str, new: str) -> list[Entry]:
             f"{store.path}: no label and no entry {safe_text(old)!r:.120}",
             f"see critpath known list {store.path}",
         )
-    made = [add_entry(store.path, replace(e, label=new, name="", digest=""), store) for e in found]
+    there = [each for each in store.entries if each.label == new]
+    renamed = [replace(each, label=new, name="", digest="") for each in found]
+    for each in renamed:  # all are looked at before one is written
+        _check_alike(store.path, each, there)
+    made = [add_entry(store.path, each, store, force=True) for each in renamed]
     remove_entries(store, [each.name for each in found])
     return made

@@ -401,6 +401,8 @@ class Check:
         Labels that are confused in more than one document of twenty.
     doubtful : tuple of str
         Entries most of whose documents are nearest to another label.
+    left_out : tuple of str
+        A line each on entries that could not be compared or judged.
     """
 
     labels: tuple[str, ...]
@@ -416,6 +418,7 @@ class Check:
     calibrated: bool
     twins: tuple[tuple[str, ...], ...]
     doubtful: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def take_rows(start: I64, documents: I64) -> tuple[I64, I32]:

@@ -55,6 +55,8 @@ class Library:
     entries : tuple of Entry
         Sessions of the corpus, by their numbers.
     calibration : Calibration
+    comparable : tuple of Entry
+        These, and those in which too little happened.
     left_out : tuple of str
     """
 
@@ -62,6 +64,7 @@ class Library:
     terms: tuple[str, ...]
     entries: tuple[Entry, ...]
     calibration: Calibration
+    comparable: tuple[Entry, ...]
     left_out: tuple[str, ...]
 
     @property
@@ -110,7 +113,7 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     from scipy.sparse import vstack
 
     corpus = Corpus(vstack(vectors, format="csr"), np.array(label), np.array(session), len(labels))
-    return Library(labels, terms, tuple(used), calibrate(corpus), tuple(left_out))
+    return Library(labels, terms, tuple(used), calibrate(corpus), tuple(kept), tuple(left_out))
 
 
 def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
@@ -140,14 +143,25 @@ def _comparable(entries: Sequence[Entry], asked: Counts | None) -> tuple[list[En
         return [], []
     first = asked if asked is not None else max(entries, key=lambda e: e.recorded).counts
     common = set(first.vocabulary)
-    kept, left_out = [], []
-    for entry in entries:
-        shared = common & set(entry.counts.vocabulary)
-        if min(_share_of(entry.counts, shared), _share_of(first, shared)) < COMPARABLE:
-            left_out.append(words.not_comparable_entry(entry.name or entry.label))
-        else:
-            kept.append(entry)
-            common = shared
+
+    def share(entry: Entry, terms: set[str]) -> float:
+        shared = terms & set(entry.counts.vocabulary)
+        return min(_share_of(entry.counts, shared), _share_of(first, shared))
+
+    # Those first that have most in common: an odd one must not narrow what the others are held by.
+    shares = [share(entry, common) for entry in entries]
+    chosen = []
+    for at in sorted(range(len(entries)), key=lambda at: -shares[at]):
+        if share(entries[at], common) >= COMPARABLE:
+            chosen.append(at)
+            common &= set(entries[at].counts.vocabulary)
+    good = {at for at in chosen if share(entries[at], common) >= COMPARABLE}
+    kept = [entry for at, entry in enumerate(entries) if at in good]
+    left_out = [
+        words.not_comparable_entry(entry.name or entry.label)
+        for at, entry in enumerate(entries)
+        if at not in good
+    ]
     return kept, left_out
 
 
@@ -254,11 +268,13 @@ def _judge(
     agreement = float(np.isin(label, family).mean())
     own = distances[np.arange(len(rows)), label]
     strange = calibration.strange(own, label)
-    sessions = calibration.is_calibrated(sessions=True)
+    sessions = calibration.is_calibrated(answer.level, sessions=True)
     level = calibration.level(answer.level, sessions=sessions)
-    calibrated = calibration.is_calibrated(sessions=sessions)
+    calibrated = calibration.is_calibrated(answer.level, sessions=sessions)
     p = float(calibration.p_values(np.median(strange), sessions=sessions))
     status, reasons = _decide(known, p, level, calibrated=calibrated, by_session=sessions)
+    if answer.level < p <= level:
+        reasons = (words.level_raised(level, answer.level), *reasons)
     matches = tuple(
         _match(known, int(one), asked, vectors, distances, explained=place == 0)
         for place, one in enumerate(order[:best].tolist())
@@ -430,10 +446,9 @@ def check(store: Store, *, level: float) -> Check | None:
     seen, p = strangers_of(calibration, calibration.twins)
     totals = np.zeros(count, np.int64)
     sessions = np.zeros(count, np.int64)
-    for entry in states:
-        if entry.label in known.labels:
-            totals[known.labels.index(entry.label)] += len(entry.counts)
-            sessions[known.labels.index(entry.label)] += 1
+    for entry in known.comparable:
+        totals[known.labels.index(entry.label)] += len(entry.counts)
+        sessions[known.labels.index(entry.label)] += 1
     used = np.bincount(corpus.label, minlength=count)
     odd = [
         bool(mine.any())
@@ -457,9 +472,10 @@ def check(store: Store, *, level: float) -> Check | None:
         strangers=int(seen.sum()),
         recognised=int((p[seen] <= found_level).sum()),
         level=found_level,
-        calibrated=calibration.is_calibrated() and calibration.has_enough,
+        calibrated=calibration.is_calibrated(level) and calibration.has_enough,
         twins=known.twins,
         doubtful=tuple(doubtful),
+        left_out=known.left_out,
     )
 
 
@@ -481,9 +497,9 @@ def search_incident(
     """
     incidents = [entry for entry in store.entries if entry.kind == "incident"]
     found = [_by_causes(incidents, causes, best)]
-    judged = 0
+    left_out: list[str] = []
     if sample is not None and normal is not None:
-        by_counts, judged = _by_counts(incidents, sample, normal, best)
+        by_counts, left_out = _by_counts(incidents, sample, normal, best)
         found.append(by_counts)
     matches = max(found, key=lambda some: some[0].similarity if some else -1.0)
     documents = len(sample) if sample is not None else 0
@@ -491,7 +507,7 @@ def search_incident(
     status: Any = "known"
     if not incidents:
         status, reasons = "unknown", (words.no_incidents(),)
-    elif not matches or matches[0].similarity < _LIKE:
+    elif max((match.similarity for match in matches), default=0.0) < _LIKE:
         status = "unknown"
     elif matches[0].sessions < 2:
         reasons = (words.one_session(matches[0].label),)
@@ -503,9 +519,10 @@ def search_incident(
         calibrated=False,
         level=_LIKE,
         documents=documents,
-        quiet=documents - judged,
+        quiet=0,
         lossy=int(sample.lossy.sum()) if sample is not None else 0,
         agreement=1.0,
+        left_out=tuple(left_out),
     )
 
 
@@ -538,15 +555,15 @@ def _by_causes(
 
 def _by_counts(
     incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
-) -> tuple[tuple[Match, ...], int]:
+) -> tuple[tuple[Match, ...], list[str]]:
     from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
     from critpath.signatures.drift import NEAREST
 
     usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
-    kept, _ = _comparable(usable, sample)
+    kept, left_out = _comparable(usable, sample)
     sample, normal = sample.take(~sample.lossy), normal.take(~normal.lossy)
     if not kept or not len(sample) or not len(normal):
-        return (), 0
+        return (), left_out
     sides = [side for e in kept for side in (e.counts, e.normal) if side is not None]
     terms = _common_terms([*sides, sample, normal], free=True)
     made = [(make_side(e.counts, terms), make_side(e.normal, terms)) for e in kept if e.normal]
@@ -580,7 +597,7 @@ def _by_counts(
                 if both[at] > 0
             )
         found.append(_incident(labels[one], incidents, "counts", float(mean[one]), explained))
-    return tuple(found), len(sample)
+    return tuple(found), left_out
 
 
 def _incident(

@@ -250,10 +250,10 @@ class Calibration:
         known = self.medians if sessions else self.known
         return wanted if len(known) >= _FEW else max(wanted, _FEW_LEVEL)
 
-    def is_calibrated(self, *, sessions: bool = False) -> bool:
+    def is_calibrated(self, wanted: float = LEVEL, *, sessions: bool = False) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
         known = self.medians if sessions else self.known
-        return len(known) >= 1 / self.level(sessions=sessions) - 1
+        return 1 + len(known) >= 1 / self.level(wanted, sessions=sessions)
 
     @property
     def has_enough(self) -> bool:

@@ -52,9 +52,14 @@ def not_calibrated(judged: int) -> str:
 def by_interval(sessions: int) -> str:
     """Return what a p-value rests on where sessions are few."""
     return (
-        f"p is over intervals, which are alike within a session: {plural(sessions, 'session')} "
-        "could be judged, 19 are needed for it to be over sessions"
+        "not calibrated: p is over intervals, which are alike within a session: "
+        f"{plural(sessions, 'session')} could be judged, 19 are needed for it to be over sessions"
     )
+
+
+def level_raised(level: float, wanted: float) -> str:
+    """Return that the level is higher than asked for."""
+    return f"at level {level:g}: fewer than 200 to compare with cannot show {wanted:g}"
 
 
 def few_sessions(sessions: float) -> str:

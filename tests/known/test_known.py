@@ -514,3 +514,53 @@ def test_a_fault_of_one_making_is_known_by_that_of_another(tmp_path: Path) -> No
     shared_page = _critpath("share", tmp_path / "x.json", "-o", tmp_path / "shared.html")
     assert shared_page.returncode == 0, shared_page.stderr
     assert "Seen before" not in (tmp_path / "shared.html").read_text()
+
+
+def test_a_level_that_cannot_be_reached_is_no_answer(store: Path) -> None:
+    """With 600 intervals no p-value is as small as a thousandth."""
+    answer = search(open_store(store), draw(55, 1), level=0.001)
+    assert answer.status == "inconclusive" or answer.p_value <= answer.level
+    known = make_library(open_store(store).entries)
+    assert known is not None
+    assert len(known.calibration.known) == 600
+    assert not known.calibration.is_calibrated(0.001)
+
+
+@pytest.mark.parametrize(
+    "recorded", ["9999-99-99T99:99:99Z", "\u0662026-01-02T00:00:00Z", "2026-01-02", "yesterday"]
+)
+def test_times_that_are_none_are_refused(tmp_path: Path, recorded: str) -> None:
+    place = tmp_path / "x.known"
+    file = place / "entries" / add_entry(place, make_entry("one", draw(1, 1)), None).name
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "recorded": recorded}))
+    with pytest.raises(UnreadableError, match="recorded"):
+        open_store(place)
+
+
+def test_a_huge_cause_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "x.known"
+    file = place / "entries" / add_entry(place, make_entry("one", draw(1, 1)), None).name
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "causes": {"RUN": 10**400}}))
+    with pytest.raises(UnreadableError, match="causes"):
+        open_store(place)
+
+
+def test_what_is_named_twice_is_removed_once(store: Path) -> None:
+    known = open_store(store)
+    assert len(remove_entries(known, ["work-1", "work-1", known.entries[5].name])) == 5
+
+
+def test_an_odd_entry_does_not_narrow_what_others_are_compared_by(store: Path) -> None:
+    odd = tuple(TERMS[::2])
+    table = np.zeros((20, len(odd)), np.int64)
+    table[:, :10] = 400
+    add_entry(store, make_entry("aa-odd", counts_of(table, odd)), open_store(store))
+    answer = search(open_store(store), draw(2, 99), level=0.01)
+    assert answer.matches[0].label == "work-2"
+    assert len(answer.left_out) == 1
+    assert "aa-odd" in answer.left_out[0]
+    found = check(open_store(store), level=0.01)
+    assert found is not None
+    assert len(found.left_out) == 1 or "aa-odd" in found.labels
