@@ -215,7 +215,8 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     """Return the number of the run that each execution of sets recorded together is of.
 
     The threads of a run are at work at one time, those of two runs one after the other:
-    threads whose executions overlap in time are of one run.
+    threads whose executions overlap in time are of one run.  A server outlives the runs of its
+    clients: requests, and what fewer threads than runs did, are of the turn in which they began.
 
     Returns
     -------
@@ -235,9 +236,15 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
             if key[0] != session or begin > until:
                 number, until, session = number + 1, end, key[0]
             run[key], until = number, max(until, end)
-        if not _FEW_RUNS <= number + 1 < len(keys):
-            return None
         found.append(np.array([run[key] for key in keys], np.int64))
+    turns = _places(normal, sample, "recorded_turns")
+    if turns and (
+        normal.specification.startswith("requests")
+        or any(one.max() < turn.max() for one, turn in zip(found, turns, strict=True))
+    ):
+        found = list(turns)
+    if any(not _FEW_RUNS <= len(np.unique(one)) < len(one) for one in found):
+        return None
     return found[0], found[1]
 
 
@@ -252,7 +259,12 @@ def find_blocks(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     (int64 [n], int64 [m]) or None
         None where no order was drawn (older recordings), or the sets are not of one.
     """
-    sessions = [_session_blocks(each) for each in (normal, sample)]
+    return _places(normal, sample, "recorded_blocks")
+
+
+def _places(normal: PathSet, sample: PathSet, key: str) -> tuple[I64, I64] | None:
+    """Return in which of the stretches of an interleaved recording each execution began."""
+    sessions = [_stretches(each, key) for each in (normal, sample)]
     if not sessions[0] or {name for name, _ in sessions[0]} != {name for name, _ in sessions[1]}:
         return None
     numbers: dict[tuple[str, int], int] = {}
@@ -273,12 +285,12 @@ def find_blocks(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     return found[0], found[1]
 
 
-def _session_blocks(path_set: PathSet) -> list[tuple[str, I64]]:
-    """Return every source's session and when its blocks begin; nothing if one has none."""
+def _stretches(path_set: PathSet, key: str) -> list[tuple[str, I64]]:
+    """Return every source's session and when its stretches begin; nothing if one has none."""
     found, name, begins = [], "", ""
     for each in path_set.environment:
         name = str(each.get("recorded_session", name))
-        begins = str(each.get("recorded_blocks", begins))
+        begins = str(each.get(key, begins))
         if "recording" in each:  # the last entry of a source
             found.append((name, begins))
             name, begins = "", ""

@@ -360,6 +360,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
         "recorded_command": shlex.join(manifest.command),
         "recorded_program": PurePath(manifest.command[0]).name if manifest.command else "",
         "recorded_blocks": _block_starts(manifest),
+        "recorded_turns": _turn_starts(manifest),
     }
     plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
     events = add_counted_losses(events, manifest)
@@ -389,7 +390,15 @@ def _block_starts(manifest: Manifest) -> str:
         starts.setdefault(places[run.number - 1] // BLOCK_RUNS, run.begin)
     if list(starts) != list(range(len(starts))):  # no recorder writes that
         return ""
-    begins = list(starts.values())
+    return _as_steps(list(starts.values()))
+
+
+def _turn_starts(manifest: Manifest) -> str:
+    """Return when each run of an interleaved recording begins: the first, then steps (ns)."""
+    return _as_steps(sorted(r.begin for r in manifest.runs)) if manifest.interleaved else ""
+
+
+def _as_steps(begins: list[int]) -> str:
     text = " ".join(map(str, [*begins[:1], *(b - a for a, b in pairwise(begins))]))
     return text if len(text) <= _LONGEST_BLOCKS else ""
 

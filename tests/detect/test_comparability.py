@@ -128,6 +128,33 @@ def test_threads_at_work_at_one_time_are_of_one_run():
     assert find_runs(normal, of((7, [10, 20]), (8, [30, 40]))) is None
 
 
+def test_requests_of_a_server_that_outlives_the_runs_are_of_the_turn_in_which_they_began():
+    def of(begins, starts, tids=(7,), specification="requests"):
+        made = recorded(begins)
+        tid = np.resize(np.array(tids, np.int64), len(begins))
+        turns = {"recorded_turns": starts} if starts else {}
+        return replace(
+            made,
+            executions=replace(made.executions, tid=tid),
+            specification=specification,
+            environment=({"recorded_session": "s1", **turns}, *made.environment),
+        )
+
+    # ABBA, BA: runs begin at 100, 200, ...
+    normal, sample = [101, 150, 401, 450, 601, 650], [201, 250, 301, 350, 501, 550]
+    starts = "100 300 200", "200 100 200"
+    runs = find_runs(of(normal, starts[0]), of(sample, starts[1]))
+    assert [each.tolist() for each in runs] == [[0, 0, 1, 1, 2, 2]] * 2
+    assert find_runs(of(normal, ""), of(sample, "")) is None
+    # A thread for every request, and requests in turns that each have one.
+    each = [of(begins, s, range(6)) for begins, s in zip((normal, sample), starts, strict=True)]
+    assert [run.tolist() for run in find_runs(*each)] == [[0, 0, 1, 1, 2, 2]] * 2
+    assert find_runs(of(normal[::2], starts[0]), of(sample[::2], starts[1])) is None
+    # Processes of one thread are runs of their own.
+    alone = [replace(one, specification="process") for one in each]
+    assert find_runs(*alone) is None
+
+
 def recorded(begins, epoch=5, **environment) -> PathSet:
     made, n = path_set(**environment), len(begins)
     begin = np.array(begins, np.int64)

@@ -75,6 +75,40 @@ def test_the_burst_of_a_stranger_is_no_alarm_and_hides_none():
     )
 
 
+# Mean ms of every turn's 40 requests, with and without what strangers had the cpu for: nginx,
+# gunicorn, and PostgreSQL, healthy, beside a neighbour that used 97 % of the machine.
+TURNS = (
+    ((10.61, 7.99, 9.19, 11.94, 12.31, 16.93, 12.33, 11.41),
+     (15.75, 11.58, 10.75, 17.86, 13.13, 19.63, 18.22, 12.21)),
+    ((4.45, 4.40, 4.78, 6.23, 5.33, 6.29, 6.04, 6.55),
+     (5.37, 5.40, 5.35, 6.02, 5.96, 7.90, 6.70, 7.08)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_requests_of_few_turns_are_no_independent_units(slower):
+    rng = np.random.default_rng(5)
+    sets, clean = [], []
+    for which, (means, without) in enumerate(zip(*TURNS, strict=True)):
+        ms, own = (np.repeat(each, 40) * 1e6 for each in (means, without))
+        own = (own * rng.lognormal(0, 0.3, 320) * (slower if which else 1)).astype(np.int64)
+        taken = ((ms - np.repeat(without, 40) * 1e6) * rng.exponential(1, 320)).astype(np.int64)
+        for to, waits in ((sets, taken), (clean, 0 * taken)):
+            counts = np.ones((320, 2), np.int64)
+            to.append(VectorTable(SYMBOLS[1:3], counts, np.column_stack([own, waits])))
+    block, run = np.arange(320) // 80, np.arange(320) // 40
+    single, shared = (
+        judge(
+            sets[0], sets[1], CompareSettings(permutations=1999), labels=(("",) * 320,) * 2,
+            sessions=(None, None), runs=runs, blocks=(block, block), clean=(clean[0], clean[1]),
+            screening=False,
+        ).detection.flagged
+        for runs in (None, (run, run))
+    )  # fmt: skip
+    assert single
+    assert shared == (slower > 1)
+
+
 def in_blocks(rng, count, *, more=0.0, burst=4):
     """Judge runs of one execution each in blocks of ABBA or BAAB, a stranger busy for a while.
 

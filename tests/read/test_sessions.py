@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -100,3 +101,6 @@ def test_a_manifest_tells_when_blocks_began(beside, order, numbers, expected):
     )
     (found,) = add_manifest(events, manifest).environment
     assert found.get("recorded_blocks", "") == expected
+    # Begins of all runs, whatever was drawn.
+    turns = [10 * numbers[0], *(10 * (b - a) for a, b in pairwise(numbers))]
+    assert found.get("recorded_turns", "") == (" ".join(map(str, turns)) if beside else "")
