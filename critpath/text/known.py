@@ -85,8 +85,11 @@ def one_session(label: str) -> str:
 # Answers
 
 
-def describe_answer(known: KnownEntry) -> list[str]:
-    """Return the answer of a store in sentences, the first by itself."""
+def describe_answer(known: KnownEntry, *, tables: bool = False) -> list[str]:
+    """Return the answer of a store in sentences, the first by itself.
+
+    With ``tables`` terms and notes stand in tables beside it.
+    """
     store = safe_text(known.store)
     if known.answer == "not comparable" or not known.matches:
         lines = [f"{_ANSWERS[known.answer]} {store}"]
@@ -103,7 +106,7 @@ def describe_answer(known: KnownEntry) -> list[str]:
         word = "like" if known.answer == "known" else "perhaps like"
         head = f"{word} {_name(first)} ({when}; {near}{also}{sure})"
     lines = [head]
-    if first.terms and known.answer != "unknown":
+    if first.terms and known.answer != "unknown" and not tables:
         lines.append(f"both: {', '.join(describe_term(first, term) for term in first.terms)}")
     if known.agreement < _AGREE and known.timeline:
         share = f"{100 * known.agreement:.0f} % of the intervals agree"
@@ -117,7 +120,7 @@ def describe_answer(known: KnownEntry) -> list[str]:
         )
     if known.lossy:
         lines.append(f"{known.lossy:,} of {plural(known.documents, 'interval')} lossy")
-    if first.note or first.link:
+    if (first.note or first.link) and not tables:
         lines.append(f"note: {'   '.join(safe_text(t) for t in (first.note, first.link) if t)}")
     return [*lines, *known.reasons, *known.left_out]
 

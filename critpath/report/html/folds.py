@@ -259,7 +259,7 @@ def render_seen(document: ComparisonDocument) -> str:
     known = document.known
     if known is None:
         return ""
-    head, *rest = describe_answer(known)
+    head, *rest = describe_answer(known, tables=True)
     rows = []
     for match in known.matches:
         link = ""
