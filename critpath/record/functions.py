@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -233,7 +234,8 @@ def _read_names(found: _Found, name: str, pid: int) -> None:
         try:
             row = json.loads(written)
             if "cost" in row:
-                found.costs.append(float(row["cost"]))
+                if math.isfinite(cost := float(row["cost"])) and cost > 0:
+                    found.costs.append(cost)
             elif "off" in row:
                 number = codes.get(int(row["off"]), 0)
                 found.off[number] = found.off.get(number, 0) + 1
@@ -243,7 +245,7 @@ def _read_names(found: _Found, name: str, pid: int) -> None:
                 key = module, qualified, file, line, bool(row.get("project"))
                 number = found.names.setdefault(key, len(found.names) + 1)
                 codes[int(row["number"])] = number
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             continue  # a line that a killed program did not finish, or that is none
 
 

@@ -108,6 +108,22 @@ def test_hostile_files_make_no_events(tmp_path):
     assert streams.count(struct.pack("<Qi", 200, 7)) == 2
 
 
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    hostile = [
+        f'{{"cost": {cost}}}' for cost in ("1" + "0" * 400, "NaN", "Infinity", -3, 0, "1e999")
+    ]
+    hostile += [
+        LIST.decode().strip().replace(f'"{name}": {old}', f'"{name}": Infinity')
+        for name, old in (("number", 1), ("line", 3))
+    ]
+    hostile += ['{"off": Infinity}', '{"off": NaN}', '{"cost": 40.0}']
+    files = {"7.names": "\n".join(hostile).encode() + b"\n" + LIST, "7-0.slot": slot([(200, 2, 7)])}
+    found, _ = convert(tmp_path, files)
+    assert found["event_ns"] == 40.0
+    assert found["events"] == 1
+    assert [f["name"] for f in found["functions"]] == ["f"]
+
+
 def test_links_and_devices_are_not_followed(tmp_path):
     (tmp_path / "secret").write_bytes(LIST)
     raw = tmp_path / RAW
