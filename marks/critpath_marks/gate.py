@@ -77,6 +77,7 @@ class Gate:
         ).cast("Q")
         self._counts = memoryview(mmap.mmap(counts, COUNTS_BYTES)).cast("Q")
         self._lock = RLock()  # a signal's handler may mark, too
+        self._pid = os.getpid()
         self._process = self._claim()
         self._row = FIRST_ROW + ROW_WORDS * self._process
         self._draw = Random(self._chances[SEED] ^ os.getpid()).random
@@ -109,6 +110,8 @@ class Gate:
         """
         counts, chances = self._counts, self._chances
         with self._lock:
+            if self._closed:  # another thread found that the recording has ended
+                return 0.0, 0, 0
             kind, place, at = self._places.get(name) or self._add(name)
             counts[place + SEEN] += 1
             if not at:
@@ -130,6 +133,8 @@ class Gate:
         if self._closed:  # of a parent's gate, too, in a child that was forked meanwhile
             return
         with self._lock:
+            if self._closed:
+                return
             self._counts[place + TOOK] = max(1, monotonic_ns() - begin)
             if admitted:
                 self._end()
@@ -182,11 +187,16 @@ class Gate:
         return 0
 
     def close(self) -> None:
-        """Close every descriptor; what is mapped goes with the object."""
-        self._closed = True
-        for descriptor in self._descriptors:
-            with suppress(OSError):  # the program closed it
-                os.close(descriptor)
+        """Close every descriptor; what is mapped goes with the object.  Idempotent."""
+        if os.getpid() != self._pid:  # a child, without the thread that may have held the lock
+            self._pid, self._lock = os.getpid(), RLock()
+        with self._lock:
+            if self._closed:  # the numbers may be of other files
+                return
+            self._closed = True
+            for descriptor in self._descriptors:
+                with suppress(OSError):  # the program closed it
+                    os.close(descriptor)
 
 
 def _write(path: str) -> None:

@@ -6,8 +6,10 @@ import json
 import mmap
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,6 +176,77 @@ def test_whatever_a_program_writes_is_a_count(admission: tuple[Admission, FakeGa
     for at in range(len(words)):
         words[at] = 0
     assert not any(shared.learn().seen.values())
+
+
+def test_a_program_that_executes_another_is_counted_anew(
+    admission: tuple[Admission, FakeGate],
+) -> None:
+    """It keeps its pid and zeroes its row."""
+    shared, _ = admission
+    shared.publish({}, 1.0)
+    kind = f"{kind_number('kind'):x}"
+    for times in (5, 2):
+        program = join(shared)
+        for _ in range(times):
+            program.leave(*program.enter("kind")[1:], admitted=True)
+        shared.look()
+        learned = shared.learn()
+        assert learned.seen[kind] == learned.admitted[kind] == times
+        program.close()
+    program = join(shared)
+    for _ in range(9):
+        program.leave(*program.enter("other")[1:], admitted=True)
+    assert shared.learn().seen == {f"{kind_number('other'):x}": 9}
+    program.close()
+
+
+def test_a_gate_that_was_closed_touches_no_descriptor(
+    admission: tuple[Admission, FakeGate], tmp_path: Path
+) -> None:
+    """Its numbers may be those of the program's files by then."""
+    shared, _ = admission
+    shared.publish({}, 1.0)
+    program = join(shared)
+    _, place, begin = program.enter("kind")
+    shared.set_closed()
+    os.pwrite(shared.descriptors[3], b"0", 0)
+    program.close()
+    own = [os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(8)]
+    try:
+        chance, *token = program.enter("kind")
+        assert chance == 0.0
+        program.leave(*token, admitted=False)
+        program.leave(place, begin, admitted=True)
+        program.close()
+        assert [os.fstat(file).st_size for file in own] == [0] * 8
+    finally:
+        for file in own:
+            os.close(file)
+
+
+def test_a_child_closes_the_gate_that_another_thread_was_in(
+    admission: tuple[Admission, FakeGate],
+) -> None:
+    program = join(admission[0])
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with program._lock:
+            inside.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        program.close()
+        os._exit(program.enter("kind")[0] != 0)
+    assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    thread.join()
+    program.close()
 
 
 def test_a_process_that_is_gone_is_not_inside(admission: tuple[Admission, FakeGate]) -> None:

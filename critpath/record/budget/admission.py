@@ -54,7 +54,7 @@ class _Row:
 
     pid: int
     openings: int = 0
-    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    places: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
 
 
 class Admission:
@@ -198,8 +198,10 @@ class Admission:
                 kind, *now = self._counts[at : at + layout.PLACE_WORDS].tolist()
                 if not kind:
                     break
-                before = row.places.get(number, (0, 0, 0))
-                row.places[number] = (now[0], now[1], now[2])
+                owner, *before = row.places.get(number, (0, 0, 0, 0))
+                row.places[number] = (kind, now[0], now[1], now[2])
+                if owner != kind or now[0] < before[0] or now[1] < before[1]:
+                    before = [0, 0, 0]  # a program that executed another, and began anew
                 name = f"{kind:x}"
                 if new := _clamp(now[0] - before[0], _MOST_SEEN):
                     seen[name] = seen.get(name, 0) + new
