@@ -292,6 +292,58 @@ def test_files_of_others_are_no_gate(tmp_path: Path) -> None:
             os.close(file)
 
 
+OTHER = """
+import os, sys
+from pathlib import Path
+from critpath_marks.channels import _move_high
+from critpath_marks.gate import open_gate
+gate = open_gate(sys.argv[1], _move_high)
+if gate is not None:
+    print("open")
+    gate.enter("kind")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a layer's instance is made by root")
+def test_a_stale_gate_of_another_process_is_none(
+    tmp_path: Path,
+) -> None:
+    """What a program did not inherit must be of the recorder that wrote it, and the kernel's."""
+    place = tmp_path / "instances" / "critpath-layer-1"
+    place.mkdir(parents=True)
+    gate = FakeGate(place / "tracing_on")
+    shared = Admission(new_session_name(), 7, [gate.switch])
+    shared.publish({}, 1.0)
+    text = shared.text
+    owner, _, rest = text.partition(":")
+    pid, _, started = owner.partition(".")
+    switch = text.rpartition(",")[2]
+
+    def ask(changed: str, tracefs: str) -> str:
+        line = OTHER.replace(
+            "gate =", f"import critpath_marks.gate as g; g.TRACEFS = {tracefs!r},\ngate =", 1
+        )
+        return subprocess.run(
+            [sys.executable, "-c", line, changed], capture_output=True, text=True, check=True
+        ).stdout  # fmt: skip
+
+    assert switch == str(gate.switch)
+    assert ask(text, str(tmp_path)) == "open\n"
+    assert gate.lets_through
+    gate.close()
+    assert ask(text, "/sys/kernel/tracing") == ""
+    for changed in (f"{pid}:{rest}", f"{pid}.0:{rest}", f"{pid}.{int(started) + 1}:{rest}"):
+        assert ask(changed, str(tmp_path)) == ""
+    unsealed = os.memfd_create(layout.COUNTS, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(unsealed, layout.COUNTS_BYTES)
+    words = rest.split(",")
+    assert ask(f"{owner}:{words[0]},{unsealed},{words[2]},{switch}", str(tmp_path)) == ""
+    assert not gate.lets_through
+    os.close(unsealed)
+    shared.close()
+    os.close(gate.switch)
+
+
 def test_a_loop_notes_what_programs_open_and_closes_behind_them(tmp_path: Path) -> None:
     """Every execution that was admitted lies in no gap; the gate closes when nobody is inside."""
     gate = FakeGate(tmp_path / "switch")

@@ -20,6 +20,7 @@ from typing import Final
 
 from critpath_marks import gate as layout
 from critpath_marks.channels import PLACE
+from critpath_marks.sessions import start_time
 
 _SEAL_SIZE: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _SEAL_FUTURE_WRITE: Final = 0x10  # fcntl names it from Python 3.13 on
@@ -107,7 +108,8 @@ class Admission:
     @property
     def text(self) -> str:
         """What a program's environment says of it."""
-        return f"{os.getpid()}:" + ",".join(map(str, self.descriptors))
+        pid = os.getpid()
+        return f"{pid}.{start_time(pid)}:" + ",".join(map(str, self.descriptors))
 
     def publish_place(self) -> None:
         """Write the same where programs look that may trace the machine."""
