@@ -175,7 +175,7 @@ if "all" in sys.argv:
     os.closerange(3, 1024)
     own = [os.open(f"own{n}", os.O_RDWR | os.O_CREAT) for n in range(3, 900)]
 def later(): pass
-later()
+for _ in range(5000): later()
 if not os.fork():
     later()
     os._exit(0)
