@@ -39,6 +39,7 @@ _EVENT = 16  # bytes
 _FILE = (lambda: 0).__code__.co_filename
 _WINDOW = 4096  # events
 _HEADER = 4096  # bytes
+_HIGH = 800  # of critpath_marks.channels
 
 
 class PythonRing:
@@ -255,6 +256,8 @@ class Agent:
         self._codes: list[CodeType | None] = [None]
         self._names: list[bytes] = []
         self._file = -1
+        self._unwritten = b""
+        self._directory_is = self._file_is = _identify(directory)
         self._here = os.getcwd()
         # The longest first: what is below several is of the innermost.
         self._roots = sorted({os.path.abspath(p or ".") for p in sys.path}, key=len, reverse=True)
@@ -340,13 +343,23 @@ class Agent:
         return self._paths[file]
 
     def _write(self, text: bytes) -> None:
-        """Add to the list of this process's functions."""
-        if self._file < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            name = f"{os.getpid()}.names"
-            self._file = os.open(name, flags, 0o600, dir_fd=self._directory)
-            text = f'{{"cost": {self.cost:.1f}}}\n'.encode() + text
-        os.write(self._file, text)
+        """Add to the list of this process's functions; what does not fit is tried again later."""
+        text = self._unwritten + text
+        try:
+            if self._file < 0 or _identify(self._file) != self._file_is:  # the program closed it
+                self._file = -1
+                if _identify(self._directory) == self._directory_is:
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+                    name = f"{os.getpid()}.names"
+                    file = os.open(name, flags, 0o600, dir_fd=self._directory)
+                    self._file = _move_high(file)
+                    self._file_is = _identify(self._file)
+                    text = f'{{"cost": {self.cost:.1f}}}\n'.encode() + text
+            if self._file >= 0:
+                text = text[os.write(self._file, text) :]
+        except OSError:  # a full disk: the program goes on
+            pass
+        self._unwritten = text
 
     def adjust(self) -> None:
         """Share what recording may cost among the functions."""
@@ -363,10 +376,31 @@ class Agent:
     def _after_fork(self) -> None:
         """Write files of its own in a child."""
         self.ring.after_fork()
-        file, self._file = self._file, -1
-        if file >= 0:
+        file, self._file, self._unwritten = self._file, -1, b""
+        if file >= 0 and _identify(file) == self._file_is:
             os.close(file)
         self._write(b"".join(self._names))
+
+
+def _identify(descriptor: int) -> tuple[int, int]:
+    """Return which file a descriptor is of: programs close those that they do not know."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return -1, -1
+    return found.st_dev, found.st_ino
+
+
+def _move_high(descriptor: int) -> int:
+    """Move a descriptor to where daemons do not close it."""
+    import fcntl
+
+    try:
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:  # beyond the limit
+        return descriptor
+    os.close(descriptor)
+    return moved
 
 
 def load_ring() -> Any:
@@ -416,7 +450,7 @@ def start() -> bool:
         if (used := _monitoring.get_tool(tool)) is not None:
             raise RuntimeError(f"tool {tool} of sys.monitoring is used by {used}")
     try:
-        directory = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = _move_high(os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError:
         return False
     for tool in (TOOL, FINDER):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -50,6 +51,9 @@ _HEAD: Final = struct.Struct("<8sIIQQ")
 _HEADER, _WINDOW, _EVENT = 4096, 4096, 16
 _SLOT: Final = re.compile(r"(\d{1,10})-p?\d{1,10}\.slot")
 _MOST_NAMES: Final = 1 << 28  # bytes of a process's list
+_MOST_BYTES: Final = 1 << 30  # of all lists
+_MOST_FILES: Final = 1 << 16  # lists, and files of events
+_MOST_EVENTS: Final = 1 << 32
 _MOST_FUNCTIONS: Final = 1 << 20
 _LONGEST: Final = 500  # letters of a name
 _CLOCK_UUID: Final = re.compile(r'clock \{[^}]*?uuid = "([0-9a-f-]{36})"', re.DOTALL)
@@ -188,9 +192,11 @@ class _Found:
     names: dict[tuple[str, str, str, int, bool], int] = field(default_factory=dict)
     off: dict[int, int] = field(default_factory=dict)  # times that a function was switched off
     codes: dict[int, dict[int, int]] = field(default_factory=dict)  # by process
-    slots: list[tuple[int, str, int]] = field(default_factory=list)  # process, name, events
+    slots: list[tuple[int, str]] = field(default_factory=list)  # process, name
     costs: list[float] = field(default_factory=list)
     lost: int = 0
+    read: int = 0  # bytes of lists
+    left_out: int = 0  # files, wholly or in part
     descriptor: int = -1
 
 
@@ -204,10 +210,11 @@ def _read_all(descriptor: int) -> _Found:
             with _open(descriptor, name) as stream:
                 head = stream.read(_HEAD.size) if stream else b""
             if len(head) == _HEAD.size:
-                magic, _, count, windows, lost = _HEAD.unpack(head)
-                if magic == _MAGIC:
-                    events = min(count, _WINDOW) + _WINDOW * windows
-                    found.slots.append((int(matched[1]), name, events))
+                magic, *_, lost = _HEAD.unpack(head)
+                if magic == _MAGIC and len(found.slots) == _MOST_FILES:
+                    found.left_out += 1
+                elif magic == _MAGIC:
+                    found.slots.append((int(matched[1]), name))
                     found.lost += min(lost, 1 << 48)
     return found
 
@@ -226,14 +233,21 @@ def _open(descriptor: int, name: str) -> Iterator[Any]:
 
 
 def _read_names(found: _Found, name: str, pid: int) -> None:
+    most = min(_MOST_NAMES, _MOST_BYTES - found.read)
+    if most <= 0 or len(found.codes) == _MOST_FILES:
+        found.left_out += 1
+        return
     codes = found.codes.setdefault(pid, {})
     with _open(found.descriptor, name) as stream:
-        text = stream.read(_MOST_NAMES) if stream else b""
+        text = stream.read(most) if stream else b""
+        found.left_out += bool(stream and stream.read(1))
+    found.read += len(text)
     for written in text.splitlines():
         try:
             row = json.loads(written)
             if "cost" in row:
-                found.costs.append(float(row["cost"]))
+                if math.isfinite(cost := float(row["cost"])) and cost > 0:
+                    found.costs.append(cost)
             elif "off" in row:
                 number = codes.get(int(row["off"]), 0)
                 found.off[number] = found.off.get(number, 0) + 1
@@ -243,7 +257,7 @@ def _read_names(found: _Found, name: str, pid: int) -> None:
                 key = module, qualified, file, line, bool(row.get("project"))
                 number = found.names.setdefault(key, len(found.names) + 1)
                 codes[int(row["number"])] = number
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             continue  # a line that a killed program did not finish, or that is none
 
 
@@ -267,7 +281,7 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
             classes, identity=identity, clock=clock, epoch=epoch, environment=environment
         )
         (place / "metadata").write_text(text, encoding="utf-8")
-        for number, (pid, name, _) in enumerate(found.slots):
+        for number, (pid, name) in enumerate(found.slots):
             table = _code_table(found.codes.get(pid, {}))
             header = packet_header(identity, number)
             with (
@@ -276,6 +290,9 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
             ):
                 last, written = span[0], 0
                 for rows in _read_events(stream):
+                    if events >= _MOST_EVENTS:
+                        found.left_out += 1
+                        break
                     kept, last = _select(rows, table, last, span[1])
                     events += len(rows)
                     odd += len(rows) - len(kept)
@@ -303,6 +320,9 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
         warnings.append("no functions were recorded: the command ended before it ran any")
     if found.lost:
         warnings.append(f"{plural(found.lost, 'event')} of functions were lost: the disk was full")
+    if found.left_out:
+        files = plural(found.left_out, "file")
+        warnings.append(f"{files} of functions left out or cut: there are too many, or too large")
     return tuple(warnings)
 
 
@@ -345,6 +365,15 @@ def _read_events(stream: Any) -> Iterator[Any]:
     size = _WINDOW * _EVENT
     at, group = _HEADER + size, 16  # windows at a time
     while windows > 0:
+        # A forged file can be a hole of any size.
+        try:
+            hole = (os.lseek(stream.fileno(), at, os.SEEK_DATA) - at) // size
+        except (OSError, OverflowError):  # nothing comes any more
+            break
+        windows -= hole
+        at += hole * size
+        if windows <= 0:
+            break
         data = os.pread(stream.fileno(), size * min(windows, group), at)
         if len(data) < _EVENT:
             break

@@ -255,8 +255,13 @@ class _Any:
         if before is not None:
             before.close()
         if found:
-            with suppress(OSError), open(found, encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
-                self.gate = open_gate(file.read(2000), _move_high)
+            with suppress(OSError, ValueError):
+                file = os.open(found, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    text = os.read(file, 2000).decode("ascii")
+                finally:
+                    os.close(file)
+                self.gate = open_gate(text, _move_high)
 
     def write(self, message: bytes) -> bool:
         """Write to every recorder's instance; without any, to the logger file."""

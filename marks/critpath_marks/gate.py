@@ -16,6 +16,8 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from critpath_marks.sessions import start_time
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Final
@@ -25,6 +27,9 @@ SUFFIX: Final = ".gate"  # of a file that says the same
 CHANCES: Final = "critpath-chances"
 COUNTS: Final = "critpath-counts"
 MOST_SWITCHES: Final = 80
+_GET_SEALS: Final = 1034  # an interpreter that was built with old headers lacks the names
+_SEALS: Final = 1 | 2 | 4  # no more seals, neither smaller nor larger
+TRACEFS: Final = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 # Chances, in words of 8 bytes: whether it is open, whether the last to end says so, the seed of
 # all coins, the chance of other kinds, the number of kinds, how often it was closed; then each kind
@@ -77,6 +82,7 @@ class Gate:
         ).cast("Q")
         self._counts = memoryview(mmap.mmap(counts, COUNTS_BYTES)).cast("Q")
         self._lock = RLock()  # a signal's handler may mark, too
+        self._pid = os.getpid()
         self._process = self._claim()
         self._row = FIRST_ROW + ROW_WORDS * self._process
         self._draw = Random(self._chances[SEED] ^ os.getpid()).random
@@ -109,6 +115,8 @@ class Gate:
         """
         counts, chances = self._counts, self._chances
         with self._lock:
+            if self._closed:  # another thread found that the recording has ended
+                return 0.0, 0, 0
             kind, place, at = self._places.get(name) or self._add(name)
             counts[place + SEEN] += 1
             if not at:
@@ -130,6 +138,8 @@ class Gate:
         if self._closed:  # of a parent's gate, too, in a child that was forked meanwhile
             return
         with self._lock:
+            if self._closed:
+                return
             self._counts[place + TOOK] = max(1, monotonic_ns() - begin)
             if admitted:
                 self._end()
@@ -182,16 +192,23 @@ class Gate:
         return 0
 
     def close(self) -> None:
-        """Close every descriptor; what is mapped goes with the object."""
-        self._closed = True
-        for descriptor in self._descriptors:
-            with suppress(OSError):  # the program closed it
-                os.close(descriptor)
+        """Close every descriptor; what is mapped goes with the object.  Idempotent."""
+        if os.getpid() != self._pid:  # a child, without the thread that may have held the lock
+            self._pid, self._lock = os.getpid(), RLock()
+        with self._lock:
+            if self._closed:  # the numbers may be of other files
+                return
+            self._closed = True
+            for descriptor in self._descriptors:
+                with suppress(OSError):  # the program closed it
+                    os.close(descriptor)
 
 
 def _write(path: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
+        if not _is_traced(path, os.fstat(descriptor).st_dev):
+            raise OSError("not the kernel's file")
         os.write(descriptor, b"1")
     finally:
         os.close(descriptor)
@@ -200,11 +217,12 @@ def _write(path: str) -> None:
 def open_gate(text: str, take: Callable[[int], int]) -> Gate | None:
     """Return the gate that a recorder's text names, None if these are not its files.
 
-    The text has the recorder's process and the descriptors; where these were not inherited,
-    they are opened as the recorder's, which only those can who may trace it.  `take` moves a
-    descriptor to where nobody closes it.
+    The text has the recorder's process, when that started, and the descriptors; where these were
+    not inherited, they are opened as the recorder's, which only those can who may trace it.  `take`
+    moves a descriptor to where nobody closes it.
     """
     owner, _, rest = text.partition(":")
+    owner, _, started = owner.partition(".")
     words = rest.split(",")
     numbers = [int(word) for word in (owner, *words) if word.isascii() and word.isdigit()]
     if len(numbers) != len(words) + 1 or not 4 <= len(words) <= 3 + MOST_SWITCHES:
@@ -212,11 +230,10 @@ def open_gate(text: str, take: Callable[[int], int]) -> Gate | None:
     for place, inherited in (("self", True), (str(numbers[0]), False)):
         found: list[int] = []
         try:
+            _check_recorder(place, started)
             paths = [f"/proc/{place}/fd/{number}" for number in numbers[1:]]
             links = [os.readlink(path) for path in paths]
-            # A program may have closed them, and have other files of these numbers.
-            if not all(_is_part(at, link) for at, link in enumerate(links)):
-                continue
+            _check_links(links, inherited=inherited)
             modes = (os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_NONBLOCK)
             kept = len(paths) if inherited else len(modes)
             for number, path in enumerate(paths[:kept]):
@@ -224,6 +241,8 @@ def open_gate(text: str, take: Callable[[int], int]) -> Gate | None:
                     found.append(take(os.dup(numbers[1 + number])))
                 else:
                     found.append(take(os.open(path, modes[number] | os.O_CLOEXEC)))
+            _check_sealed(found[0], found[1])
+            _check_recorder(place, started)
             return Gate(found[0], found[1], found[2], (*found[3:], *links[kept:]))
         except (OSError, ValueError):
             for descriptor in found:
@@ -235,3 +254,41 @@ def _is_part(number: int, link: str) -> bool:
     if number < 3:
         return link.startswith((f"/memfd:{CHANCES}", f"/memfd:{COUNTS}", "pipe:")[number])
     return "/instances/critpath-layer-" in link and link.endswith(("/enable", "/tracing_on"))
+
+
+def _check_recorder(place: str, started: str) -> None:
+    """Raise OSError unless a process is still the one that started then, of root or of this user.
+
+    Its pid may be that of another program by now.
+    """
+    if place != "self":
+        owner = os.stat(f"/proc/{place}").st_uid  # noqa: PTH116 - pathlib is slow to import
+        if owner not in {0, os.geteuid()} or started != str(start_time(int(place)) or "-"):
+            raise OSError("the recorder has ended")
+
+
+def _check_links(links: Sequence[str], *, inherited: bool) -> None:
+    """Raise OSError if a program has closed them, and has other files of these numbers."""
+    if not all(_is_part(at, link) for at, link in enumerate(links)):
+        raise OSError("not the recorder's files")
+    for link in links[3:]:
+        if not inherited and not _is_traced(link, os.stat(link).st_dev):  # noqa: PTH116 - as above
+            raise OSError("not the kernel's file")
+
+
+def _check_sealed(*files: int) -> None:
+    """Raise OSError unless nobody can change the files' sizes."""
+    import fcntl  # noqa: PLC0415 - only under a budget
+
+    if any(fcntl.fcntl(file, _GET_SEALS) & _SEALS != _SEALS for file in files):
+        raise OSError("not the recorder's files")
+
+
+def _is_traced(path: str, device: int) -> bool:
+    """Return whether a file is one of a layer's instance, in the kernel's own file system."""
+    return any(
+        path.startswith(f"{root}/instances/critpath-layer-")
+        and "/../" not in path
+        and os.stat(root).st_dev == device  # noqa: PTH116 - pathlib is slow to import
+        for root in TRACEFS
+    )

@@ -210,9 +210,10 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
         else:
             key = _new_key() if self._key is None else self._key
             begin, end = format_mark("begin", name, key), format_mark("end", name, key)
-        if to.gate is not None:
-            chance, *token = to.gate.enter(name)
-            passed = to.gate, token, chance > 0
+        gate = to.gate  # once: another thread may take it away
+        if gate is not None:
+            chance, *token = gate.enter(name)
+            passed = gate, token, chance > 0
             if chance:
                 begin = b"%s @chance=%.9g\n" % (begin[:-1], chance)
         if not to.write(begin):

@@ -164,6 +164,32 @@ print(os.getpid(), pid)
     assert len(list((tmp_path / "out").glob(f"{child}-*.slot"))) == 1
 
 
+def test_a_program_that_closes_every_descriptor_keeps_its_files(python, tmp_path):
+    """Low numbers are closed by daemons without harm; others may be of the program's own files."""
+    script = """
+import os, sys
+os.closerange(3, 800)
+def before(): pass
+before()
+if "all" in sys.argv:
+    os.closerange(3, 1024)
+    own = [os.open(f"own{n}", os.O_RDWR | os.O_CREAT) for n in range(3, 900)]
+def later(): pass
+for _ in range(5000): later()
+if not os.fork():
+    later()
+    os._exit(0)
+os.wait()
+if "all" in sys.argv:
+    print(sum(os.fstat(file).st_size for file in own))
+"""
+    run(python, tmp_path / "out", script)
+    _, lines = read(tmp_path / "out")
+    named = [row["words"][1] for row in lines if "words" in row]
+    assert named.count("before") == named.count("later") == 2
+    assert run(python, tmp_path / "other", script, "app.py", "all") == "0\n"
+
+
 def test_a_hot_function_is_switched_off_and_its_caller_stays(python, tmp_path):
     script = """
 import time

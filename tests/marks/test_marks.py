@@ -143,6 +143,30 @@ def test_nested_ones_of_a_name_are_told_apart(collected):
     assert collected.texts[-2:] == ["begin job", "end job"]
 
 
+def test_a_gate_that_another_thread_takes_away_is_left_all_the_same(monkeypatch):
+    left = []
+
+    class Passing:
+        def enter(self, _name):
+            return 0.5, 3, 7
+
+        def leave(self, *token, admitted):
+            left.append((*token, admitted))
+
+    class Changing(Collector):
+        looks = 0
+
+        @property
+        def gate(self):
+            self.looks += 1
+            return Passing() if self.looks == 1 else None
+
+    monkeypatch.setattr(channels, "_chosen", Changing())
+    with critpath.execution("a"):
+        pass
+    assert left == [(3, 7, True)]
+
+
 def test_a_decorator_keeps_the_function(collected):
     @critpath.execution("render")
     def factorial(number: int, *, one: int = 1) -> int:

@@ -6,8 +6,10 @@ import json
 import mmap
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +178,77 @@ def test_whatever_a_program_writes_is_a_count(admission: tuple[Admission, FakeGa
     assert not any(shared.learn().seen.values())
 
 
+def test_a_program_that_executes_another_is_counted_anew(
+    admission: tuple[Admission, FakeGate],
+) -> None:
+    """It keeps its pid and zeroes its row."""
+    shared, _ = admission
+    shared.publish({}, 1.0)
+    kind = f"{kind_number('kind'):x}"
+    for times in (5, 2):
+        program = join(shared)
+        for _ in range(times):
+            program.leave(*program.enter("kind")[1:], admitted=True)
+        shared.look()
+        learned = shared.learn()
+        assert learned.seen[kind] == learned.admitted[kind] == times
+        program.close()
+    program = join(shared)
+    for _ in range(9):
+        program.leave(*program.enter("other")[1:], admitted=True)
+    assert shared.learn().seen == {f"{kind_number('other'):x}": 9}
+    program.close()
+
+
+def test_a_gate_that_was_closed_touches_no_descriptor(
+    admission: tuple[Admission, FakeGate], tmp_path: Path
+) -> None:
+    """Its numbers may be those of the program's files by then."""
+    shared, _ = admission
+    shared.publish({}, 1.0)
+    program = join(shared)
+    _, place, begin = program.enter("kind")
+    shared.set_closed()
+    os.pwrite(shared.descriptors[3], b"0", 0)
+    program.close()
+    own = [os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(8)]
+    try:
+        chance, *token = program.enter("kind")
+        assert chance == 0.0
+        program.leave(*token, admitted=False)
+        program.leave(place, begin, admitted=True)
+        program.close()
+        assert [os.fstat(file).st_size for file in own] == [0] * 8
+    finally:
+        for file in own:
+            os.close(file)
+
+
+def test_a_child_closes_the_gate_that_another_thread_was_in(
+    admission: tuple[Admission, FakeGate],
+) -> None:
+    program = join(admission[0])
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with program._lock:
+            inside.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        program.close()
+        os._exit(program.enter("kind")[0] != 0)
+    assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    thread.join()
+    program.close()
+
+
 def test_a_process_that_is_gone_is_not_inside(admission: tuple[Admission, FakeGate]) -> None:
     shared, gate = admission
     shared.publish({}, 1.0)
@@ -217,6 +290,58 @@ def test_files_of_others_are_no_gate(tmp_path: Path) -> None:
     finally:
         for file in own:
             os.close(file)
+
+
+OTHER = """
+import os, sys
+from pathlib import Path
+from critpath_marks.channels import _move_high
+from critpath_marks.gate import open_gate
+gate = open_gate(sys.argv[1], _move_high)
+if gate is not None:
+    print("open")
+    gate.enter("kind")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a layer's instance is made by root")
+def test_a_stale_gate_of_another_process_is_none(
+    tmp_path: Path,
+) -> None:
+    """What a program did not inherit must be of the recorder that wrote it, and the kernel's."""
+    place = tmp_path / "instances" / "critpath-layer-1"
+    place.mkdir(parents=True)
+    gate = FakeGate(place / "tracing_on")
+    shared = Admission(new_session_name(), 7, [gate.switch])
+    shared.publish({}, 1.0)
+    text = shared.text
+    owner, _, rest = text.partition(":")
+    pid, _, started = owner.partition(".")
+    switch = text.rpartition(",")[2]
+
+    def ask(changed: str, tracefs: str) -> str:
+        line = OTHER.replace(
+            "gate =", f"import critpath_marks.gate as g; g.TRACEFS = {tracefs!r},\ngate =", 1
+        )
+        return subprocess.run(
+            [sys.executable, "-c", line, changed], capture_output=True, text=True, check=True
+        ).stdout  # fmt: skip
+
+    assert switch == str(gate.switch)
+    assert ask(text, str(tmp_path)) == "open\n"
+    assert gate.lets_through
+    gate.close()
+    assert ask(text, "/sys/kernel/tracing") == ""
+    for changed in (f"{pid}:{rest}", f"{pid}.0:{rest}", f"{pid}.{int(started) + 1}:{rest}"):
+        assert ask(changed, str(tmp_path)) == ""
+    unsealed = os.memfd_create(layout.COUNTS, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(unsealed, layout.COUNTS_BYTES)
+    words = rest.split(",")
+    assert ask(f"{owner}:{words[0]},{unsealed},{words[2]},{switch}", str(tmp_path)) == ""
+    assert not gate.lets_through
+    os.close(unsealed)
+    shared.close()
+    os.close(gate.switch)
 
 
 def test_a_loop_notes_what_programs_open_and_closes_behind_them(tmp_path: Path) -> None:

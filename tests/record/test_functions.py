@@ -7,11 +7,13 @@ import os
 import shutil
 import struct
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from critpath.errors import UsageError
+from critpath.record import functions
 from critpath.record.ftrace.recorder import missing_requirements
 from critpath.record.functions import FILE, RAW, convert_functions, with_agent
 from critpath.record.scripts import split_python
@@ -106,6 +108,55 @@ def test_hostile_files_make_no_events(tmp_path):
     assert [(f["name"], f["number"]) for f in found["functions"]] == [("f", 1)]
     assert found["events"] == 2
     assert streams.count(struct.pack("<Qi", 200, 7)) == 2
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    hostile = [
+        f'{{"cost": {cost}}}' for cost in ("1" + "0" * 400, "NaN", "Infinity", -3, 0, "1e999")
+    ]
+    hostile += [
+        LIST.decode().strip().replace(f'"{name}": {old}', f'"{name}": Infinity')
+        for name, old in (("number", 1), ("line", 3))
+    ]
+    hostile += ['{"off": Infinity}', '{"off": NaN}', '{"cost": 40.0}']
+    files = {"7.names": "\n".join(hostile).encode() + b"\n" + LIST, "7-0.slot": slot([(200, 2, 7)])}
+    found, _ = convert(tmp_path, files)
+    assert found["event_ns"] == 40.0
+    assert found["events"] == 1
+    assert [f["name"] for f in found["functions"]] == ["f"]
+
+
+def test_holes_are_not_read(tmp_path):
+    raw = tmp_path / RAW
+    raw.mkdir()
+    (tmp_path / "trace").mkdir()
+    (raw / "7.names").write_bytes(LIST)
+    with (raw / "7-0.slot").open("wb") as stream:
+        stream.write(slot([(300, 3, 7)], windows=1 << 40))
+        stream.truncate(1 << 43)
+        stream.seek(4096 + 65536 * 5_000_001)
+        stream.write(struct.pack("<QIi", 200, 2, 7))
+    begin = time.process_time()
+    assert convert_functions(tmp_path, (100, 1000)) == ()
+    assert time.process_time() - begin < 10
+    assert json.loads((tmp_path / FILE).read_text())["events"] == 2
+
+
+@pytest.mark.parametrize(
+    ("bound", "most"), [("_MOST_BYTES", 100), ("_MOST_FILES", 1), ("_MOST_EVENTS", 1)]
+)
+def test_what_is_too_much_is_left_out_and_said(tmp_path, monkeypatch, bound, most):
+    monkeypatch.setattr(functions, bound, most)
+    raw = tmp_path / RAW
+    raw.mkdir()
+    (tmp_path / "trace").mkdir()
+    for pid in (7, 8):
+        (raw / f"{pid}.names").write_bytes(LIST)
+        (raw / f"{pid}-0.slot").write_bytes(slot([(200, 2, pid)]))
+    warnings = convert_functions(tmp_path, (100, 1000))
+    assert len(warnings) == 1
+    assert "left out" in warnings[0]
+    assert json.loads((tmp_path / FILE).read_text())["events"] == 1
 
 
 def test_links_and_devices_are_not_followed(tmp_path):

@@ -20,6 +20,7 @@ from typing import Final
 
 from critpath_marks import gate as layout
 from critpath_marks.channels import PLACE
+from critpath_marks.sessions import start_time
 
 _SEAL_SIZE: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _SEAL_FUTURE_WRITE: Final = 0x10  # fcntl names it from Python 3.13 on
@@ -54,7 +55,7 @@ class _Row:
 
     pid: int
     openings: int = 0
-    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    places: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
 
 
 class Admission:
@@ -107,7 +108,8 @@ class Admission:
     @property
     def text(self) -> str:
         """What a program's environment says of it."""
-        return f"{os.getpid()}:" + ",".join(map(str, self.descriptors))
+        pid = os.getpid()
+        return f"{pid}.{start_time(pid)}:" + ",".join(map(str, self.descriptors))
 
     def publish_place(self) -> None:
         """Write the same where programs look that may trace the machine."""
@@ -198,8 +200,10 @@ class Admission:
                 kind, *now = self._counts[at : at + layout.PLACE_WORDS].tolist()
                 if not kind:
                     break
-                before = row.places.get(number, (0, 0, 0))
-                row.places[number] = (now[0], now[1], now[2])
+                owner, *before = row.places.get(number, (0, 0, 0, 0))
+                row.places[number] = (kind, now[0], now[1], now[2])
+                if owner != kind or now[0] < before[0] or now[1] < before[1]:
+                    before = [0, 0, 0]  # a program that executed another, and began anew
                 name = f"{kind:x}"
                 if new := _clamp(now[0] - before[0], _MOST_SEEN):
                     seen[name] = seen.get(name, 0) + new
