@@ -154,13 +154,14 @@ if not pid:
 os.waitpid(pid, 0)
 print(os.getpid(), pid)
 """
-    parent, child = map(int, run(python, tmp_path / "out", script).split())
+    parent, child = map(int, run(python, tmp_path / "out", script, share=100.0).split())
     found, _ = read(tmp_path / "out")
     threads = [calls(rows) for key, rows in found.items() if key[0] == parent != key[1]]
     assert sum(rows.count(">step") for rows in threads) == 200
     assert calls(found[child, child]).count("<step") == 5000
-    # A slot for the main thread and one that the others have in turn; one of the child's.
-    assert len(list((tmp_path / "out").glob(f"{parent}-*.slot"))) == 2
+    # A slot for the main thread and few that the others have in turn: a thread's may be free a
+    # moment after it was joined.  One of the child's.
+    assert 2 <= len(list((tmp_path / "out").glob(f"{parent}-*.slot"))) <= 10
     assert len(list((tmp_path / "out").glob(f"{child}-*.slot"))) == 1
 
 
