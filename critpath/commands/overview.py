@@ -41,6 +41,8 @@ VERBS: Final[dict[str, str]] = {
     "export": "write executions, or a saved comparison's alignments, for other programs",
     "verify": "say whether a recording is whole: what was recorded, and what of it is there",
     "doctor": "say what this machine lacks to record, and how to mend it; remove leftovers",
+    "dump": "ask a running flight recorder (record --always) to save what it holds, or how it is",
+    "top": "show executions by label: rate, p50, p99 and where their time goes",
     "mark": "mark where an execution of a shell script begins or ends",
     "demo": (
         "record a workload without and with a fault (where that is not possible, take shipped "

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from critpath.record.recorder import Count, CountsRequest, Outcome, Recording, RecordRequest
 
 SETTINGS = ("execution", *RECORDING, *COUNTING)
+ALWAYS: Final = ("keep", "memory", "when", "at-most", "dumps")
 
 _SMALL_OVERHEAD, _LONG_HORIZON = 0.02, 10.0  # below it switching events off takes its share
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
@@ -49,6 +50,7 @@ GROUPS: Final = {
     "functions of Python": ("functions",),
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
+    "always on": ("always", "keep", "memory", "when", "at-most", "dumps"),
     "method": (),
 }
 
@@ -62,6 +64,7 @@ _FLAGS: Final = (
         ),
     ),
     ("--counts", "count beside it how often each event happens, into DIR/counts"),
+    ("--always", "keep recording into memory, and save it when something goes wrong"),
     ("--keep-raw", "keep what the trace was converted from"),
     ("--as-root", "under sudo: run the command as root too"),
     ("--no-probe", "do not measure meanwhile how fast the machine is"),
@@ -188,9 +191,12 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record and return the command's exit code."""
+    if arguments.always:
+        from critpath.commands.dump import record_always  # noqa: PLC0415 - start-up time
+
+        return record_always(arguments, settings)
+    _refuse_always_options(settings)
     if arguments.hosts:
-        if arguments.then:
-            raise UsageError("--then explore with --hosts", "critpath explore DIR afterwards")
         return _record_hosts(arguments, settings)
     request = _request(arguments, settings)
     page = f"{str(request.output).rstrip('/')}.html"
@@ -230,6 +236,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return outcome.exit_code
 
 
+def _refuse_always_options(settings: Settings) -> None:
+    for name in ALWAYS:
+        if "command line" in settings.origins[name]:
+            raise UsageError(f"--{name} without --always", "add --always, or leave it out")
+
+
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
     from critpath import __version__  # noqa: PLC0415 - start-up time
@@ -239,6 +251,8 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         record_hosts,
     )
 
+    if arguments.then:
+        raise UsageError("--then explore with --hosts", "critpath explore DIR afterwards")
     if arguments.command or arguments.interleave or arguments.container:
         raise UsageError(
             "--hosts together with a command", "record the whole machines, or this one's command"
@@ -370,7 +384,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         keep_raw=arguments.keep_raw,
         functions=arguments.functions,
         labels_from=arguments.labels_from,
-        budget=_budget(settings, commands=bool(commands)),
+        budget=make_budget(settings, commands=bool(commands)),
         counts=_counts(arguments, settings),
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
@@ -398,7 +412,7 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
     )
 
 
-def _budget(settings: Settings, *, commands: bool) -> Budget | None:
+def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
     """Return what recording may cost, None for whatever it does."""
     if not settings["overhead"]:
         return None

@@ -182,6 +182,44 @@ def split_budget(text: str) -> tuple[float, float | None]:
     return overhead, float(found[3]) * _SPANS[found[4]] if found[3] else None
 
 
+_DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|h)?", re.ASCII)
+
+
+def as_duration(value: Any) -> float:
+    """Accept seconds, minutes or hours, from 1 s to a day: ``10min``."""
+    what = "a time from 1s to 24h, such as 10min"
+    found = _DURATION.fullmatch(str(value).strip())
+    if isinstance(value, bool) or found is None:
+        raise WrongValueError(what)
+    seconds = float(found[1]) * _SPANS[found[2]]
+    if not 1 <= seconds <= 86_400:
+        raise WrongValueError(what)
+    return seconds
+
+
+def as_hourly(value: Any) -> int:
+    """Accept how often in an hour: ``6/h``, or the number alone."""
+    try:
+        return whole(1, 3600)(str(value).strip().removesuffix("/h"))
+    except WrongValueError:
+        raise WrongValueError("how often in an hour, from 1/h to 3600/h") from None
+
+
+def as_condition(value: Any) -> tuple[str, str]:
+    """Accept one condition of ``--when``, as text and word; raises UsageError."""
+    from critpath.record.flight.conditions import parse_condition  # noqa: PLC0415 - rarely needed
+
+    one = parse_condition(str(value))
+    return one.text, one.word
+
+
+def as_conditions(value: Any) -> tuple[tuple[str, str], ...]:
+    """Accept a list of what `as_condition` does."""
+    if not isinstance(value, list):
+        raise WrongValueError('a list such as ["loss", "latency checkout > 250ms"]')
+    return tuple(as_condition(one) for one in value)
+
+
 _MOST_URL: Final = 2_000
 
 
@@ -608,6 +646,19 @@ SETTINGS: Final[dict[str, Setting]] = {
             "how often something known may be called unknown",
             "P",
         ),
+        Setting("keep", as_duration, 600.0, "with --always: most history of a dump: 10min", "TIME"),
+        Setting("memory", as_size, 256 << 20, "with --always: of all buffers of all cpus", "SIZE"),
+        Setting("at-most", as_hourly, 6, "with --always: dumps an hour for conditions", "N/h"),
+        Setting("dumps", whole(1, 10_000), 20, "with --always: dumps that are kept", "N"),
+        Setting(
+            "when",
+            as_condition,
+            (),
+            "with --always: save when this happens: latency KIND > 250ms, loss, signal USR1, "
+            "exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > 2x; may be repeated",
+            "COND",
+            repeated=True,
+        ),
         Setting(
             "trace-url",
             as_trace_url,
@@ -629,6 +680,7 @@ RUNNING: Final = ("jobs",)
 RECORDING: Final = (
     *("recorder", "profile", "buffer-size", "trace-format"),
     *("overhead", "controller", "overhead-of", "calibrate"),
+    *("keep", "memory", "at-most", "dumps", "when"),
 )
 COUNTING: Final = ("interval", "scope")  # of commands that count, or read what was counted
 SIGNING: Final = (*COUNTING, "weights")  # of commands that make signatures
@@ -675,6 +727,8 @@ def _as_toml(name: str, value: Any) -> str:
     if name == "gate":
         listed = [text if kind == "percentile" else f"{kind}={text}" for kind, text in value]
         return f"{_ON} = {json.dumps(listed)}"
+    if name == "when":
+        return f"{name} = {json.dumps([text for text, _ in value])}"
     if name in {"t2", "jobs", "session-spread"} and value is None:
         value = "auto"
     if name in {"floor", "session-spread"} and not isinstance(value, str) and value >= 1:
@@ -723,7 +777,8 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
             do = "keep one of them" if place != places[name] else "keep one of - and _ in its name"
             raise UsageError(f"{file}: {name} is set twice, as {both}", do)
         try:
-            parse = {"level": as_levels, "gate": as_gates}.get(name, SETTINGS[name].parse)
+            lists = {"level": as_levels, "gate": as_gates, "when": as_conditions}
+            parse = lists.get(name, SETTINGS[name].parse)
             values[name] = parse(value)
         except WrongValueError as error:
             shown = json.dumps(value, default=str)

@@ -190,7 +190,7 @@ def replay_chosen(
     from critpath.pipeline.requesting import find_other_way, require_sockets
     from critpath.pipeline.slicing import require_markers
     from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
-    from critpath.read.manifest import open_manifest
+    from critpath.read.manifest import kept_while_read, open_manifest
     from critpath.read.recording import Description, find_traces
 
     manifest, said = open_manifest(recording)
@@ -235,6 +235,7 @@ def replay_chosen(
         if chosen.slices.marker == "unix":
             wanted = (*wanted, *SOCKET_EVENTS)
     with ExitStack() as stack:
+        stack.enter_context(kept_while_read(recording))
         found = stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))
         if way := find_other_way(found, [*_told(described)]):
             stack.close()

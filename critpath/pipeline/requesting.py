@@ -139,9 +139,10 @@ def find_requests(
 def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:
     """Return when something was not recorded; refuse what the recorder left out on purpose.
 
-    Requests and slices are followed from event to event: of few gaps they need only be left out.
+    Requests and slices are followed from event to event: of few gaps, as at the ends of a flight
+    recorder's dump, they need only be left out.
     """
-    if (events.gaps.why != REASONS.index("other")).any():
+    if np.isin(events.gaps.why, [REASONS.index(why) for why in ("budget", "off")]).any():
         raise UnreadableError(
             f"{what} are not found yet in a recording with gaps (record --overhead)",
             "record again without --overhead, or compare runs, processes or marked executions",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath.record.flight import state as flights
 from critpath.record.identity import SESSION_VARIABLE, is_dead_session
 from critpath.record.recorder import RECORDERS, Leftover
 from critpath.record.recovery import find_unfinished
@@ -43,6 +44,7 @@ _ORDER: Final = (
         "group",
         "recording",
         "directory",
+        "flight",
     ),
 )
 _ROUNDS: Final = 6
@@ -58,6 +60,7 @@ def find_leftovers() -> list[Leftover]:
         except (CritpathError, OSError, ImportError, ValueError):
             continue
     found += find_unfinished()
+    found += flights.find_leftovers()
     found += _find_processes(_killed_sessions({leftover.session for leftover in found}))
     return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
 

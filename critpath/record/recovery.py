@@ -150,7 +150,7 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         said = convert_functions(directory, span)
         beside = (*recorded.beside, FUNCTIONS_FILE)
         recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
-    streams = _measure_streams(directory)
+    streams = measure_streams(directory)
     done = []
     for place, manifest in manifests.items():
         if place != directory:
@@ -190,7 +190,7 @@ def _unknown_recorder(directory: Path) -> CritpathError:
     )
 
 
-def _measure_streams(directory: Path) -> tuple[StreamFacts, ...]:
+def measure_streams(directory: Path) -> tuple[StreamFacts, ...]:
     """Return size and digest of every stream file, without reading events: that needs numpy."""
     files = sorted(
         file

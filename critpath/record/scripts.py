@@ -145,16 +145,16 @@ _ATTACH_FILTER, _BUFFER_FORCE = 26, 33
 _BUFFER: Final = 1 << 20
 
 
-def _listen() -> socket.socket:
-    """Return a socket that receives an event of every exec; raises OSError."""
+def listen(wanted_event: int = _EXEC) -> socket.socket:
+    """Return a socket that receives an event of every exec, or of another kind; raises OSError."""
     source = socket.socket(
         socket.AF_NETLINK,
         socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
         _CONNECTOR,
     )
     try:
-        # if what != exec: drop.  A filter's words are big-endian.
-        what = struct.unpack(">I", struct.pack("=I", _EXEC))[0]
+        # if what != wanted_event: drop.  A filter's words are big-endian.
+        what = struct.unpack(">I", struct.pack("=I", wanted_event))[0]
         code = ctypes.create_string_buffer(
             struct.pack("=HBBI", 0x20, 0, 0, _WHAT)
             + struct.pack("=HBBI", 0x15, 0, 1, what)
@@ -189,7 +189,7 @@ class ScriptWatch:
     def start(self) -> None:
         """Begin to listen; where the kernel refuses, `stop` says so."""
         try:
-            self._source = _listen()
+            self._source = listen()
         except OSError as error:
             self._why = error.strerror or "the kernel refuses"
             return

@@ -64,6 +64,7 @@ PAGES: Final = {
         "docs/functions",
         "docs/counts",
         "docs/signatures",
+        "docs/always-on",
         "docs/kernels",
         "docs/ci",
         "docs/noise",

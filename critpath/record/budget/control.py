@@ -191,6 +191,7 @@ class Control:
         self.held = False  # somebody else decides, and says so by `force`
         self.spent = Spent(0.0, 0.0, [0.0] * cpus, [0.0] * cpus, {})  # since the poll before
         self.opened = self.events_cost = 0.0  # s that it was open, and what was recorded then
+        self.longest = _OPEN  # s between two polls while open
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
         make = CONTROLLERS[budget.controller]
@@ -334,7 +335,7 @@ class Control:
             self.charge("gate", self.costs.off / 2)
         self._open = opened
         wait = self.time_to_spend() if opened else self.law.next_opening(self._place_rates())
-        low, high = (_SHORTEST, _OPEN) if opened else _CLOSED
+        low, high = (_SHORTEST, self.longest) if opened else _CLOSED
         return Decision(opened, self._off, min(max(wait, low), high))
 
     def _residual(self) -> float:
@@ -364,7 +365,7 @@ class Control:
         if not isinstance(self.law, Fair):
             return 0.005
         left = min(account.credit for account in self.law.accounts)
-        return left / self._cost_rate if self._cost_rate > 0 else _OPEN
+        return left / self._cost_rate if self._cost_rate > 0 else self.longest
 
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""

@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -123,6 +123,7 @@ class Loop:
         self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
         self._until: float | None = None
+        self.begun = time.monotonic()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = False
         for gate in gates:
@@ -156,6 +157,30 @@ class Loop:
         with self._lock:
             self._command += command
             self._poll()
+
+    @contextlib.contextmanager
+    def closed(self, why: str) -> Iterator[None]:
+        """Close every layer meanwhile, for another reason than the budget."""
+        with self._lock:
+            self._poll()
+            opened = frozenset(gate.name for gate in self.gates if gate.is_open)
+            self._switch(frozenset(), why)
+            try:
+                yield
+            finally:
+                self._switch(opened)
+                self._poll()
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Switch nothing meanwhile."""
+        with self._lock:
+            yield
+
+    def open_seconds(self) -> float:
+        """Return for how long the first layer was open so far (s)."""
+        opened = time.monotonic() - self._opened_at if self.gates[0].is_open else 0.0
+        return self.opened_for + opened
 
     def stop(self) -> None:
         """Close everything and end; idempotent."""
@@ -276,7 +301,7 @@ class Loop:
         """What was compared with the time in between."""
         return self._neighbours
 
-    def _switch(self, opened: frozenset[str]) -> None:
+    def _switch(self, opened: frozenset[str], why: str = BUDGET) -> None:
         # What others need opens first and closes last.
         for gate in self.gates:
             if gate.name in opened and not gate.is_open:
@@ -290,7 +315,7 @@ class Loop:
             self._leave_comparison()
         for gate in reversed(self.gates):
             if gate.name not in opened and gate.is_open:
-                self._journal.close_layer(gate.name, BUDGET, gate.close)
+                self._journal.close_layer(gate.name, why, gate.close)
                 if gate is self.gates[0]:
                     self.opened_for += time.monotonic() - self._opened_at
 

@@ -163,19 +163,19 @@ class ProgramLoop(Loop):
         if all(gate.is_open for gate in self.gates):
             self._admission.set_open()
 
-    def _switch(self, opened: frozenset[str]) -> None:
+    def _switch(self, opened: frozenset[str], why: str = BUDGET) -> None:
         if opened:
             was = self._is_open
             if any(gate.is_open and gate.name not in opened for gate in self.gates):
                 self._admission.set_closed()
-            super()._switch(opened)
+            super()._switch(opened, why)
             self._say_open()
             if not was:
                 self._settled = None
         elif self._is_open:
-            self._close()
+            self._close(why)
 
-    def _close(self) -> None:
+    def _close(self, why: str) -> None:
         """Close, and look afterwards whether anybody came in between."""
         self._leave_comparison()
         self._admission.ask(True)
@@ -195,7 +195,7 @@ class ProgramLoop(Loop):
                 for gate in self.gates:
                     gate.open()
                 for name in names:
-                    self._journal.note_closed(name, begin, self._closed_at, BUDGET)
+                    self._journal.note_closed(name, begin, self._closed_at, why)
                 end = time.monotonic_ns()
                 for gate in self.gates:
                     self._journal.note_opened(gate.name, self._closed_at, end)
@@ -203,7 +203,7 @@ class ProgramLoop(Loop):
                 self._note_open(end / 1e9)
                 return
         for name in names:
-            self._journal.note_closed(name, begin, self._closed_at, BUDGET)
+            self._journal.note_closed(name, begin, self._closed_at, why)
         self._count_open(begin)
         self.control.force(frozenset())
 

@@ -104,15 +104,14 @@ class BudgetRecording:
             place = self._raw / LAYERS / layer.name
             layer.start(place, page_bytes, failed, self._poke)
         cpu = online_cpus()[-1]
-        model = _cpu_model()
+        model = machine_model()
         self.costs = costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
         if not costs.measured:
             self.warnings.append(
                 "what an event costs could not be measured here: upper values of a table are taken"
             )
-        least = _FULL_HORIZONS * costs.off / self.budget.share
-        if not self._runs and self.budget.horizon < least <= 3600:
-            self.budget = replace(self.budget, horizon=round(least, 1))
+        if not self._runs:
+            self.budget = lengthen_horizon(self.budget, costs)
 
     def begin(self, cpus: Sequence[int]) -> None:
         """Hold the budget from now on: every layer is closed at first."""
@@ -324,6 +323,14 @@ class BudgetRecording:
             )
 
 
+def lengthen_horizon(budget: Budget, costs: Costs) -> Budget:
+    """Return a budget over so long a time that events can be switched off and on within it."""
+    least = _FULL_HORIZONS * costs.off / budget.share
+    if budget.horizon < least <= 3600:
+        return replace(budget, horizon=round(least, 1))
+    return budget
+
+
 def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:
     """Write ``gaps.jsonl`` of a recording from the journal, and what others did to the tracer."""
     gaps = read_journal(raw / JOURNAL, begin, end)
@@ -364,7 +371,8 @@ def read_summary(raw: Path) -> dict[str, object]:
     return {"target": None, "counted": None}
 
 
-def _cpu_model() -> str:
+def machine_model() -> str:
+    """Return the model of the machine's cpus."""
     with contextlib.suppress(OSError):
         for line in (
             Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -374,4 +382,4 @@ def _cpu_model() -> str:
     return os.uname().machine
 
 
-__all__ = ["BudgetRecording", "finish_gaps", "is_under_budget", "read_summary"]
+__all__ = ["BudgetRecording", "finish_gaps", "is_under_budget", "machine_model", "read_summary"]

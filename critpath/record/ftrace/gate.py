@@ -92,7 +92,7 @@ class Layer:
         self._stats: dict[int, int] = {}
         self.missing: tuple[str, ...] = ()
 
-    def make(self, available: list[str], buffer_bytes: int) -> None:
+    def make(self, available: list[str], buffer_bytes: int, most: int = _MOST_BYTES) -> None:
         """Make the instance and its gate; raises CritpathError."""
         instance = self.instance
         instance.make()
@@ -100,7 +100,7 @@ class Layer:
         instance.write("trace_clock", CLOCK)
         instance.write("options/overwrite", "1")
         instance.write("options/markers", "0")
-        kib = -(-min(buffer_bytes, _MOST_BYTES) // 1024)
+        kib = -(-min(buffer_bytes, most) // 1024)
         instance.write("buffer_size_kb", str(kib))
         with contextlib.suppress(CritpathError):
             instance.write("buffer_percent", "1")
@@ -149,7 +149,11 @@ class Layer:
         raw.mkdir(mode=0o700, parents=True)
         self.drain = Drain(self.instance, raw, page_bytes, _MOST_BYTES, failed, moved=moved)
         self.drain.start(online_cpus())
-        for cpu in online_cpus():
+        self.open_counts(online_cpus())
+
+    def open_counts(self, cpus: Sequence[int]) -> None:
+        """Keep the kernel's counts open, for `counts`."""
+        for cpu in cpus:
             self._stats[cpu] = self.instance.open(f"per_cpu/cpu{cpu}/stats", os.O_RDONLY)
 
     def open(self) -> None:
@@ -197,6 +201,19 @@ class Layer:
             if event in self._switches:
                 self._trigger("", event)
         self.is_off = False
+
+    def put_right(self) -> bool:
+        """Switch as it should be what somebody else has switched; return whether they had."""
+        on = self.state == SOFT or self.is_open
+        wrong = self.instance.read("tracing_on").strip() != str(int(on))
+        first = next(iter(self._switches))
+        if self.state == SOFT and not self.is_off:
+            wrong |= self.instance.read(f"events/{first}/enable")[0] != str(int(self.is_open))
+        if wrong:
+            if self.state == SOFT:
+                self.instance.write("tracing_on", "1")
+            (self.open if self.is_open else self.close)()
+        return wrong
 
     def cpu_time(self) -> float:
         """Return the cpu time of the threads that move pages (s)."""

@@ -55,8 +55,8 @@ class UserMarks:
     session : str
     users : sequence of int
         Uids, or `EVERYBODY`.
-    raw : Path
-        Directory to make for the pages of marks.
+    raw : Path or None
+        Directory to make for the pages of marks; None where somebody else moves them.
     page_bytes : int
 
     Raises
@@ -66,13 +66,13 @@ class UserMarks:
     """
 
     def __init__(
-        self, root: Path, session: str, users: Sequence[int], raw: Path, page_bytes: int
+        self, root: Path, session: str, users: Sequence[int], raw: Path | None, page_bytes: int
     ) -> None:
         self.path = Path(PLACE) / session / _FILE
         self._raw = raw
-        self._instance = Instance.pin(root, instance_name(session))
+        self.instance = Instance.pin(root, instance_name(session))
         self._drain: Drain | None = None
-        self._instance.make()
+        self.instance.make()
         try:
             self._start(users, page_bytes)
         except BaseException as error:
@@ -85,20 +85,20 @@ class UserMarks:
             raise
 
     def _start(self, users: Sequence[int], page_bytes: int) -> None:
-        instance = self._instance
+        instance = self.instance
         for name, value in (
             *(("tracing_on", "0"), ("trace_clock", "mono"), ("options/overwrite", "1")),
             *(("options/markers", "1"), ("buffer_size_kb", str(_BUFFER_KIB))),
         ):
             instance.write(name, value)
-        self._raw.mkdir(mode=0o700)
-        drain = Drain(
-            *(instance, self._raw, page_bytes, _BUFFER_KIB << 10, None),
-            most_threads=1,
-            most_bytes=_MOST_BYTES,
-        )
-        self._drain = drain
-        drain.start(online_cpus())
+        if self._raw is not None:
+            self._raw.mkdir(mode=0o700)
+            self._drain = Drain(
+                *(instance, self._raw, page_bytes, _BUFFER_KIB << 10, None),
+                most_threads=1,
+                most_bytes=_MOST_BYTES,
+            )
+            self._drain.start(online_cpus())
         make_place()
         self.path.parent.mkdir(mode=0o700)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
@@ -114,11 +114,12 @@ class UserMarks:
     def stop(self) -> None:
         """Take the file away and store what the buffers hold."""
         _take_away(self.path)
-        self._instance.write("tracing_on", "0")
+        self.instance.write("tracing_on", "0")
         if self._drain is not None:
             self._drain.stop()
-        stats = {cpu: self._instance.stats(cpu) for cpu in self._instance.cpus()}
-        raws.write_stats(self._raw, {c: s for c, s in stats.items() if any(s.values())})
+        stats = {cpu: self.instance.stats(cpu) for cpu in self.instance.cpus()}
+        if self._raw is not None:
+            raws.write_stats(self._raw, {c: s for c, s in stats.items() if any(s.values())})
 
     def remove(self) -> str:
         """Remove everything but what was stored; return a warning if somebody prevents it."""
@@ -126,7 +127,7 @@ class UserMarks:
         if self._drain is not None:
             self._drain.abandon()
         try:
-            self._instance.remove()
+            self.instance.remove()
         except CritpathError as error:
             return f"{error.what} ({error.do})"
         return ""

@@ -1,0 +1,166 @@
+"""The flight recorder: ``critpath record --always``, and ``critpath dump``, which asks it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.commands.output import hint
+from critpath.commands.settings import Settings
+from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
+from critpath.units import format_share as percent
+from critpath.units import format_span, plural, safe_text
+
+_ALL: Final = 0.995  # of the time, but for dumps and what was before the first second
+_OVERHEAD: Final = "1%"  # where none is named
+_OTHERS: Final = (
+    *("all", "interleave", "container", "hosts", "runs", "duration", "then", "labels_from"),
+    *("functions", "counts", "kernel_functions", "keep_raw", "force"),
+)
+SETTINGS: Final[tuple[str, ...]] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        help="of the flight recorder (default: the one that runs)",
+    )
+    parser.add_argument(
+        "--reason", metavar="TEXT", default="", help="goes into the dump's manifest"
+    )
+    parser.add_argument(
+        "--status", action="store_true", help="say what is held now, and what it costs"
+    )
+    parser.add_argument("--stop", action="store_true", help="end the flight recorder")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Ask, and return the exit code."""
+    from critpath.record.flight.state import ask, find_place  # noqa: PLC0415 - start-up time
+
+    if arguments.reason and (arguments.status or arguments.stop):
+        raise UsageError("--reason with --status or --stop", "leave it out: no dump is made")
+    place = find_place(arguments.directory)
+    if arguments.status or arguments.stop:
+        answer = ask(place, {"stop" if arguments.stop else "status": True}, 10)
+        if arguments.json:
+            print(json.dumps(answer))
+        elif arguments.stop:
+            hint("the flight recorder ends", quiet=settings["quiet"])
+        else:
+            print("\n".join(describe_status(answer)))
+        return 0
+    answer = ask(place, {"dump": arguments.reason})
+    if arguments.json:
+        print(json.dumps(answer))
+    if "dump" not in answer:
+        if arguments.json:
+            return EXIT_INTERNAL
+        raise CritpathError(
+            f"no dump was made: {safe_text(str(answer.get('refused')))}",
+            "critpath dump --status says what was refused; --at-most allows more an hour",
+        )
+    if not arguments.json:
+        print(safe_text(str(answer["dump"])))
+    return 0
+
+
+def describe_status(of: dict[str, Any]) -> list[str]:
+    """Return the lines of ``--status``."""
+    dumps = of["dumps"]
+    lines = [
+        f"running for {format_span(of['since'])}, profile {of['profile']}, process {of['pid']}"
+    ]
+    if "held" in of:
+        overhead, covers = of["overhead"], of["covers"]
+        whole = "all of the time" if covers > _ALL else f"{percent(covers)} of the time"
+        held, room = format_span(of["held"]), format_span(of["room"])
+        lines.append(
+            f"holds {held} of {room} at the present rate, {of['used'] / 2**20:.0f} of "
+            f"{of['memory'] / 2**20:.0f} MiB; recorded is {whole}"
+        )
+        lines.append(
+            f"overhead {percent(overhead['counted'])} counted of {100 * overhead['target']:g} % "
+            f"({overhead['of']}), {percent(overhead['now'])} in the last second"
+        )
+    refused = ", ".join(f"{n} {safe_text(why)}" for why, n in dumps["refused"].items())
+    lines.append(
+        f"{plural(dumps['made'], 'dump')} made, {dumps['kept']} kept of at most {dumps['most']}, "
+        f"{dumps['removed']} removed; refused: {refused or 'none'}"
+    )
+    if dumps["last"]:
+        lines.append(
+            f"last: {safe_text(dumps['last'])}, gates closed for {1000 * dumps['closed']:.0f} ms; "
+            f"dumps took {dumps['cpu']:.1f} s of cpu time in all"
+        )
+    lines += [f"when {safe_text(text)}" for text in of["conditions"]]
+    return lines
+
+
+def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Be a flight recorder until a signal, or until it is asked to stop."""
+    import critpath  # noqa: PLC0415 - the version only
+    from critpath.commands.record import check_execution, make_budget  # noqa: PLC0415 - as above
+    from critpath.record.flight.conditions import parse_condition  # noqa: PLC0415 - start-up time
+    from critpath.record.flight.service import PROFILES, Flight, FlightRequest  # noqa: PLC0415
+    from critpath.record.user import invoking_user, mark_users  # noqa: PLC0415 - as above
+
+    wrong = [name for name in _OTHERS if getattr(arguments, name)]
+    if arguments.command or wrong:
+        what = f"--{wrong[0].replace('_', '-')}" if wrong else "a command"
+        raise UsageError(
+            f"--always together with {what}", "critpath record --always [--when COND] -o DIR"
+        )
+    if settings["recorder"] not in {"auto", "ftrace"}:
+        raise UsageError(
+            f"--always with --recorder {settings['recorder']}", "leave --recorder out: ftrace can"
+        )
+    if arguments.output is None:
+        raise UsageError("--always without a directory for dumps", "name one: -o DIR")
+    if settings["overhead-of"] == "command":
+        raise UsageError("--overhead-of command without a command", "busiest, or machine")
+    given = settings.origins["profile"] != "default"
+    budget = make_budget(settings, commands=False)
+    if budget is None:
+        asked = {**settings.values, "overhead": _OVERHEAD}
+        budget = make_budget(replace(settings, values=asked), commands=False)
+    if budget is None:
+        raise RuntimeError("there is a default")
+    conditions = tuple(parse_condition(text) for text, _ in settings["when"])
+    # Who asks for slow marked executions will ask for the paths of those.
+    marked = "marker" if any(one.word == "latency" for one in conditions) else ""
+    specification = settings["execution"] or marked
+    if specification != marked:
+        check_execution(specification)
+    user = invoking_user(os.environb, as_root=arguments.as_root)
+    request = FlightRequest(
+        directory=arguments.output,
+        budget=budget,
+        keep=settings["keep"],
+        memory=settings["memory"],
+        conditions=conditions,
+        at_most=settings["at-most"],
+        dumps=settings["dumps"],
+        profiles=(str(settings["profile"]), "minimal") if given else PROFILES,
+        execution=specification,
+        version=critpath.__version__,
+        mark_users=mark_users(arguments.marks_from, user),
+        marks_required=arguments.marks_from not in {"", "none"},
+    )
+    quiet = settings["quiet"]
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it any more: no reason to end
+            hint(f"critpath: {line}", quiet=quiet and not line.startswith("warning: "))
+
+    return Flight(request, say).run()

@@ -1,0 +1,360 @@
+"""``critpath top``: executions by label over a sliding window."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from critpath.commands.output import make_console, require_executions
+from critpath.commands.parser import checked
+from critpath.commands.settings import READING, Settings, number
+from critpath.errors import CritpathError, UsageError
+from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from critpath.model import PathSet
+
+SETTINGS: Final = READING
+FORMAT: Final = "critpath/top/1"
+
+_SECONDS: Final = number(0, 86_400, "a number of seconds above 0")
+_MOST: Final = 200_000  # executions in a window
+_SHOWN: Final = 3  # states of a label
+_LEAST: Final = 0.0005  # a share that is shown
+_ROWS: Final = 40
+_P99: Final = 0.99
+_NICE: Final = 19
+
+Shares = Mapping[str, Mapping[str, float]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the verb takes beside settings."""
+    parser.add_argument(
+        "directory",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        help="of a flight recorder (default: the one that runs), or a recording, which is replayed",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="S",
+        type=checked(_SECONDS),
+        default=10.0,
+        help="seconds that rates and percentiles are of (10)",
+    )
+    parser.add_argument(
+        "--duration",
+        metavar="S",
+        type=checked(_SECONDS),
+        default=0.0,
+        help="end after so many seconds (default: at Ctrl-C, or at the recording's end)",
+    )
+    parser.add_argument("--json", action="store_true", help="an object per second, each in a line")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An execution that ended: label, begin and end (ns), and where its time went, if known."""
+
+    label: str
+    begin: int
+    end: int
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is shown at one moment.
+
+    Attributes
+    ----------
+    at : int
+        Until when the window goes (ns of the trace's clock).
+    span : float
+        Of the window (s): less than asked for in the first of a recording.
+    ended : sequence of Ended
+        In the window.
+    shares : mapping
+        By label, where those of `ended` do not say.
+    source : str
+        What `shares` are of.
+    said : mapping
+        What the recorder says of itself.
+    """
+
+    at: int
+    span: float
+    ended: Sequence[Ended]
+    shares: Shares = field(default_factory=dict)
+    source: str = ""
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Show until the end, and return the exit code."""
+    frames = _replay(arguments, settings) if _is_recording(arguments) else None
+    live = frames is None
+    if frames is None:
+        frames = _live(arguments, settings)
+    try:
+        _show(frames, arguments, redraw=live and not arguments.json)
+    except KeyboardInterrupt:
+        if not live:
+            raise
+    return 0
+
+
+def _is_recording(arguments: argparse.Namespace) -> bool:
+    from critpath.record.flight.state import STATE  # noqa: PLC0415 - start-up time
+
+    return arguments.directory is not None and not (arguments.directory / STATE).is_file()
+
+
+def _show(frames: Iterator[Frame], arguments: argparse.Namespace, *, redraw: bool) -> None:
+    if arguments.json:
+        for frame in frames:
+            print(json.dumps(frame_document(frame)), flush=True)
+        return
+    console = make_console()
+    if redraw and console.is_terminal:
+        from rich.live import Live  # noqa: PLC0415 - start-up time
+
+        with Live(console=console, auto_refresh=False, screen=False) as shown:
+            for frame in frames:
+                shown.update(draw(frame, console), refresh=True)
+        return
+    due, last = 0, None
+    for frame in frames:  # where lines stay, one block a window is enough
+        last = frame
+        if frame.span >= arguments.window and frame.at >= due:
+            due, last = frame.at + round(arguments.window * NS_PER_S), None
+            console.print(draw(frame, console))
+    if last is not None:
+        console.print(draw(last, console))
+
+
+# Rows
+
+
+def label_rows(frame: Frame) -> list[dict[str, Any]]:
+    """Return a row for each label, most time first: its rate, percentiles, and states' shares."""
+    by_label: dict[str, list[Ended]] = {}
+    for one in frame.ended:
+        by_label.setdefault(one.label, []).append(one)
+    rows = []
+    for label, of in by_label.items():
+        times = sorted(one.end - one.begin for one in of)
+        shares = _mean_shares(of) or dict(frame.shares.get(label, {}))
+        rows.append(
+            {
+                "label": label,
+                "count": len(times),
+                "rate": len(times) / frame.span,
+                "p50_ns": percentile(times, 0.5),
+                "p99_ns": percentile(times, _P99),
+                "time_ns": sum(times),
+                "shares": shares,
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["time_ns"], row["label"]))
+
+
+def percentile(times: Sequence[int], part: float) -> int:
+    """Return the smallest of sorted times that so large a part does not exceed."""
+    return times[min(len(times) - 1, max(0, -int(-part * len(times) // 1) - 1))]
+
+
+def _mean_shares(of: Sequence[Ended]) -> dict[str, float]:
+    """Return the part of each state in the time of some executions, empty where it is not known."""
+    known = [one for one in of if one.shares]
+    whole = sum(one.end - one.begin for one in known)
+    sums: dict[str, float] = {}
+    for one in known:
+        for state, share in one.shares.items():
+            sums[state] = sums.get(state, 0.0) + share * (one.end - one.begin)
+    return {state: time / whole for state, time in sums.items()} if whole else {}
+
+
+def frame_document(frame: Frame) -> dict[str, Any]:
+    """Return the object of a second."""
+    return {
+        "format": FORMAT,
+        "at_ns": frame.at,
+        "window_s": frame.span,
+        "labels": label_rows(frame),
+        "shares_of": frame.source,
+        "recorder": dict(frame.said),
+    }
+
+
+def draw(frame: Frame, console: Console) -> RenderableType:
+    """Return the table of a moment: a line per label."""
+    from rich.console import Group  # noqa: PLC0415 - start-up time
+
+    from critpath.report.text.table import new_table, shown  # noqa: PLC0415 - as above
+
+    rows = label_rows(frame)
+    table = new_table(console, "label", ">per s", ">p50", ">p99", "where their time goes")
+    for row in rows[:_ROWS]:
+        states = sorted(row["shares"].items(), key=lambda pair: -pair[1])[:_SHOWN]
+        goes = ", ".join(
+            f"{state} {format_share(share)}" for state, share in states if share >= _LEAST
+        )
+        table.add_row(
+            *(shown(text, console) for text in (row["label"] or "(none)", f"{row['rate']:,.1f}")),
+            *(shown(format_ns(row[name]), console) for name in ("p50_ns", "p99_ns")),
+            shown(goes or "not known yet", console),
+        )
+    total = f"{plural(sum(row['count'] for row in rows), 'execution')} in {frame.span:g} s"
+    if len(rows) > _ROWS:
+        total += f", {len(rows) - _ROWS} more labels"
+    lines = [total + "".join(f"; {text}" for text in _said(frame))]
+    return Group(shown(lines[0], console), table)
+
+
+def _said(frame: Frame) -> Iterator[str]:
+    if "overhead" in frame.said:
+        yield f"overhead {format_share(frame.said['overhead'])}"
+        yield f"recorded {format_share(frame.said['covers'])} of the time"
+    if frame.said.get("missed"):
+        yield f"{frame.said['missed']:,} came too fast to be shown"
+    if frame.source:
+        yield f"time goes as in {safe_text(frame.source)}"
+    elif "overhead" in frame.said:
+        yield "where time goes is known after a dump"
+
+
+# A flight recorder that runs
+
+
+class _DumpReader:
+    """Paths of the newest dump, found beside what is shown and at the lowest priority."""
+
+    def __init__(self, settings: Settings, what: str) -> None:
+        self.shares: Shares = {}
+        self.source = self._asked = ""
+        self._settings, self._what = settings, what
+        self._thread: threading.Thread | None = None
+
+    def look(self, dump: str) -> None:
+        """Read a dump unless that is done, or another is being read."""
+        if dump in {"", self._asked} or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._asked = dump
+        self._thread = threading.Thread(target=self._read, args=(dump,), daemon=True)
+        self._thread.start()
+
+    def _read(self, dump: str) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        try:
+            found = _read_ended(Path(dump), self._settings, self._what)
+        except (CritpathError, OSError):  # none is whole there, or it was removed
+            return
+        by_label: dict[str, list[Ended]] = {}
+        for one in found:
+            by_label.setdefault(one.label, []).append(one)
+        self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
+        self.source = Path(dump).name
+
+
+def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
+    from critpath.record.flight.state import ask, find_place  # noqa: PLC0415 - start-up time
+
+    place = find_place(arguments.directory)
+    what = settings["execution"] or "marker"
+    if what not in {"marker", "process"}:
+        raise UsageError(
+            f"top of a running flight recorder by {safe_text(what)}",
+            "--execution marker, or process; critpath top DUMP takes any",
+        )
+    reader = _DumpReader(settings, what)
+    held: deque[Ended] = deque(maxlen=_MOST)
+    begun = due = time.monotonic()
+    seen = 0
+    while True:
+        more = True
+        while more:
+            answer = ask(place, {"top": seen}, 10)
+            seen, more = int(answer["seen"]), bool(answer["more"])
+            held += [Ended(*one[1:]) for one in answer["ended"] if one[0] == what]
+        now = int(answer["now"])
+        oldest = now - round(arguments.window * NS_PER_S)
+        while held and held[0].end < oldest:
+            held.popleft()
+        reader.look(str(answer["dump"]))
+        said = {name: answer[name] for name in ("overhead", "covers", "missed")}
+        yield Frame(now, arguments.window, list(held), reader.shares, reader.source, said)
+        if arguments.duration and time.monotonic() - begun >= arguments.duration:
+            return
+        due += 1.0
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+# A recording
+
+
+def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
+    """Yield a frame per second of a recording, from its first execution to its last."""
+    found = _read_ended(arguments.directory, settings, settings["execution"])
+    found.sort(key=lambda one: one.end)
+    window = round(arguments.window * NS_PER_S)
+    first = min(one.begin for one in found)
+    last = found[-1].end
+    if arguments.duration:
+        last = min(last, first + round(arguments.duration * NS_PER_S))
+    at, low, high = first, 0, 0
+    while at < last:
+        at += NS_PER_S
+        while high < len(found) and found[high].end <= at:
+            high += 1
+        while low < high and found[low].end <= at - window:
+            low += 1
+        yield Frame(at, min(arguments.window, (at - first) / NS_PER_S), found[low:high])
+
+
+def _read_ended(recording: Path, settings: Settings, what: str | None) -> list[Ended]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    paths = pipeline.extract(
+        [recording],
+        specification=what,
+        reader=settings["reader"],
+        interrupts=settings["interrupts"],
+        max_memory=settings["max-memory"],
+    )
+    require_executions(paths, [recording])
+    return ended_of(paths)
+
+
+def ended_of(paths: PathSet) -> list[Ended]:
+    """Return the executions of a set, with where their time went."""
+    import numpy as np  # noqa: PLC0415 - start-up time
+
+    from critpath.model import STATES  # noqa: PLC0415 - as above
+
+    of, executions = paths.paths, paths.executions
+    times = np.zeros((len(executions), len(STATES)))
+    np.add.at(times, (of.path, of.state), of.end - of.begin)
+    took = np.maximum(times.sum(axis=1, keepdims=True), 1)
+    rows = zip(
+        *(executions.label, executions.begin.tolist(), executions.end.tolist()),
+        (times / took).tolist(),
+        executions.comm,
+        strict=True,
+    )
+    return [
+        Ended(label or comm, begin, end, {STATES[i]: s for i, s in enumerate(shares) if s > 0})
+        for label, begin, end, shares, comm in rows
+    ]

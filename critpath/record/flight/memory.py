@@ -1,0 +1,335 @@
+"""What a flight recorder holds: layers in the kernel's buffers, marks in pages of our own.
+
+The kernel overwrites the oldest events of a layer.  Marks, forks, execs and exits are moved to
+memory as they come, where triggers and ``critpath top`` look at them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.record.budget.gaps import Journal
+from critpath.record.flight.pages import HEAD, SIZE, find_begin, page_time
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace.drain import Drain, online_cpus
+from critpath.record.ftrace.gate import LAYERS, Layer
+from critpath.record.ftrace.marks import UserMarks
+from critpath.record.ftrace.preflight import CLOCK
+from critpath.record.ftrace.tracefs import Instance
+from critpath.units import NS_PER_S
+
+DUMP: Final = "dump"  # why a gate was closed
+_MARKS_PART: Final = 16  # of the memory, for marks; in the kernel no more than this (KiB):
+_MARKS_KIB: Final = 512
+_SETTLE: Final = 0.001  # s
+_ROWS: Final = 20_000  # closings and openings that are remembered
+_OLDEST: Final = re.compile(r"overrun: (\d+)\n(?:.*\n)*?oldest event ts: +(\d+\.\d+)")
+
+
+class MemoryJournal(Journal):
+    """When gates were closed, as far back as anything is held; never more than so many rows."""
+
+    def __init__(self) -> None:
+        self.rows: deque[dict[str, object]] = deque(maxlen=_ROWS)
+
+    @property
+    def since(self) -> int:
+        """From when on it is known (ns); 0 for always."""
+        if len(self.rows) < _ROWS:
+            return 0
+        first = self.rows[0]
+        return int(str(first.get("end") or first.get("closed")))
+
+    def forget(self) -> None:
+        """Forget all but since when what is closed is closed."""
+        last = {row["layer"]: row for row in self.rows}
+        kept = [row for row in last.values() if "begin" in row]
+        self.rows.clear()
+        self.rows.extend(kept)
+
+    def note_other(self, layer: str, since: int) -> None:
+        """Note that somebody else kept a layer from recording, at some time since."""
+        now = time.monotonic_ns()
+        self.note_closed(layer, since, now, "other")
+        self.note_opened(layer, now, now)
+
+    def note_closed(self, layer: str, begin: int, closed: int, why: str) -> None:
+        """Note when a layer was closed."""
+        self.rows.append({"layer": layer, "begin": begin, "closed": closed, "why": why})
+
+    def note_opened(self, layer: str, opening: int, end: int) -> None:
+        """Note when a layer was opened."""
+        self.rows.append({"layer": layer, "opening": opening, "end": end})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MarkPages:
+    """Pages of marks by cpu, the newest of so many bytes."""
+
+    def __init__(self, instance: Instance, cpus: Sequence[int], page: int, most: int) -> None:
+        self._page, self._most = page, most
+        self._held: dict[int, deque[bytes]] = {cpu: deque() for cpu in cpus}
+        self.bytes = 0
+        self._sources = {
+            cpu: instance.open(f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+            for cpu in cpus
+        }
+        self.dropped: dict[int, bool] = dict.fromkeys(cpus, False)
+
+    def read(self) -> list[bytes]:
+        """Move what there is, also from pages that are not full; return the new pages."""
+        found = []
+        for cpu, source in self._sources.items():
+            while page := self._read_one(source):
+                found.append(page)
+                self.keep(cpu, page)
+        return found
+
+    def keep(self, cpu: int, page: bytes) -> None:
+        """Hold a page, and forget the oldest ones for it."""
+        self._held[cpu].append(page)
+        self.bytes += len(page)
+        self._forget()
+
+    def _read_one(self, source: int) -> bytes:
+        try:
+            page = os.read(source, self._page)
+        except BlockingIOError:
+            return b""
+        if len(page) < HEAD.size:
+            return b""
+        # What is behind the data of a page that is not full need not be kept.
+        return page[: HEAD.size + (HEAD.unpack_from(page)[1] & SIZE)]
+
+    def _forget(self) -> None:
+        while self.bytes > self._most:
+            cpu = min(
+                (c for c, held in self._held.items() if held),
+                key=lambda c: page_time(self._held[c][0]),
+            )
+            self.bytes -= len(self._held[cpu].popleft())
+            self.dropped[cpu] = True
+
+    def first(self) -> int:
+        """Return from when on all marks are held (ns), 0 if none was dropped."""
+        times = [
+            page_time(held[0]) for cpu, held in self._held.items() if self.dropped[cpu] and held
+        ]
+        return max(times, default=0)
+
+    def save(self, raw: Path, cutoff: int) -> None:
+        """Write the pages that end after a time, and forget all."""
+        for cpu, held in self._held.items():
+            with (raw / f"cpu{cpu}").open("xb") as stream:
+                for page, after in _with_next(held):
+                    if after is None or page_time(after) >= cutoff:
+                        stream.write(page.ljust(self._page, b"\0"))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        for held in self._held.values():
+            held.clear()
+        self.bytes = 0
+        self.dropped = dict.fromkeys(self.dropped, False)
+
+    def close(self) -> None:
+        """Close the files; idempotent."""
+        for source in self._sources.values():
+            with contextlib.suppress(OSError):
+                os.close(source)
+        self._sources = {}
+
+
+def _with_next(held: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+    pages = list(held)
+    return zip(pages, [*pages[1:], None], strict=True)
+
+
+class Memory:
+    """The instances of a flight recorder, from construction to `remove`.
+
+    Parameters
+    ----------
+    root : Path
+        Of tracefs.
+    session : str
+    most_bytes : int
+        Of all buffers, of all cpus.
+    """
+
+    def __init__(self, root: Path, session: str, most_bytes: int) -> None:
+        self._root, self._session, self._most = root, session, most_bytes
+        self.cpus = online_cpus()
+        self.instance = Instance.pin(root, session)
+        self.layers: list[Layer] = []
+        self.marks: MarkPages | None = None
+        self._user_marks: UserMarks | None = None
+        self._users_pages: MarkPages | None = None
+        self.page = 0
+        self.journal = MemoryJournal()
+        self.events: tuple[str, ...] = ()
+        self._overruns: dict[str, list[int]] = {}
+        self._sizes: list[int] = []  # of each layer's buffers
+
+    def make(self, always: Sequence[str]) -> None:
+        """Make the instance that programs know, with what is always recorded."""
+        instance = self.instance
+        instance.make()
+        marks = self._most // _MARKS_PART
+        kib = max(64, min(_MARKS_KIB, marks // len(self.cpus) // 1024))
+        for name, value in (
+            *(("tracing_on", "0"), ("trace_clock", CLOCK), ("options/overwrite", "1")),
+            *(("options/markers", "1"), ("buffer_size_kb", str(kib))),
+        ):
+            instance.write(name, value)
+        instance.enable_events(event.replace("/", ":", 1) for event in always)
+        self.events = tuple(instance.enabled_events())
+        self.page = raws.page_bytes(instance.read("events/header_page"))
+        self.marks = MarkPages(instance, self.cpus, self.page, marks)
+        instance.write("tracing_on", "1")
+
+    def make_layers(self, layers: Mapping[str, Sequence[str]], available: list[str]) -> None:
+        """Make the layers, closed; they share what memory there is, `BASE` with most of it."""
+        room = self._most - self._most // _MARKS_PART
+        for number, (name, events) in enumerate(layers.items()):
+            part = 1.0 if len(layers) == 1 else (0.6, 0.4)[number > 0]
+            layer = Layer(self._root, self._session, name, events)
+            self.layers.append(layer)
+            size = int(room * part) // len(self.cpus)
+            layer.make(available, size, most=size)
+            layer.open_counts(self.cpus)
+            self._sizes.append(size)
+        self._overruns = {}
+
+    def open_user_marks(self, users: Sequence[int]) -> None:
+        """Let other users' programs mark executions; raises CritpathError."""
+        self._user_marks = of = UserMarks(self._root, self._session, users, None, self.page)
+        most = self._most // _MARKS_PART
+        self._users_pages = MarkPages(of.instance, self.cpus, self.page, most)
+
+    def read_marks(self) -> list[bytes]:
+        """Move what marks there are to memory; return the new pages."""
+        return [page for pages in self._pages() for page in pages.read()]
+
+    def save_marks(self, raw: Path, begin: int) -> None:
+        """Write marks since a time, and forget all."""
+        for pages, place in zip(self._pages(), (raw, raw / raws.MARKS), strict=False):
+            place.mkdir(mode=0o700, exist_ok=True)
+            pages.save(place, begin)
+
+    def _pages(self) -> list[MarkPages]:
+        return [pages for pages in (self.marks, self._users_pages) if pages is not None]
+
+    def put_right(self, since: int) -> list[str]:
+        """Put right what somebody else has switched since a time; return what that was."""
+        found = []
+        if self.instance.read("tracing_on").strip() != "1":
+            self.instance.write("tracing_on", "1")
+            found.append("marks")
+        for layer in self.layers:
+            if layer.put_right():
+                found.append(layer.name)
+                self.journal.note_other(layer.name, since)
+        return found
+
+    def remove_layers(self) -> None:
+        """Remove the layers; raises CritpathError if somebody holds one."""
+        layers, self.layers, self._sizes = self.layers, [], []
+        for layer in reversed(layers):
+            layer.remove()
+
+    def move(self, raw: Path, since: int) -> int:
+        """Write what is held to ``raw/``, with gates closed; return since when all is there.
+
+        The pages are no recording yet: what `describe` writes makes them one.
+        """
+        time.sleep(_SETTLE)
+        self.read_marks()
+        begin = max(since, self.journal.since, *(pages.first() for pages in self._pages()))
+        for layer in self.layers:
+            place = raw / LAYERS / layer.name
+            place.mkdir(mode=0o700, parents=True)
+            begin = max(begin, self._move_layer(layer, place))
+        return begin
+
+    def _move_layer(self, layer: Layer, place: Path) -> int:
+        """Move the pages of a layer; return from when on every cpu's are there."""
+        drain = Drain(layer.instance, place, self.page, 0, None)
+        try:
+            drain.start(self.cpus)
+            drain.stop()
+        except BaseException:
+            drain.abandon()
+            raise
+        if drain.failure is not None:
+            raise drain.failure
+        after = {cpu: layer.instance.stats(cpu) for cpu in self.cpus}
+        self._overruns[layer.name] = [after[cpu].get("overrun", 0) for cpu in self.cpus]
+        # What was overwritten, on purpose, is no loss.
+        raws.write_stats(place, {c: {"entries": of.get("entries", 0)} for c, of in after.items()})
+        return max(find_begin(place / f"cpu{cpu}", self.page) for cpu in self.cpus)
+
+    def drop(self) -> None:
+        """Forget all that is held, as after a dump that failed in part."""
+        for pages in self._pages():
+            pages.clear()
+        for layer in self.layers:
+            with contextlib.suppress(CritpathError, OSError):
+                layer.instance.write("trace", "")
+        self._overruns = {}
+
+    def lost(self) -> int:
+        """Return how many events were lost, not overwritten, so far."""
+        found = 0
+        for instance in (self.instance, *(layer.instance for layer in self.layers)):
+            for cpu in self.cpus:
+                counts = instance.stats(cpu)
+                found += counts.get("commit overrun", 0) + counts.get("dropped events", 0)
+        return found
+
+    def oldest(self) -> int:
+        """Return from when on all events of all cpus are held (ns), 0 if none was overwritten."""
+        if not self.layers:
+            return 0
+        times = [0, *(pages.first() for pages in self._pages())]
+        for layer in self.layers:
+            known = self._overruns.get(layer.name, [0] * len(self.cpus))
+            for cpu, before in zip(self.cpus, known, strict=True):
+                text = layer.instance.read(f"per_cpu/cpu{cpu}/stats")
+                found = _OLDEST.search(text)
+                if found and int(found[1]) > before:  # else it has all
+                    times.append(round(float(found[2]) * NS_PER_S))
+        return max(times)
+
+    def used(self) -> tuple[int, float]:
+        """Return the bytes that are held, and how full the fullest buffer is."""
+        found, fullest = sum(pages.bytes for pages in self._pages()), 0.0
+        for layer, size in zip(self.layers, self._sizes, strict=True):
+            for cpu in self.cpus:
+                held = layer.instance.stats(cpu).get("bytes", 0)
+                found, fullest = found + held, max(fullest, held / size)
+        return found, min(fullest, 1.0)
+
+    def remove(self) -> None:
+        """Turn everything off and remove the instances; raises CritpathError if held by others."""
+        with contextlib.suppress(CritpathError):
+            self.instance.write("tracing_on", "0")
+        for pages in self._pages():
+            pages.close()
+        if self._user_marks is not None:
+            self._user_marks.remove()
+        try:
+            self.remove_layers()
+        finally:
+            self.instance.remove()

@@ -1,0 +1,819 @@
+"""The flight recorder as it runs: one loop that waits for triggers, and saves what is held."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError, UsageError
+from critpath.record._pulse import name_thread
+from critpath.record.budget.account import overhead_of
+from critpath.record.budget.calibrate import find_costs
+from critpath.record.budget.control import KAPPA, Budget, Control, Costs
+from critpath.record.budget.loop import BusyTimes, Loop
+from critpath.record.cleanup import remove_leftovers
+from critpath.record.dirfd import open_dir
+from critpath.record.flight.conditions import COMMAND, Condition
+from critpath.record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
+from critpath.record.flight.live import Execution, Formats, LiveExecutions
+from critpath.record.flight.memory import DUMP, Memory
+from critpath.record.flight.state import FORMAT, STATE, hold_lock, write_state
+from critpath.record.flight.triggers import Triggers
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace import recorder as ftrace
+from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.budget import lengthen_horizon, machine_model
+from critpath.record.ftrace.events import (
+    find_net_devices,
+    find_timer_functions,
+    lttng_name,
+    select_events,
+)
+from critpath.record.ftrace.gate import split_layers
+from critpath.record.ftrace.preflight import CLOCK
+from critpath.record.profiles import profile_events, profile_label, way_of_requests
+from critpath.record.recorder import Leftover
+from critpath.record.sockets import scan_descriptors, scan_sockets
+from critpath.units import NS_PER_S, plural, safe_text
+from critpath_marks.sessions import new_session_name, start_time
+
+PROFILES: Final = ("requests", "syscalls", "minimal")  # profiles, richest first
+_TRIAL: Final = 1.0  # s
+_TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
+_SECOND: Final = 1.0
+_LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
+_STATE_EVERY: Final = 60.0  # s
+_SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
+_HOUR: Final = 3600.0
+_SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
+_SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+_ROOM: Final = 64 << 20  # bytes of a disk that a dump leaves free
+_MOST_WORDS: Final = 4096  # bytes of a request
+_CLIENTS: Final = 16
+_WAITING: Final = 20_000  # executions that are held for who watches
+_LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
+_TOLD: Final = 2000  # of them in one answer
+
+
+@dataclass(frozen=True)
+class FlightRequest:
+    """What a flight recorder is asked to do.
+
+    Attributes
+    ----------
+    directory : Path
+    budget : Budget
+    keep : float
+        s of history that a dump has at most.
+    memory : int
+        Bytes of all buffers.
+    conditions : tuple of Condition
+    at_most : int
+        Dumps an hour.
+    dumps : int
+        That are kept.
+    profiles : tuple of str
+        Richest first; the first that the budget allows all the time is taken.
+    execution, version : str
+    mark_users : tuple of int
+        Uids whose programs may mark executions though they may not trace; -1 for all.
+    marks_required : bool
+        Whether these were asked for.
+    """
+
+    directory: Path
+    budget: Budget
+    keep: float
+    memory: int
+    conditions: tuple[Condition, ...]
+    at_most: int
+    dumps: int
+    profiles: tuple[str, ...] = PROFILES
+    execution: str = ""
+    version: str = ""
+    mark_users: tuple[int, ...] = ()
+    marks_required: bool = False
+
+
+class Refusals:
+    """How many dumps an hour triggers may make; what was refused is counted, by why."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._made: deque[float] = deque(maxlen=most)
+        self._said: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def allows(self) -> bool:
+        """Return whether there may be one more now."""
+        return len(self._made) < self._most or self._clock() - self._made[0] >= _HOUR
+
+    def note_made(self) -> None:
+        """Count one that is made."""
+        self._made.append(self._clock())
+
+    def note(self, why: str) -> bool:
+        """Count one that was refused, for one of few reasons; return whether to say so now."""
+        self.counts[why] = self.counts.get(why, 0) + 1
+        now = self._clock()
+        if now - self._said.get(why, -_SAY_EVERY) < _SAY_EVERY:
+            return False
+        self._said[why] = now
+        return True
+
+
+class Flight:
+    """A flight recorder, from construction until `run` returns."""
+
+    def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
+        self.request, self._say = request, say
+        self.session = new_session_name()
+        self._memory: Memory | None = None
+        self._loop: Loop | None = None
+        self._control: Control | None = None
+        self._live: LiveExecutions | None = None
+        self._triggers: Triggers | None = None
+        self._watchdogs: list[ftrace.TracingWatchdog] = []
+        self._refusals = Refusals(request.at_most)
+        self._dump: Dump | None = None
+        self._pending: Trigger | None = None  # of who asked meanwhile
+        self._asked: list[socket.socket] = []  # who waits for the dump under way
+        self._waiting: list[socket.socket] = []  # and for the one after it
+        self._clients: dict[int, socket.socket] = {}
+        self._ended: deque[Execution] = deque(maxlen=_WAITING)
+        self._watched = 0.0  # until when somebody looks on
+        self._seen = 0  # executions in all, of which the newest are held
+        self._profile = ""
+        self._began = time.monotonic()
+        self._since = time.monotonic_ns()  # when what is held begins, at the earliest
+        self._right = self._since  # when nobody else had switched anything
+        self._made = self._removed = 0
+        self._closed = 0.0
+        self._last = ""
+        self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._spent = 0.0  # cpu time of processes that make dumps, at nice 19: not in the budget
+        self._times = 0.0
+        self._own = 0.0  # cpu time of this thread until it was charged last
+        self._ending = False
+        self._threads: list[tracefs.ThreadRow] = []
+        self._scan_due = 0.0
+        self._description: dict[str, Any] = {}
+
+    # From start to end
+
+    def run(self) -> int:
+        """Record until a signal, or until it is asked to stop."""
+        fatal = [one for one in ftrace.missing_requirements(None) if one.fatal]
+        if fatal:
+            raise CritpathError(
+                f"a flight recorder cannot run here: {fatal[0].what}",
+                f"{fatal[0].do} (critpath doctor shows all that is missing)",
+            )
+        directory = prepare_directory(self.request.directory)
+        # A service that was killed is started again.
+        remove_leftovers(self._say_removed)
+        with contextlib.ExitStack() as stack:
+            place = stack.enter_context(hold_lock(directory, self.session))
+            woken = stack.enter_context(_signals())
+            server = stack.enter_context(_listen(place))
+            self._triggers = Triggers(self.request.conditions)
+            stack.callback(self._triggers.close)
+            stack.callback(self._close_clients)
+            stack.callback(self._take_down)
+            self._start()
+            self._write_state("running")
+            stack.callback(self._write_state, "stopped")
+            _notify("READY=1", f"STATUS={self._headline()}")
+            self._say(self._headline())
+            self._watch(woken, server)
+            _notify("STOPPING=1")
+        return 0
+
+    def _say_removed(self, leftover: Leftover, error: CritpathError | None) -> None:
+        if error is None:
+            self._say(f"removed {leftover.kind} {leftover.name} of a killed recorder")
+        else:
+            self._say(f"warning: {error.what} ({error.do})")
+
+    def _start(self) -> None:
+        name_thread(b"critpath-flight")
+        root = tracefs.find() or tracefs.mount()
+        lines = tracefs.Instance(root).read("available_events").splitlines()
+        available = [line.replace(":", "/", 1) for line in lines if ":" in line]
+        self._memory = memory = Memory(root, self.session, self.request.memory)
+        for number, profile in enumerate(self.request.profiles):
+            events = select_events(profile_events(profile), available)
+            always, layers = split_layers(events.events)
+            if number == 0:
+                memory.make(always)
+                self._open_marks(memory)
+                self._watchdogs.append(ftrace.TracingWatchdog(memory.instance))
+            last = number == len(self.request.profiles) - 1
+            if events.missing and not last and profile_label(profile) == "requests":
+                continue
+            memory.make_layers(layers, available)
+            budget = self.request.budget
+            costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
+            if last or self._fits(memory, costs):
+                break
+            memory.remove_layers()
+        self._profile, budget = profile, lengthen_horizon(budget, costs)
+        memory.drop()
+        self._describe(memory, root, events.missing)
+        self._watchdogs += [ftrace.TracingWatchdog(layer.instance) for layer in memory.layers]
+        names = [layer.name for layer in memory.layers]
+        self._control = Control(budget, costs, names, len(memory.cpus), 1)
+        self._control.charge("calibration", costs.seconds)
+        self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
+        self._live = LiveExecutions(Formats.read(memory.instance))
+        self._own = time.thread_time()
+        self._since = time.monotonic_ns()
+        self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+
+    def _open_marks(self, memory: Memory) -> None:
+        """Let other users' programs mark executions, if any may."""
+        if not self.request.mark_users:
+            return
+        try:
+            memory.open_user_marks(self.request.mark_users)
+        except CritpathError as error:
+            if self.request.marks_required:
+                raise
+            self._say(f"warning: {error.what} ({error.do})")
+
+    def _fits(self, memory: Memory, costs: Costs) -> bool:
+        """Return whether all of it could be recorded all the time, as the machine is now."""
+        busy = BusyTimes(memory.cpus)
+        before = [layer.counts(memory.cpus) for layer in memory.layers]
+        for layer in memory.layers:
+            layer.open()
+        time.sleep(_TRIAL)
+        for layer in reversed(memory.layers):
+            layer.close()
+        passed = busy.passed()
+        busy.close()
+        cost = [0.0] * len(memory.cpus)
+        for layer, was in zip(memory.layers, before, strict=True):
+            for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
+                cost[cpu] += 1e-9 * KAPPA * costs.events[layer.name] * (b - a)
+        share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
+        return share <= self.request.budget.share
+
+    def _describe(self, memory: Memory, root: Path, missing: Sequence[str]) -> None:
+        host = os.uname()
+        self._events = (*memory.events, *(e for layer in memory.layers for e in layer.events))
+        self._description = {
+            "clock": CLOCK,
+            "page_bytes": memory.page,
+            "cpus": memory.cpus,
+            "profile": profile_label(self._profile),
+            "events": list(self._events),
+            "missing": list(missing),
+            "buffer_bytes": self.request.memory // len(memory.cpus),
+            "tracefs": str(root),
+            "host": {
+                "name": host.nodename,
+                "kernel": host.release,
+                "machine": host.machine,
+                "timer_functions": find_timer_functions(),
+                "net_devices": find_net_devices(),
+            },
+            "recorder": {"name": "ftrace", "version": self.request.version},
+        }
+
+    def _take_down(self) -> None:
+        for watch in self._watchdogs:
+            watch.dismiss()
+        if self._loop is not None:
+            self._loop.stop()
+        if self._dump is not None:
+            # What is being made is finished: a minute at most, then it is given up.
+            until = time.monotonic() + 60
+            while self._dump is not None and time.monotonic() < until:
+                self._look_at_dump()
+                time.sleep(0.05)
+            if self._dump is not None:
+                self._dump.discard()
+        if self._memory is not None:
+            self._memory.remove()
+
+    # The loop
+
+    def _watch(self, woken: int, server: socket.socket) -> None:
+        triggers, memory = self._parts()
+        poll = select.poll()
+        for source in (woken, server):
+            poll.register(source, select.POLLIN)
+        triggers.register(poll)
+        due = state = time.monotonic()
+        while not self._ending:
+            fast = triggers.watches_marks or self._dump is not None
+            ready = poll.poll(1000 * _TICK[not fast])
+            now = time.monotonic_ns()
+            for descriptor, _ in ready:
+                if descriptor == woken:
+                    self._take_signals(os.read(woken, 256))
+                elif descriptor == server.fileno():
+                    self._accept(server, poll)
+                elif descriptor in self._clients:
+                    self._answer(descriptor, poll)
+                else:
+                    self._fire(triggers.ready(descriptor, now))
+            self._look_at_marks()
+            self._look_at_dump()
+            self._look_at_threads()
+            if time.monotonic() >= due:
+                due = time.monotonic() + _SECOND
+                self._count()
+                self._look_at_hands()
+                self._fire(triggers.counted(memory.lost(), self._times, now))
+            if time.monotonic() >= state + _STATE_EVERY:
+                state = time.monotonic()
+                self._write_state("running")
+
+    def _take_signals(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in _ENDING:
+                self._ending = True
+                continue
+            found = self._parts()[0].signalled(number)
+            if found is None and number != signal.SIGUSR1:
+                continue
+            when = found.text if found else "signal USR1"
+            kind = found.name if found else "USR1"
+            asked = number == signal.SIGUSR1
+            self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
+
+    def _look_at_marks(self) -> None:
+        triggers, memory = self._parts()
+        if self._live is None:
+            return
+        pages = memory.read_marks()
+        if not triggers.watches_marks and time.monotonic() > self._watched:
+            return  # nobody looks
+        ended = self._live.add(pages)
+        self._ended.extend(ended)
+        self._seen += len(ended)
+        if ended:
+            self._fire(triggers.ended(ended, time.monotonic_ns()))
+
+    def _look_at_hands(self) -> None:
+        """Put right what somebody else has switched; the time since the last look is a gap."""
+        memory, loop = self._parts()[1], self._loop
+        before, self._right = self._right, time.monotonic_ns()
+        if loop is not None:
+            with loop.waiting():
+                wrong = memory.put_right(before)
+            if wrong:
+                self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
+
+    def _count(self) -> None:
+        """Note what the last second cost."""
+        control, loop = self._control, self._loop
+        if control is None or loop is None:
+            return
+        own, before = time.thread_time(), self._own
+        self._own = own
+        with loop.waiting():
+            control.charge("watching", own - before)
+        cost, busy = max(
+            zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
+        )
+        was_cost, was_busy, _ = self._second
+        share = min(0.99, (cost - was_cost) / max(busy - was_busy, 0.05))
+        self._second = cost, busy, overhead_of(max(0.0, share))
+        self._times = self._second[2] / control.budget.overhead
+
+    def _fire(self, triggers: Iterator[Trigger] | Sequence[Trigger]) -> None:
+        for trigger in triggers:
+            self._save(trigger)
+
+    # Dumps
+
+    def _save(self, trigger: Trigger) -> str:
+        """Begin a dump; return why not, "" if it was begun, or will be after the one under way."""
+        if self._dump is not None and trigger.asked:
+            self._pending = self._pending or trigger
+            return ""
+        why = self._refusal(trigger)
+        if not why:
+            try:
+                self._dump = self._move(trigger)
+                self._refusals.note_made()
+            except (CritpathError, OSError) as error:
+                full = isinstance(error, OSError) and error.errno in raws.FULL
+                why = "disk full" if full else "failed"
+                text = error.what if isinstance(error, CritpathError) else str(error.strerror)
+                self._say(f"warning: a dump was given up: {text}")
+        if why and self._refusals.note(why):
+            self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
+        return why
+
+    def _refusal(self, trigger: Trigger) -> str:
+        if self._dump is not None:
+            return "a dump is being made"
+        if not (trigger.asked or self._refusals.allows()):
+            return "too many an hour"
+        used, _ = self._parts()[1].used()
+        try:
+            found = os.statvfs(self.request.directory)
+        except OSError:
+            return "failed"
+        free = found.f_bavail * found.f_frsize
+        return "disk full" if found.f_blocks and free < 2 * used + _ROOM else ""
+
+    def _move(self, trigger: Trigger) -> Dump:
+        """Close the gates, move what is held, and begin to make a recording of it."""
+        memory, loop = self._parts()[1], self._loop
+        if loop is None:
+            raise RuntimeError("it was not started")
+        request = dump_request(self.request.version, self._profile, self.request.execution)
+        dump = Dump(self.request.directory, trigger, request)
+        dump.make()
+        done = False
+        begun = time.monotonic_ns()
+        try:
+            with loop.closed(DUMP):
+                memory.instance.write("tracing_on", "0")
+                closed = time.monotonic_ns()
+                try:
+                    since = max(self._since, closed - round(self.request.keep * NS_PER_S))
+                    begin = min(memory.move(dump.raw, since), closed)
+                    rows = list(memory.journal.rows)
+                    memory.save_marks(dump.raw, begin)
+                    done = True
+                finally:
+                    if not done:
+                        memory.drop()
+                    memory.journal.forget()
+                    self._since = time.monotonic_ns()
+                    memory.instance.write("tracing_on", "1")
+            self._closed = (time.monotonic_ns() - begun) / NS_PER_S
+            self._note_machine(dump.raw, begin)
+            raws.copy_descriptions(memory.instance, dump.raw, self._events)
+            dump.start(
+                {
+                    "begin": begin,
+                    "end": closed,
+                    "layers": [layer.name for layer in memory.layers],
+                    "journal": rows,
+                    "overhead": self._overhead(trigger),
+                    "description": {
+                        **self._description,
+                        "session": dump.session,
+                        "epoch": ftrace.measure_epoch(),
+                    },
+                }
+            )
+        except BaseException:
+            dump.discard()
+            raise
+        return dump
+
+    def _note_machine(self, raw: Path, begin: int) -> None:
+        """Note what threads, groups and sockets there are, and which threads there were."""
+        threads = tracefs.scan_threads()
+        raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
+        # Seen before what is held, or as old as that: they were there when it begins.
+        known = {row[1]: _at(begin, row) for row in self._threads}
+        born = _births({row[1] for row in threads} - {*known})
+        known |= {
+            r[1]: (begin, *r[1:]) for r in threads if r[1] not in known and born[r[1]] < begin
+        }
+        raws.write_json(raw / "statedump.json", [*known.values()])
+        self._threads = threads
+        groups = [(begin, *row[1:]) for row in ftrace.scan_cgroups() if row[1] in known]
+        raws.write_json(raw / "cgroups.json", groups)
+        names = {lttng_name(*event.split("/")) for event in self._events}
+        if way_of_requests(names):
+            raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
+        if way_of_requests(names - {"sk_data_ready"}):
+            raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
+        raws.write_json(raw / "stats.json", {})
+
+    def _look_at_threads(self) -> None:
+        """Note which threads there are, as those that end meanwhile cannot be asked any more."""
+        now = time.monotonic()
+        if now < self._scan_due:
+            return
+        before = time.thread_time()
+        self._threads = tracefs.scan_threads()
+        took = time.thread_time() - before
+        self._scan_due = now + max(_SCAN_EVERY, took / (_SCAN_SHARE * self.request.budget.share))
+
+    def _look_at_dump(self) -> None:
+        dump = self._dump
+        said = dump.poll() if dump is not None else None
+        if dump is None or said is None:
+            return
+        self._dump = None
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._spent = used.ru_utime + used.ru_stime
+        answer: dict[str, object]
+        if said:
+            self._refusals.note("failed")
+            self._say(f"warning: a dump was given up: {safe_text(said)}")
+            answer = {"refused": said}
+        else:
+            self._made += 1
+            self._last = str(dump.target)
+            self._say(
+                f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip()
+            )
+            self._removed += remove_oldest(self.request.directory, self.request.dumps)
+            answer = {"dump": str(dump.target), "closed": round(self._closed, 4)}
+        for client in self._asked:
+            _reply(client, answer)
+        self._asked, self._waiting = self._waiting, []
+        pending, self._pending = self._pending, None
+        if pending is not None and (why := self._save(pending)):
+            for client in self._asked:
+                _reply(client, {"refused": why})
+            self._asked = []
+        self._write_state("running")
+        _notify(f"STATUS={self._headline()}")
+
+    # Who asks
+
+    def _accept(self, server: socket.socket, poll: select.poll) -> None:
+        with contextlib.suppress(OSError):
+            client, _ = server.accept()
+            if len(self._clients) >= _CLIENTS:  # one of those that say nothing
+                oldest = next(iter(self._clients))
+                poll.unregister(oldest)
+                self._clients.pop(oldest).close()
+            client.setblocking(False)
+            self._clients[client.fileno()] = client
+            poll.register(client, select.POLLIN)
+
+    def _answer(self, descriptor: int, poll: select.poll) -> None:
+        client = self._clients.pop(descriptor)
+        poll.unregister(descriptor)
+        try:
+            asked = json.loads(client.recv(_MOST_WORDS) or b"null")
+        except (OSError, ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            client.close()
+        elif "dump" in asked:
+            reason = safe_text(str(asked["dump"]))[:200]
+            after = self._dump is not None
+            if why := self._save(Trigger(COMMAND, reason, at=time.monotonic_ns(), asked=True)):
+                _reply(client, {"refused": why})
+            else:
+                (self._waiting if after else self._asked).append(client)
+        elif "top" in asked:
+            _reply(client, self._tell(asked["top"]))
+        else:
+            self._ending |= "stop" in asked
+            _reply(client, self.status())
+
+    def _tell(self, seen: object) -> dict[str, object]:
+        """Return the executions that ended after so many, as many as an answer holds."""
+        self._watched = time.monotonic() + _LOOKED_ON
+        first = self._seen - len(self._ended)
+        skip = max(seen - first, 0) if isinstance(seen, int) and seen >= 0 else len(self._ended)
+        ended = list(itertools.islice(self._ended, skip, skip + _TOLD))
+        return {
+            "now": time.monotonic_ns(),
+            "seen": first + skip + len(ended),
+            "more": first + skip + len(ended) < self._seen,
+            "missed": max(first - seen, 0) if isinstance(seen, int) and seen >= 0 else 0,
+            "ended": [[one.what, one.kind, one.begin, one.end] for one in ended],
+            "dump": self._last,
+            "covers": round(self._covers(), 4),
+            "overhead": round(self._second[2], 5),
+        }
+
+    def _close_clients(self) -> None:
+        for client in (*self._clients.values(), *self._asked, *self._waiting):
+            client.close()
+
+    # What is told
+
+    def status(self) -> dict[str, object]:
+        """Return what is held now, what it costs, and what became of triggers."""
+        memory, control, loop = self._memory, self._control, self._loop
+        now = time.monotonic_ns()
+        document: dict[str, object] = {
+            "format": FORMAT,
+            "session": self.session,
+            "pid": os.getpid(),
+            "since": round(time.monotonic() - self._began, 1),
+            "profile": self._profile,
+            "conditions": [one.text for one in self.request.conditions],
+            "memory": self.request.memory,
+            "keep": self.request.keep,
+            "dumps": {
+                "made": self._made,
+                "kept": len(find_dumps(self.request.directory)),
+                "most": self.request.dumps,
+                "removed": self._removed,
+                "last": self._last,
+                "closed": round(self._closed, 4),
+                "cpu": round(self._spent, 2),
+                "refused": dict(sorted(self._refusals.counts.items())),
+            },
+        }
+        if memory is not None and control is not None and loop is not None:
+            oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
+            held = (now - oldest) / NS_PER_S
+            used, fullest = memory.used()
+            document |= {
+                "held": round(held, 1),
+                "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
+                "used": used,
+                "layers": [layer.name for layer in memory.layers],
+                "covers": round(self._covers(), 4),
+                "overhead": {
+                    "target": self.request.budget.overhead,
+                    "counted": round(control.counted(), 5),
+                    "now": round(self._second[2], 5),
+                    "of": self.request.budget.of,
+                },
+            }
+        return document
+
+    def _covers(self) -> float:
+        """Return the share of the time in which everything was recorded."""
+        loop = self._loop
+        if loop is None:
+            return 0.0
+        return min(1.0, loop.open_seconds() / max(time.monotonic() - loop.begun, 1e-9))
+
+    def _overhead(self, trigger: Trigger) -> dict[str, object]:
+        control, loop = self._control, self._loop
+        if control is None or loop is None:
+            raise RuntimeError("it was not started")
+        budget, costs, tally = control.budget, control.costs, control.tally
+        worst = max(tally.shares(), default=(0.0, 0))
+        return {
+            "target": budget.overhead,
+            "horizon": budget.horizon,
+            "of": budget.of,
+            "controller": budget.controller,
+            "seed": 1,
+            "counted": round(control.counted(), 6),
+            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
+            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
+            "machine": round(control.counted("machine"), 6),
+            "busiest": round(control.counted("busiest"), 6),
+            "command": None,
+            "compared": None,
+            "felt": {},
+            "while_open": round(control.counted(), 6),
+            "kappa": control.kappa,
+            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
+            "events_ns": {name: round(costs.events[name], 1) for name in control.layers},
+            "interval": round(costs.interval, 4),
+            "measured": costs.measured,
+            "layers": {name: {"covers": round(self._covers(), 4)} for name in control.layers},
+            "executions": {},
+            "trigger": {
+                "when": trigger.when,
+                "value": trigger.value,
+                "kind": trigger.kind,
+                "id": trigger.id,
+                "at": trigger.at,
+            },
+        }
+
+    def _headline(self) -> str:
+        budget = self.request.budget
+        covers = self._covers()
+        said = "all the time" if covers > 0.995 or not self._made else f"{100 * covers:.0f} %"
+        return (
+            f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %, open "
+            f"{said}; {plural(len(find_dumps(self.request.directory)), 'dump')}"
+        )
+
+    def _write_state(self, state: str) -> None:
+        with contextlib.suppress(OSError):
+            write_state(self.request.directory, {**self.status(), "state": state})
+
+    def _parts(self) -> tuple[Triggers, Memory]:
+        if self._triggers is None or self._memory is None:
+            raise RuntimeError("it was not started")
+        return self._triggers, self._memory
+
+
+def _births(threads: set[int]) -> dict[int, int]:
+    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
+    began = {thread: start_time(thread) for thread in threads}
+    return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
+
+
+def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:
+    """Return a row for another time: what the thread did then is not known."""
+    return (begin, *row[1:5], "?", *row[6:])
+
+
+def prepare_directory(directory: Path) -> Path:
+    """Make the directory, or take one of ours that nobody else may enter, or exchange."""
+    for place in directory.absolute().parents:
+        with contextlib.suppress(OSError):
+            found = place.stat()
+            shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+            if found.st_uid not in {0, os.geteuid()} or shared:
+                raise UsageError(
+                    f"{place} is another user's, or others may write there: {directory} could be "
+                    "exchanged while it records",
+                    "name a directory that only root can exchange, such as -o /var/lib/critpath",
+                )
+    with contextlib.suppress(FileExistsError):
+        try:
+            directory.mkdir(mode=0o700)
+        except FileNotFoundError:
+            raise UsageError(
+                f"{directory.parent} is no directory", f"make it first: mkdir -p {directory.parent}"
+            ) from None
+        except OSError as error:
+            if error.errno == errno.EEXIST:
+                raise
+            raise UsageError(f"cannot make {directory}: {error.strerror}", "-o DIR") from None
+    try:
+        descriptor = open_dir(directory)
+    except OSError as error:
+        raise UsageError(
+            f"cannot use {directory}: {error.strerror}", "name a directory itself with -o"
+        ) from None
+    try:
+        status = os.fstat(descriptor)
+        known = {STATE, *(p.name for p in find_dumps(directory))}
+        names = {n for n in os.listdir(descriptor) if not n.startswith(".")}  # noqa: PTH208
+        if status.st_uid != os.geteuid() or names - known:
+            raise UsageError(
+                f"{directory} is no flight recorder's: others' files are in it",
+                "name another directory with -o",
+            )
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+    return directory.absolute()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """Yield a descriptor that has a byte for each signal."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
+
+
+@contextlib.contextmanager
+def _listen(place: Path) -> Iterator[socket.socket]:
+    """Yield the socket by which others ask; its directory is its user's alone."""
+    path = place.with_suffix(".sock")
+    path.unlink(missing_ok=True)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        server.bind(str(path))
+        server.listen(_CLIENTS)
+        server.setblocking(False)
+        yield server
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+def _reply(client: socket.socket, document: object) -> None:
+    with contextlib.suppress(OSError):
+        client.send(json.dumps(document).encode())
+    client.close()
+
+
+def _notify(*lines: str) -> None:
+    """Tell the service manager, where there is one."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if not place.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.sendto(
+            "\n".join(lines).encode(), place.replace("@", "\0", 1) if place[0] == "@" else place
+        )
