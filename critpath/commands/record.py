@@ -48,6 +48,7 @@ GROUPS: Final = {
     "names of requests": ("labels-from",),
     "functions of Python": ("functions",),
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
+    "where in the code": ("stacks",),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "method": (),
 }
@@ -151,6 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "docs/labels.md says what is looked at and kept",
     )
     _add_counts(parser)
+    _add_stacks(parser)
     parser.add_argument(
         "--then",
         choices=("explore",),
@@ -183,6 +185,18 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
         default="",
         help="count these kernel functions besides, where the kernel can: names separated by "
         "commas, with * for any text",
+    )
+
+
+def _add_stacks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stacks",
+        metavar="WHAT",
+        default="",
+        help="with which stacks threads sleep, wake others and run, for causes that name functions "
+        "and lines: native (any program, by perf), python (besides functions of Python 3.12 and "
+        "later), both with a comma between, or auto for what this machine offers; "
+        "docs/code-locations.md says what it costs",
     )
 
 
@@ -244,6 +258,8 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
             "--hosts together with a command", "record the whole machines, or this one's command"
         )
     _refuse_command_options(arguments)
+    if arguments.stacks:
+        raise UsageError("--stacks with --hosts", "record the host's stacks there, by itself")
     if arguments.as_root:
         raise UsageError("--as-root with --hosts, which runs no command", "leave it out")
     hosts = check_hosts(arguments.hosts)
@@ -375,6 +391,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
+        stacks=_stacks(arguments, settings, commands=bool(commands)),
     )
 
 
@@ -396,6 +413,35 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
         settings["scope"],
         tuple(name for name in arguments.kernel_functions.split(",") if name),
     )
+
+
+def _stacks(
+    arguments: argparse.Namespace, settings: Settings, *, commands: bool
+) -> tuple[str, ...]:
+    """Return what takes stacks besides, and say what was chosen or is missing."""
+    if not arguments.stacks:
+        return ()
+    from critpath.record.stacks.sources import (  # noqa: PLC0415 - start-up time
+        AUTO,
+        check_stacks,
+        find_obstacles,
+    )
+
+    if settings["recorder"] == "counts":
+        raise UsageError(
+            "--stacks with --recorder counts, which records no paths", "leave one of them out"
+        )
+    if settings["overhead"]:
+        raise UsageError(
+            "--stacks with --overhead, which does not count what stacks cost",
+            "leave one of them out",
+        )
+    found = check_stacks(arguments.stacks, machine=not commands)
+    if arguments.stacks == AUTO:
+        missing = "" if found else find_obstacles("native")[0].what
+        said = ", ".join(found) or f"none: {missing}"
+        hint(f"critpath: stacks: {said}", quiet=settings["quiet"] and bool(found))
+    return found
 
 
 def _budget(settings: Settings, *, commands: bool) -> Budget | None:
