@@ -40,6 +40,11 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
     slept, woke = stacks.kind == SLEEP, stacks.kind == WAKE
     own[asleep] = _nearest(stacks, slept, stacks.tid, path.tid[asleep], path.begin[asleep])
+    # What comes behind a wait is the next.
+    own[(own >= 0) & (np.append(stacks.time, 0)[own] > path.end)] = -1
+    if stacks.complete:  # a path may come to a thread that has slept for long
+        later = asleep & (own < 0)
+        own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
     woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep])
     wakes = runs & path.wakes
     for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
@@ -57,7 +62,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
 def _coded(events: I64, stacks: Stacks, codes: I32) -> I32:
     """Return the codes of events' stacks, -1 where there is no event."""
-    coded: I32 = np.append(codes[stacks.stack], np.int32(-1))[events]
+    known = np.append(codes, np.int32(-1))[stacks.stack]  # of some events there is no stack
+    coded: I32 = np.append(known, np.int32(-1))[events]
     return coded
 
 
@@ -82,6 +88,19 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
             near = _mutual(stacks.time[mine], pairs[1][first:last])
             found[first:last] = np.where(near >= 0, mine[near], -1)
     result[:] = found[place]
+    return result
+
+
+def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
+    """Return for every thread and time that thread's last event before it, or -1."""
+    events = np.flatnonzero(chosen)
+    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    threads, result = stacks.tid[order], np.full(len(tid), -1, np.int64)
+    for thread in np.unique(tid).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        mine = np.flatnonzero(tid == thread)
+        at = low + np.searchsorted(stacks.time[order[low:high]], time[mine], side="right") - 1
+        result[mine] = np.where(at >= low, order[np.maximum(at, 0)], -1) if high > low else -1
     return result
 
 

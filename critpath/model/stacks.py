@@ -83,10 +83,12 @@ class Stacks(Table):
     kind : uint8
         `SLEEP`, `WAKE` or `RUN`.
     stack : int32
-        Which of ``texts``.
+        Which of ``texts``; -1: none that could be read.
     texts : tuple of str
         Every distinct stack, as `frames_of` reads it.
     frames : Frames
+    complete : bool
+        Every sleep of a thread that has events after its first is among them.
     """
 
     time: I64
@@ -96,6 +98,7 @@ class Stacks(Table):
     stack: I32
     texts: tuple[str, ...]
     frames: Frames
+    complete: bool = False
 
     def __post_init__(self) -> None:
         whole = dict.fromkeys(("time", "tid", "woken"), np.int64)
@@ -111,7 +114,7 @@ class Stacks(Table):
             "tid": Column(self.tid),
             "woken": Column(self.woken, valid=self.woken > 0),
             "kind": Column(self.kind, KINDS),
-            "stack": Column(self.stack, self.texts or ("",)),
+            "stack": Column(np.maximum(self.stack, 0), self.texts or ("",), self.stack >= 0),
         }
 
 

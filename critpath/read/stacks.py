@@ -36,7 +36,7 @@ def open_stacks(recording: Path) -> Stacks | None:
     if not (named.is_file() and rows.is_file()):
         return None
     try:
-        frames, stacks = _read_frames(named)
+        frames, stacks, lost = _read_frames(named)
         events = _read_rows(rows, len(stacks))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
@@ -48,18 +48,19 @@ def open_stacks(recording: Path) -> Stacks | None:
     order = np.argsort(events["time"], kind="stable")
     columns = {name: events[name][order].astype(np.int64) for name in ("time", "tid", "woken")}
     kind, stack = events["kind"][order], events["stack"][order].astype(np.int32)
-    return Stacks(**columns, kind=kind, stack=stack, texts=texts, frames=frames)
+    return Stacks(**columns, kind=kind, stack=stack, texts=texts, frames=frames, complete=not lost)
 
 
-def _read_frames(file: Path) -> tuple[Frames, list[list[int]]]:
+def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int]:
     if file.stat().st_size > LARGEST:
         raise ValueError(f"{file.name} is larger than {LARGEST:,} bytes")
     document = load_json(file.read_bytes())
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT}")
     rows, stacks = document.get("frames"), document.get("stacks")
-    if not isinstance(rows, list) or not isinstance(stacks, list):
-        raise TypeError("no lists of frames and stacks")
+    lost = document.get("lost")
+    if not isinstance(rows, list) or not isinstance(stacks, list) or type(lost) is not int:
+        raise TypeError("no lists of frames and stacks, or no number of lost ones")
     columns: Any = [[], [], [], [], []]
     for row in rows:
         if not _is_frame(row):
@@ -77,6 +78,7 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]]]:
             np.array(inlined, np.bool_),
         ),
         stacks,
+        lost,
     )
 
 
@@ -97,8 +99,7 @@ def _read_rows(file: Path, stacks: int) -> Any:
     if size > _MOST or size % _ROW.itemsize:
         raise ValueError(f"{file.name} has {size:,} bytes")
     rows = np.fromfile(file, _ROW)
-    low, high = (0, stacks)
-    if len(rows) and not (low <= rows["stack"].min() <= rows["stack"].max() < high):
+    if len(rows) and not -1 <= rows["stack"].min() <= rows["stack"].max() < stacks:
         raise ValueError("an event of no stack")
     if len(rows) and (rows["kind"].max() >= len(KINDS) or not _in_range(rows["time"])):
         raise ValueError("an event of no kind, or of no time")

@@ -31,12 +31,12 @@ def path_of(*segments):
     return PathSet(executions, paths, one, ("here",), "thread", (), np.zeros(1, np.bool_))
 
 
-def stacks_of(*rows):
+def stacks_of(*rows, complete=False):
     """Return stacks: (microseconds, thread, whom it woke, kind), each one of its own."""
     time, tid, woken, kind = np.array(sorted(rows), np.int64).reshape(-1, 4).T
     texts = tuple(f"f{at}_{of}\t\t0\tapp" for at, of in zip(time, tid, strict=True))
     which = np.arange(len(time), dtype=np.int32)
-    return Stacks(time * US, tid, woken, kind.astype(np.uint8), which, texts, NONE)
+    return Stacks(time * US, tid, woken, kind.astype(np.uint8), which, texts, NONE, complete)
 
 
 def joined(paths, stacks):
@@ -97,3 +97,17 @@ def test_without_stacks_there_is_nothing():
     paths = path_of((State.RUN, 7, 100), (State.WAIT_TASK, 7, 500))
     assert joined(paths, stacks_of()) == [(None, None)] * 2
     assert (paths.paths.stack == -1).all()
+
+
+def test_a_thread_that_has_slept_for_long_has_the_stack_of_that_sleep_unless_any_was_lost():
+    paths = path_of((State.RUN, 7, 900), (State.WAIT_TIMER, 9, 500))
+    rows = (1200, 9, 0, SLEEP), (1000, 9, 0, SLEEP), (1900, 7, 0, SLEEP), (1960, 9, 0, SLEEP)
+    assert joined(paths, stacks_of(*rows, complete=True))[1] == ("f1200_9", None)
+    assert joined(paths, stacks_of(*rows))[1] == (None, None)
+    nothing = stacks_of((1960, 9, 0, SLEEP), (1900, 8, 0, SLEEP), complete=True)
+    assert joined(paths, nothing)[1] == (None, None)
+
+
+def test_a_short_wait_does_not_get_the_stack_of_the_next():
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_TIMER, 7, 20), (State.RUN, 7, 100))
+    assert joined(paths, stacks_of((1121, 7, 0, SLEEP)))[1] == (None, None)

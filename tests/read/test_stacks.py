@@ -12,7 +12,13 @@ from critpath.model.stacks import frames_of
 from critpath.read.stacks import open_stacks
 
 FRAMES = [["wait", "", 0, "/lib/libc.so.6", False], ["flush", "/a/log.c", 3, "/a/app", True]]
-WHOLE = {"format": "critpath/stacks/1", "frames": FRAMES, "stacks": [[0, 1], [1]], "cut": [1]}
+WHOLE = {
+    "format": "critpath/stacks/1",
+    "frames": FRAMES,
+    "stacks": [[0, 1], [1]],
+    "cut": [1],
+    "lost": 0,
+}
 
 
 def write(place, rows=((5, 7, 0, 1, 0), (3, 7, 8, 0, 1)), **changes):
@@ -52,7 +58,8 @@ def test_most_recordings_have_none(tmp_path):
         {"stacks": [[True]]},
         {"stacks": [[0] * 1025]},
         {"rows": [(5, 7, 0, 2, 0)]},
-        {"rows": [(5, 7, 0, -1, 0)]},
+        {"rows": [(5, 7, 0, -2, 0)]},
+        {"lost": None},
         {"rows": [(5, 7, 0, 0, 3)]},
         {"rows": [(-(2**63), 7, 0, 0, 0)]},
     ],

@@ -130,7 +130,7 @@ class PerfSource:
             if user is not None:  # perf opens it by name once more
                 os.fchown(self.data, user.uid, user.gid)
             done = subprocess.run(  # noqa: S603 - our own module
-                [*command, *map(str, descriptors)],
+                [*command, f"{self.early:d}", *map(str, descriptors)],
                 pass_fds=descriptors,
                 env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
                 stdin=subprocess.DEVNULL,

@@ -1,12 +1,13 @@
-"""A process that makes stacks of what perf wrote: ``unwind PERF DATA FRAMES SAMPLES``.
+"""A process that makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES``.
 
-The last three are descriptors.  It runs as the user whose programs were recorded: perf opens
-these programs' files to unwind, and both they and what perf prints are hostile.  Whatever
-they make of it, here is no more than a wrong name, bounded in number and length.
+LOST is how many stacks are known to be missing, the last three are descriptors.  It runs as the
+user whose programs were recorded: perf opens these programs' files to unwind, and both they and
+what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
+bounded in number and length.
 
 ``frames.json`` has every frame and every distinct stack once, innermost frame first;
-``samples.bin`` has a row per event: time (int64), thread, woken thread, stack (int32 each) and
-kind (uint8), little-endian.
+``samples.bin`` has a row per event: time (int64), thread, woken thread, stack (int32 each; -1 for
+none) and kind (uint8), little-endian.
 """
 
 from __future__ import annotations
@@ -99,11 +100,12 @@ class Unwound:
 
 def main(arguments: Sequence[str]) -> int:
     """Unwind; the last line on stderr counts what there is, as JSON."""
-    perf, (data, frames, samples) = arguments[0], map(int, arguments[1:])
+    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     forget_replaced_programs(data)
     with os.fdopen(samples, "wb", closefd=False) as rows:
         found = read_perf(_run_perf(perf, data), rows)
+    found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted = {"samples": found.samples, "stacks": len(found.stacks)}
@@ -192,9 +194,11 @@ def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
         if head is not None and found.samples < _MOST_SAMPLES:
             number = found.add(stack)
             time, thread, woken, kind = head
-            if number >= 0:
-                rows.write(ROW.pack(time, thread, woken, number, kind))
-                found.samples += 1
+            # One without a stack, too: that there was a sleep tells that it is not an earlier one.
+            rows.write(ROW.pack(time, thread, woken, number, kind))
+            found.samples += 1
+        elif head is not None:
+            found.lost += 1
         head = None
         stack.clear()
 

@@ -46,8 +46,9 @@ def test_events_and_stacks():
         (100 * second + 5, 13, 0, 0, SLEEP),
         (100 * second + 9, 12, 13, 1, WAKE),
         (100 * second + second // 10, 12, 0, 2, RUN),
+        (100 * second + 3 * second // 10, 12, 0, -1, SLEEP),
     ]
-    assert (found.samples, found.lost) == (3, 12)
+    assert (found.samples, found.lost) == (4, 12)
     stream = io.StringIO()
     cut = write_frames(found, stream)
     document = json.loads(stream.getvalue())
