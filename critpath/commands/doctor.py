@@ -168,6 +168,8 @@ def _note(
 def _document(
     found: Preflight, left: list[Leftover], unfinished: list[Path], done: list[str]
 ) -> dict[str, Any]:
+    from critpath.record.stacks.sources import SOURCES, find_obstacles  # noqa: PLC0415 - as above
+
     recorder = found.recorder
     return {
         "format": FORMAT,
@@ -183,6 +185,11 @@ def _document(
         },
         "counting": dict(found.counting),
         "obstacles": [_obstacle(o) for o in found.obstacles],
+        "stacks": {
+            name: {"usable": not found, "obstacles": [_obstacle(o) for o in found]}
+            for name in SOURCES
+            for found in [find_obstacles(name)]
+        },
         "leftovers": [
             *({"kind": x.kind, "name": x.name, "session": x.session} for x in left),
             *({"kind": "recording", "name": str(d), "session": ""} for d in unfinished),
@@ -220,6 +227,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, state in document["recorders"].items():
         yield from _recorder_lines(name, state, chosen=name == recorder)
     yield from _counting_lines(document["counting"])
+    yield from _stack_lines(document["stacks"])
     if document["obstacles"]:
         yield "every recorder:", "bold"
         yield from _obstacle_lines(document["obstacles"])
@@ -238,6 +246,14 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host:", "bold"
     for name, value in _facts(document["host"]):
         yield f"  {name:<10} {value}", ""
+
+
+def _stack_lines(sources: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what can take stacks beside a recording (``critpath record --stacks``)."""
+    usable = [name for name, state in sources.items() if state["usable"]]
+    yield f"stacks: {', '.join(usable) or 'not usable'}", "bold"
+    missing = {o["name"]: o for state in sources.values() for o in state["obstacles"]}
+    yield from _obstacle_lines([{**o, "fatal": False} for o in missing.values()])
 
 
 def _recorder_lines(name: str, state: dict[str, Any], *, chosen: bool) -> Iterator[tuple[str, str]]:

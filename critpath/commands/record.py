@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import re
 import shlex
 import shutil
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import Progress, check_outputs, hint
 from critpath.commands.parser import checked
+from critpath.commands.recorded import describe_flaws, describe_outcome
 from critpath.commands.settings import COUNTING, RECORDING, Settings, number, split_budget, whole
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
-from critpath.units import NS_PER_S, format_ns, format_share, format_span, plural, safe_text
+from critpath.units import NS_PER_S, format_span, plural, safe_text
 
 if TYPE_CHECKING:
-    from critpath.model import Gap, Manifest, Run, StreamFacts
+    from critpath.model import StreamFacts
     from critpath.record.budget.control import Budget
     from critpath.record.budget.selection import Chosen
-    from critpath.record.recorder import Count, CountsRequest, Outcome, Recording, RecordRequest
+    from critpath.record.recorder import Count, CountsRequest, RecordRequest
 
 SETTINGS = ("execution", *RECORDING, *COUNTING)
 ALWAYS: Final = ("keep", "memory", "when", "at-most", "dumps")
@@ -49,6 +48,7 @@ GROUPS: Final = {
     "names of requests": ("labels-from",),
     "functions of Python": ("functions",),
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
+    "where in the code": ("stacks",),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "always on": ("always", "keep", "memory", "when", "at-most", "dumps"),
     "method": (),
@@ -154,6 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "docs/labels.md says what is looked at and kept",
     )
     _add_counts(parser)
+    _add_stacks(parser)
     parser.add_argument(
         "--then",
         choices=("explore",),
@@ -186,6 +187,18 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
         default="",
         help="count these kernel functions besides, where the kernel can: names separated by "
         "commas, with * for any text",
+    )
+
+
+def _add_stacks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stacks",
+        metavar="WHAT",
+        default="",
+        help="with which stacks threads sleep, wake others and run, for causes that name functions "
+        "and lines: native (any program, by perf), python (besides functions of Python 3.12 and "
+        "later), both with a comma between, or auto for what this machine offers; "
+        "docs/code-locations.md says what it costs",
     )
 
 
@@ -251,15 +264,7 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         record_hosts,
     )
 
-    if arguments.then:
-        raise UsageError("--then explore with --hosts", "critpath explore DIR afterwards")
-    if arguments.command or arguments.interleave or arguments.container:
-        raise UsageError(
-            "--hosts together with a command", "record the whole machines, or this one's command"
-        )
-    _refuse_command_options(arguments)
-    if arguments.as_root:
-        raise UsageError("--as-root with --hosts, which runs no command", "leave it out")
+    _refuse_hosts_options(arguments)
     hosts = check_hosts(arguments.hosts)
     options = _host_options(arguments, settings)
     try:
@@ -294,6 +299,20 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_INTERNAL if wrong else 0
 
 
+def _refuse_hosts_options(arguments: argparse.Namespace) -> None:
+    if arguments.then:
+        raise UsageError("--then explore with --hosts", "critpath explore DIR afterwards")
+    if arguments.command or arguments.interleave or arguments.container:
+        raise UsageError(
+            "--hosts together with a command", "record the whole machines, or this one's command"
+        )
+    _refuse_command_options(arguments)
+    if arguments.stacks:
+        raise UsageError("--stacks with --hosts", "record the host's stacks there, by itself")
+    if arguments.as_root:
+        raise UsageError("--as-root with --hosts, which runs no command", "leave it out")
+
+
 def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str]:
     """Return what of the options each host is given."""
     chosen = settings.origins["profile"] != "default"
@@ -319,7 +338,7 @@ def _describe_host(directory: Path) -> Iterator[str]:
 
     name = safe_text(directory.name)
     try:
-        for line in _flaws(read_manifest(directory), directory):
+        for line in describe_flaws(read_manifest(directory), directory):
             yield f"warning: {name}: {safe_text(line.removeprefix('warning: '))}"
     except CritpathError as error:
         yield f"warning: {name}: {safe_text(error.what)}"
@@ -389,6 +408,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
+        stacks=_stacks(arguments, settings, commands=bool(commands)),
     )
 
 
@@ -410,6 +430,35 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
         settings["scope"],
         tuple(name for name in arguments.kernel_functions.split(",") if name),
     )
+
+
+def _stacks(
+    arguments: argparse.Namespace, settings: Settings, *, commands: bool
+) -> tuple[str, ...]:
+    """Return what takes stacks besides, and say what was chosen or is missing."""
+    if not arguments.stacks:
+        return ()
+    from critpath.record.stacks.sources import (  # noqa: PLC0415 - start-up time
+        AUTO,
+        check_stacks,
+        find_obstacles,
+    )
+
+    if settings["recorder"] == "counts":
+        raise UsageError(
+            "--stacks with --recorder counts, which records no paths", "leave one of them out"
+        )
+    if settings["overhead"]:
+        raise UsageError(
+            "--stacks with --overhead, which does not count what stacks cost",
+            "leave one of them out",
+        )
+    found = check_stacks(arguments.stacks, machine=not commands)
+    if arguments.stacks == AUTO:
+        missing = "" if found else find_obstacles("native")[0].what
+        said = ", ".join(found) or f"none: {missing}"
+        hint(f"critpath: stacks: {said}", quiet=settings["quiet"] and bool(found))
+    return found
 
 
 def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
@@ -611,248 +660,3 @@ def recording_so_far(left: float | None, since: float, rate: float | None, lost:
     if rate is not None:
         said += f", {rate:,.0f} events/s"
     return said + (f", {plural(lost, 'event')} lost" if lost else "")
-
-
-# The summary of a finished recording: what it has, what it is worth, what to do next.
-
-
-_FEW = 10  # runs below which the gate can hardly say anything
-_SHOWN = 5
-_USUAL = "tracefs was not mounted"  # and is now: to be known, no reason to worry
-
-
-def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
-    """Yield the lines of the summary; those that must be read begin with ``warning: ``."""
-    if not outcome.recordings:
-        yield "critpath: ended before there was anything to keep: no recording"
-        return
-    for recording in outcome.recordings:
-        manifest = recording.manifest
-        yield f"{recording.directory}: {_contents(manifest)}"
-        yield from _odd_runs(manifest)
-    manifest = outcome.recordings[0].manifest
-    yield f"{_trace(manifest)}, {_bytes(outcome.size)}, recorder {_recorder(manifest)}"
-    if manifest.state != "complete":
-        yield "warning: the recording was interrupted; only what its manifest lists is in it"
-    yield from _cost(manifest)
-    yield from _held(manifest, outcome.recordings)
-    yield from _functions(outcome.recordings[0].directory)
-    yield from _flaws(manifest, outcome.recordings[0].directory)
-    yield from _worth(manifest)
-    yield _next(outcome, request)
-
-
-def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
-    """Say what recording under a budget cost, and what was not recorded for it."""
-    budget: Any = manifest.overhead
-    if not budget:
-        return
-    if budget.get("counted") is None:
-        yield "what recording cost is not known: the recorder did not get to say"
-        return
-    costs = ", ".join(f"{name} {ns:.0f} ns" for name, ns in budget["events_ns"].items())
-    known = f"+-{100 * budget['interval']:.0f} %" if budget["measured"] else "not measured here"
-    yield (
-        f"recorded under {100 * budget['target']:g} % ({budget['controller']}, of "
-        f"{budget['of']}, over {budget['horizon']:g} s); an event costs {costs} ({known})"
-    )
-    yield (
-        f"overhead {100 * budget['counted']:.2f} % counted; {_compared(budget['compared'])}; worst "
-        f"{budget['horizon']:g} s {100 * budget['worst_horizon']:.1f} %, worst cpu "
-        f"{100 * budget['worst_cpu']['overhead']:.1f} %; while open "
-        f"{100 * budget['while_open']:.1f} %"
-    )
-    for kind, of in budget["executions"].items():
-        yield (
-            f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
-            + (f" ({of['cut']:,} given up)" if of.get("cut") else "")
-            + (f"; {of['bystanders']:,} more by the way" if of.get("bystanders") else "")
-            + _felt((budget.get("felt") or {}).get(kind))
-        )
-    first = recordings[0].directory / manifest.gaps_file
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        gaps = [json.loads(line) for line in first.read_text(encoding="ascii").splitlines()]
-        base = [gap["end"] - gap["begin"] for gap in gaps if gap["layer"] == "base"]
-        yield (
-            f"{plural(len(base), 'gap')}, {format_ns(sum(base))} in all: not recorded, never "
-            "crossed by a path"
-        )
-
-
-def _functions(directory: Path) -> Iterator[str]:
-    """Say what of the command's functions was recorded, and which were left out for a time."""
-    try:
-        found = json.loads((directory / "functions.json").read_bytes())
-    except (OSError, ValueError):
-        return
-    functions, each = found["functions"], found["event_ns"]
-    cost = f", {each:.0f} ns each" if each else ""
-    off = [f"{f['name']} ({f['file']}:{f['line']})" for f in functions if "switched_off" in f]
-    said = f"{plural(len(functions), 'function')}, {plural(found['events'], 'event')} of them{cost}"
-    if off:
-        named = ", ".join(map(safe_text, off[:_SHOWN])) + ", ..." * (len(off) > _SHOWN)
-        said += f"; too hot to be recorded all the time: {named}"
-    yield said
-
-
-def _compared(compared: Any) -> str:
-    if not compared:
-        return "not compared (fewer than 30 pairs, or of either side, or the gate never closed)"
-    low, high = (100 * compared[key] for key in ("low", "high"))
-    said = f"{100 * compared['overhead']:.1f} % ({low:.1f} to {high:.1f}) "
-    pairs = plural(compared["pairs"], "pair")
-    if compared["by"] == "time slices":
-        return f"{said}compared with the time in between, by time slices of {pairs}"
-    return f"{said}a recorded run, by the cpu time of {plural(compared['pairs'], 'run')} and others"
-
-
-def _felt(felt: Any) -> str:
-    if not felt:
-        return ""
-    from critpath.text import notes  # noqa: PLC0415 - start-up time
-
-    return f"; {notes.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
-
-
-def _flaws(manifest: Manifest, place: Path) -> Iterator[str]:
-    """Say what was lost, and what else the recorder noted."""
-    yield from _loss(manifest)
-    for gap in manifest.gaps[:_SHOWN]:
-        yield f"warning: {_gap(gap, manifest)}"
-    if len(manifest.gaps) > _SHOWN:
-        yield f"warning: and {plural(len(manifest.gaps) - _SHOWN, 'more gap')} like these"
-    for text in manifest.warnings[:_SHOWN]:
-        yield text if text.startswith(_USUAL) else f"warning: {text}"
-    if len(manifest.warnings) > _SHOWN:
-        more = len(manifest.warnings) - _SHOWN
-        yield f"warning: {plural(more, 'more warning')} in {place}/critpath.json"
-
-
-def _contents(manifest: Manifest) -> str:
-    span = format_ns(manifest.end - manifest.begin)
-    if not manifest.command:
-        marks = manifest.recorder.get("marks")
-        seen = f", {plural(marks, 'mark')} seen" if isinstance(marks, int) and marks >= 0 else ""
-        return f"{span} of the whole machine{seen}"
-    runs = manifest.runs
-    if not runs:
-        return "no run"
-    times = [run.end - run.begin for run in runs]
-    median = format_ns(statistics.median(times))
-    if len(runs) == 1:
-        return f"1 run, {median}"
-    low, high = format_ns(min(times)), format_ns(max(times))
-    return f"{plural(len(runs), 'run')}, median {median} ({low} to {high})"
-
-
-def _odd_runs(manifest: Manifest) -> Iterator[str]:
-    runs = manifest.runs
-    of = f"of {plural(len(runs), 'run')}"
-    failed = [run for run in runs if run.exit_code and run.whole]
-    if failed:
-        codes = ", ".join(str(code) for code in sorted({run.exit_code for run in failed}))
-        yield f"warning: {len(failed)} {of} failed (exit code {codes})"
-    late = sum(run.timed_out for run in runs)
-    if late:
-        yield f"warning: {late} {of} reached the timeout of {manifest.timeout:g} s: no executions"
-    if any(run.interrupted for run in runs):
-        yield "warning: the run that was interrupted is no execution: compare leaves it out"
-    left = [run for run in runs if run.outlived]
-    if left:
-        yield _outlived(left, of)
-
-
-def _outlived(left: list[Run], of: str) -> str:
-    return (
-        f"warning: {len(left)} {of} left processes running "
-        f"({sum(run.outlived for run in left)} in all); they may disturb the runs after them"
-    )
-
-
-def _trace(manifest: Manifest) -> str:
-    if manifest.counts and manifest.recorder.get("name") == "counts":
-        return f"{plural(_lines(manifest), 'interval')} counted"
-    count = manifest.recorder.get("event_count")
-    return plural(count, "event") if isinstance(count, int) else "the trace"
-
-
-def _lines(manifest: Manifest) -> int:
-    lines = manifest.counts.get("lines")
-    return lines if isinstance(lines, int) else 0
-
-
-def _recorder(manifest: Manifest) -> str:
-    version = manifest.recorder.get("version")
-    name = str(manifest.recorder.get("name"))
-    return f"{name} {version}" if version else name
-
-
-def _bytes(size: int) -> str:
-    amount: float = size
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"
-
-
-def _loss(manifest: Manifest) -> Iterator[str]:
-    lost = manifest.lost
-    packets = sum(loss.packets for loss in manifest.loss)
-    if not lost and not packets:
-        return
-    recorded: Any = manifest.recorder.get("event_count")
-    share = (
-        f" ({format_share(lost / (lost + recorded))})"
-        if isinstance(recorded, int) and lost + recorded
-        else ""
-    )
-    what = f"{plural(lost, 'event')} were lost{share}" if lost else f"{packets} packets were lost"
-    used = manifest.recorder.get("buffer_bytes")
-    now = f" (it was {_bytes(used)} per cpu)" if isinstance(used, int) and used else ""
-    yield f"warning: {what}: record again with a larger --buffer-size{now}"
-    yield "warning: executions during a loss cannot be judged; compare will not"
-
-
-def _cost(manifest: Manifest) -> Iterator[str]:
-    """Say what share of the machine recording it took."""
-    summary = manifest.machine.get("summary")
-    own = summary.get("recorder_cpu") if isinstance(summary, dict) else None
-    if isinstance(own, int):
-        yield f"recording cost {own / 10_000:.1f} % of the machine's cpu time"
-
-
-def _gap(gap: Gap, manifest: Manifest) -> str:
-    cpu = f" on cpu {gap.cpu}" if gap.cpu >= 0 else ""
-    since, span = format_ns(gap.begin - manifest.begin), format_ns(gap.end - gap.begin)
-    return f"not everything was recorded{cpu} for {span}, {since} after the begin: {gap.what}"
-
-
-def _worth(manifest: Manifest) -> Iterator[str]:
-    """Say what a number of runs can show."""
-    if manifest.recorder.get("name") == "counts":
-        return
-    runs = len(manifest.runs)
-    if manifest.command and runs < _FEW:
-        yield (
-            f"{plural(runs, 'run')} can hardly tell a change from chance: "
-            "record 30 or more with -n 30"
-        )
-    elif manifest.command and manifest.end - manifest.begin > 3600 * NS_PER_S:
-        yield "over an hour: --interleave keeps a slow drift of the machine out of the comparison"
-
-
-def _next(outcome: Outcome, request: RecordRequest) -> str:
-    places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
-    if outcome.recordings[0].manifest.recorder.get("name") == "counts":
-        return f"next: critpath signature {' '.join(places)}"
-    if len(places) > 1:
-        return f"next: critpath compare {' '.join(places)}"
-    other = "other" if request.output.name != "other" else "sample"
-    marked = bool(request.commands or request.execution or request.container)
-    marks = outcome.recordings[0].manifest.recorder.get("marks")
-    marked |= isinstance(marks, int) and marks > 0
-    return (
-        f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
-        + " (--execution SPEC where nothing there is marked by critpath)" * (not marked)
-    )

@@ -25,6 +25,7 @@ from critpath.documents.base import (
 from critpath.documents.causes import (
     CauseEntry,
     CauseFacts,
+    CodePlace,
     FindingEntry,
     FindingPart,
     StateName,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from critpath.documents.base import Maybe, MaybePair, Part, Span, doc
+from critpath.documents.base import Maybe, MaybePair, Number, Part, Span, doc
 from critpath.model import State
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ class FindingEntry(Part):
     normal_iterations: Annotated[
         MaybePair, doc("mean and standard deviation of that in the normal group")
     ]
+
+
+class CodePlace(Part):
+    """A place in the code that a thread was in."""
+
+    location: Annotated[str, doc("function (file:line)")]
+    share: Annotated[Number, doc("of the time in known places")]
 
 
 class CauseFacts(Part):
@@ -105,11 +112,19 @@ class CauseFacts(Part):
     meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
     host: Annotated[str, doc("of several hosts, the one that has that processor")] = ""
     location: Annotated[
-        str, doc("the function that it ran in, with its file and line; '' if not known or several")
+        str, doc("where in the code the thread was: function (file:line); '' if not known")
     ] = ""
     caller: Annotated[
         str, doc("the function of the project that called that; '' where it is one itself")
     ] = ""
+    locations: Annotated[
+        list[CodePlace],
+        doc("of stacks, all such places, the one with most time first"),
+    ] = []
+    waits_at: Annotated[
+        str, doc("of another thread, where in its own code the execution waits for it")
+    ] = ""
+    waker_location: Annotated[str, doc("of a wait, where the thread was that ended it")] = ""
 
 
 class CauseEntry(Part):

@@ -317,7 +317,7 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
         name: np.repeat(getattr(paths, name), count)
         for name in (
             *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
-            *("elsewhere_idle", "beneath", "uncertainty", "confidence"),
+            *("elsewhere_idle", "beneath", "uncertainty", "confidence", "stack", "waker_stack"),
         )
     }
     for row, of in pieces.items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.counts import StepCounts
@@ -384,6 +384,7 @@ def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts
 # What a cause says, for programs.
 
 
+_PLACES = 8  # in the code, that are listed
 _DEVICES = frozenset(
     {
         *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),
@@ -448,6 +449,10 @@ def state_facts(
         function, caller = function_and_caller(detail)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
+    same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
+    locations = _rank_places(of.location for of in same)
+    waits_at = _rank_places({of.waits_at: 1} for of in same if of.waits_at and symbol.role)
+    wakers = _rank_places(of.waker_location for of in same if not symbol.role)
     return Facts(
         state=state,
         role=symbol.role,
@@ -471,9 +476,22 @@ def state_facts(
         elsewhere_idle=share,
         cpu=cpu,
         host=host,
-        location=function,
+        location=function or (locations[0][0] if locations else ""),
         caller=caller,
+        locations=() if function else locations[:_PLACES],
+        waits_at=waits_at[0][0] if waits_at else "",
+        waker_location=wakers[0][0] if wakers else "",
     )
+
+
+def _rank_places(places: Iterable[Mapping[str, int]]) -> tuple[tuple[str, float], ...]:
+    """Return places in the code, and what share of the time each has; most first."""
+    tally: Counter[str] = Counter()
+    for one in places:
+        tally.update(one)
+    whole = tally.total()
+    ranked = sorted(tally.items(), key=lambda item: (-item[1], item[0]))
+    return tuple((place, time / whole) for place, time in ranked if time)
 
 
 def _time_with(finding: Finding, wanted: Callable[[str], bool]) -> float:

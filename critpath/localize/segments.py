@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from critpath.model import (
 from critpath.model.comparison import is_surely_faster
 from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
+from critpath.model.stacks import location_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +254,7 @@ def find_context(paths: PathSet, finding: Finding) -> Context:
     """
     path = paths.paths
     rows = rows_of(path, finding.execution)
+    place = _find_place(paths, finding, rows)
     subject = int(paths.executions.tid[finding.execution])
     first = rows.start + int(np.searchsorted(path.begin[rows], finding.begin))
     call = ""
@@ -272,6 +274,36 @@ def find_context(paths: PathSet, finding: Finding) -> Context:
             waits = False
             continue
         if own:
-            return Context(call, state=state, detail=detail)
-        return Context(call, waker=path.strings[path.comm[i]])
-    return Context(call)
+            return replace(place, call=call, state=state, detail=detail)
+        return replace(place, call=call, waker=path.strings[path.comm[i]])
+    return replace(place, call=call)
+
+
+def _find_place(paths: PathSet, finding: Finding, rows: slice) -> Context:
+    """Return where in the code the threads of a finding's segments were; nothing without stacks."""
+    path, subject = paths.paths, int(paths.executions.tid[finding.execution])
+    if not (path.stack[rows] >= 0).any():
+        return Context()
+    first, last = np.searchsorted(path.begin[rows], [finding.begin, finding.end])
+    mine = np.arange(rows.start + first, rows.start + max(last, first + 1))
+    mine = mine[mine < rows.stop]
+    own = path.tid[mine] == subject
+    mine = mine[(path.state[mine] == finding.symbol.state) & (own != bool(finding.symbol.role))]
+    at, wakers = (_locations(path, codes, mine) for codes in (path.stack, path.waker_stack))
+    before = np.flatnonzero(path.tid[rows.start : rows.start + first] == subject)
+    waits = ""
+    if finding.symbol.role and len(before):
+        waits = _location(path, int(path.stack[rows.start + before[-1]]))
+    return Context(location=at, waker_location=wakers, waits_at=waits)
+
+
+def _locations(path: CriticalPaths, codes: I32, rows: I64) -> Mapping[str, int]:
+    tally: Counter[str] = Counter()
+    for code, time in zip(codes[rows].tolist(), path.duration[rows].tolist(), strict=True):
+        tally[_location(path, code)] += time
+    tally.pop("", None)
+    return tally
+
+
+def _location(path: CriticalPaths, code: int) -> str:
+    return location_of(path.strings[code]) if code >= 0 else ""

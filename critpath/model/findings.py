@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -373,12 +373,20 @@ class Context:
         What the subject last waited for by itself; None at the beginning, or with a waker.
     detail : str
         Its qualifier.
+    location, waker_location : mapping of str to int
+        Of the finding's segments, where in the code their thread was, and where the one that
+        woke it: so many nanoseconds in each place.
+    waits_at : str
+        Of another thread's segments, where in the code it is waited for.
     """
 
     call: str = ""
     waker: str = ""
     state: State | None = None
     detail: str = ""
+    location: Mapping[str, int] = field(default_factory=dict)
+    waker_location: Mapping[str, int] = field(default_factory=dict)
+    waits_at: str = ""
 
 
 class Step(NamedTuple):
@@ -488,10 +496,18 @@ class Facts:
     host : str
         Of several hosts, the one that has that cpu.
     location : str
-        Of running, the function that most of them were in, ``handle (app/views.py:17)``; "" where
-        that is not known, or several.
+        Where in the code the thread was, ``flush_log (app/audit.py:42)``; "" where that is not
+        known.  Of several places the one with most of the time; of functions of Python that were
+        recorded "" where they are several.
     caller : str
-        The function of the recorded project around it; "" where it is one itself.
+        Of these the function of the recorded project around it; "" where it is one itself.
+    locations : tuple of (str, float)
+        Of stacks, all such places, and what share of the time with a known one each has; most
+        first.
+    waits_at : str
+        Of another thread, where it is waited for.
+    waker_location : str
+        Of a wait, where the thread was that ended it.
     """
 
     state: State
@@ -519,6 +535,9 @@ class Facts:
     host: str = ""
     location: str = ""
     caller: str = ""
+    locations: tuple[tuple[str, float], ...] = ()
+    waits_at: str = ""
+    waker_location: str = ""
 
 
 @dataclass(frozen=True)

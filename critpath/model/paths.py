@@ -145,6 +145,7 @@ class Executions(Table):
 _SEGMENT_COLUMNS: Final = (
     *("begin", "end", "state", "detail", "comm"),
     *("tid", "host", "cpu", "lossy", "elsewhere_idle", "beneath", "uncertainty", "confidence"),
+    *("stack", "waker_stack"),
 )
 
 
@@ -204,6 +205,10 @@ class CriticalPaths(Table):
     confidence : float64 [segments]
         How probable it is that what was done then was for the execution: 1 but for requests, where
         who worked for whom is inferred.
+    stack, waker_stack : int32 [segments]
+        Codes into ``strings``: with which stack (`critpath.model.stacks`) the segment's thread
+        slept, or ran until it slept or woke the next; and with which a wait's thread was woken.
+        -1: none, as of all where they are omitted.
     """
 
     start: I64
@@ -221,8 +226,13 @@ class CriticalPaths(Table):
     beneath: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
     uncertainty: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     confidence: F64 = field(default_factory=lambda: np.zeros(0, np.float64))
+    stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    waker_stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __post_init__(self) -> None:
+        for name in ("stack", "waker_stack"):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(self.begin), -1, np.int32))
         if not len(self.elsewhere_idle):
             object.__setattr__(self, "elsewhere_idle", np.full(len(self.begin), -1, np.int64))
         if not len(self.uncertainty):
@@ -248,6 +258,8 @@ class CriticalPaths(Table):
             beneath=np.uint8,
             uncertainty=np.int64,
             confidence=np.float64,
+            stack=np.int32,
+            waker_stack=np.int32,
         )
         freeze_columns(self, -1, start=np.int64)
 
@@ -366,7 +378,12 @@ class CriticalPaths(Table):
             "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
             "uncertainty_ns": Column(self.uncertainty, valid=self.uncertainty >= 0),
             "confidence": Column(self.confidence),
+            "stack": self._stacks(self.stack),
+            "waker_stack": self._stacks(self.waker_stack),
         }
+
+    def _stacks(self, codes: I32) -> Column:
+        return Column(np.maximum(codes, 0), self.strings or ("",), codes >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -559,9 +576,15 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
         for name in ("detail", "comm"):
             recoded = [t[getattr(p, name)] for t, p in zip(tables, parts, strict=True)]
             columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
+        for name in ("stack", "waker_stack"):
+            recoded = [
+                np.append(t, np.int32(-1))[getattr(p, name)]
+                for t, p in zip(tables, parts, strict=True)
+            ]
+            columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
     types = {
         **dict.fromkeys(("state", "beneath"), np.uint8),
-        **dict.fromkeys(("detail", "comm", "cpu"), np.int32),
+        **dict.fromkeys(("detail", "comm", "cpu", "stack", "waker_stack"), np.int32),
         "lossy": np.bool_,
         "confidence": np.float64,
     }

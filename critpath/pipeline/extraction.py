@@ -281,9 +281,16 @@ def _walk(
 ) -> Iterator[PathSet]:
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     from critpath.graph.critical_path import extract_paths
+    from critpath.graph.stacks import add_stacks
     from critpath.pipeline.limits import note_long_paths
     from critpath.read.manifest import find_functions
+    from critpath.read.stacks import open_stacks
 
+    stacks = open_stacks(recording) if len(replayed.events.hosts) == 1 else None
+    if stacks is not None:
+        counted = {"stacks": len(stacks)}
+        events = replace(replayed.events, environment=(*replayed.events.environment, counted))
+        replayed = replace(replayed, events=events)
     for paths in extract_paths(
         replayed,
         executions,
@@ -299,6 +306,8 @@ def _walk(
         if replayed.functions is not None:
             functions = find_functions(recording)
             explained = name_functions(explained, replayed.functions, *functions)
+        if stacks is not None:
+            explained = add_stacks(explained, stacks)
         yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
 
 

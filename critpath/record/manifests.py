@@ -26,6 +26,7 @@ from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
 from critpath.record.recorder import BESIDE, TRACE, RecorderResult, RecordRequest, UnfinishedError
+from critpath.record.stacks.sources import STACKS
 from critpath.units import plural
 from critpath.untrusted import load_json
 
@@ -466,8 +467,8 @@ def _cpu_model() -> str:
 
 
 def link_beside(first: Path, other: Path) -> None:
-    """Give the other of two recordings the trace and the counts of the first."""
-    for name in (TRACE, Path(COUNTS).parts[0]):
+    """Give the other of two recordings the trace, the counts and the stacks of the first."""
+    for name in (TRACE, Path(COUNTS).parts[0], STACKS):
         # Linking may be what was interrupted.
         shutil.rmtree(other / name, ignore_errors=True)
         if (first / name).is_dir():

@@ -345,6 +345,8 @@ class RecordRequest:
         Record the functions of the command, which is a Python.
     counts : CountsRequest, optional
         What is counted besides.
+    stacks : tuple of str
+        Of `critpath.record.stacks.sources.SOURCES`: what takes stacks besides.
     """
 
     output: Path
@@ -372,6 +374,7 @@ class RecordRequest:
     budget: Budget | None = None
     functions: bool = False
     counts: CountsRequest | None = None
+    stacks: tuple[str, ...] = ()
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

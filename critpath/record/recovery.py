@@ -31,6 +31,7 @@ from critpath.record.manifests import RUNS, link_beside, read_manifest, read_run
 from critpath.record.output import is_recording
 from critpath.record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
+from critpath.record.stacks.sources import RAW_STACKS, STACKS
 from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
 
@@ -157,11 +158,20 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
             link_beside(directory, place)
             for name in recorded.beside:
                 shutil.copyfile(directory / name, place / name)
-        done.append(_complete_manifest(place, manifest, recorded, streams))
+        done.append(_complete_manifest(place, _drop_raw_stacks(place, manifest), recorded, streams))
     recorded.release()
     if owner is not None and owner.is_gone():
         unregister(session)
     return FinishedRecording(sum(len(m.runs) for m in done), done[0].lost)
+
+
+def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
+    """Delete stacks that were not unwound: memory of what was recorded is never kept."""
+    if not (directory / STACKS / RAW_STACKS).exists():
+        return manifest
+    shutil.rmtree(directory / STACKS, ignore_errors=True)
+    note = "the stacks were not unwound before the recorder was killed, and are left out"
+    return replace(manifest, warnings=(*manifest.warnings, note))
 
 
 def _check_layout(manifests: Mapping[Path, Manifest]) -> None:

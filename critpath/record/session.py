@@ -79,6 +79,7 @@ from critpath.record.runner import (
 )
 from critpath.record.scripts import ScriptWatch
 from critpath.record.signals import InheritedState, Signals, StopRequested
+from critpath.record.stacks.sources import STACKS, StackRequest, StackSource, open_stacks
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
@@ -208,6 +209,7 @@ class _Session:
     scripts: ScriptWatch | None = None
     functions: FunctionFiles | None = None
     counting: Counting | None = None
+    stacks: StackSource | None = None
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -247,6 +249,7 @@ class _Session:
                 self.limits.stop()
             if self.functions is not None:
                 self.functions.close()
+            self._abort_stacks()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -323,6 +326,7 @@ class _Session:
             self.scripts.start()
         with self.signals.watching():
             begin = self.recorder.start()
+            self._start_stacks()
         self._start_counting()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
             self.limits = Limits()
@@ -358,6 +362,20 @@ class _Session:
             self.notes += counting.warnings
             self.manifests = [replace(m, counts=facts) for m in self.manifests]
 
+    def _start_stacks(self) -> None:
+        if self.request.stacks:
+            place = self.directories[0] / STACKS
+            place.mkdir(mode=0o700)
+            machine, python = not self.programs, "python" in self.request.stacks
+            asked = StackRequest(place, self.user, machine=machine, python=python)
+            self.stacks = open_stacks(self.request.stacks, asked)
+            self.stacks.start()
+
+    def _abort_stacks(self) -> None:
+        stacks, self.stacks = self.stacks, None
+        if stacks is not None:
+            stacks.abort()
+
     def _write(self) -> None:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
             write_manifest(directory, manifest)
@@ -370,6 +388,7 @@ class _Session:
         if self.functions is not None:
             environment |= self.functions.environment()
             keep += self.functions.descriptors()
+        environment |= self.stacks.environment() if self.stacks else {}
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         order = "A" * total
@@ -489,6 +508,8 @@ class _Session:
         self._end_counting()
         with self.signals.watching():
             self.end = end = self._active_recorder().stop()
+            if self.stacks is not None:
+                self.stacks.stop()
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
             self._note(describe_without_access(self.requests.programs))
@@ -523,6 +544,12 @@ class _Session:
                 span = self.manifests[0].begin, end
                 self.notes += convert_functions(self.directories[0], span)
                 recorded = replace(recorded, beside=(*recorded.beside, FILE))
+            if self.stacks is not None:
+                self.reporter("unwinding stacks")
+                found, self.stacks = self.stacks.read(), None
+                self.notes += found.warnings
+                facts = {**recorded.facts, **({"stacks": found.facts} if found.facts else {})}
+                recorded = replace(recorded, facts=facts)
             self.recorded = recorded
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
@@ -611,6 +638,7 @@ class _Session:
         counting, self.counting = self.counting, None
         if counting is not None:
             counting.abort()
+        self._abort_stacks()
         recorder, self.recorder = self.recorder, None
         if recorder is None:
             return

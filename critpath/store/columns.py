@@ -57,6 +57,8 @@ MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 REQUEST_SEGMENT: Final = {"beneath": "string"}
 # Besides, of requests and of several hosts: how surely time and whose it was are known.
 SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double"}
+# Besides, where a recording has stacks: with which a thread slept, ran or was woken.
+STACK_SEGMENT: Final = {"stack": "string", "waker_stack": "string"}
 CLIENT: Final = "client"  # of requests; older files are without
 OLDER: Final = 5  # how many there are of any file's columns
 # Executions' texts.
@@ -69,13 +71,17 @@ REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
     *(
         f"{SEGMENTS}.list.element.{name}"
-        for name in (*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT, *SURE_SEGMENT)
+        for name in (
+            *(*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT, *SURE_SEGMENT, *STACK_SEGMENT),
+        )
         if name not in {"begin", "end", "lossy"}
     ),
 )
 
 
-def arrow_schema(*, requests: bool = False, older: int = 0, coded: bool = False) -> pa.Schema:
+def arrow_schema(
+    *, requests: bool = False, older: int = 0, coded: bool = False, stacks: bool = False
+) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
     Parameters
@@ -86,6 +92,8 @@ def arrow_schema(*, requests: bool = False, older: int = 0, coded: bool = False)
         Below `OLDER`: how much later files of this format have more.
     coded : bool
         Segments' texts are dictionaries in memory; in the file they are the same.
+    stacks : bool
+        With those of stacks.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -100,7 +108,7 @@ def arrow_schema(*, requests: bool = False, older: int = 0, coded: bool = False)
     if requests and older:
         columns = {name: kind for name, kind in columns.items() if name != CLIENT}
         older -= 1
-    kept = besides[: max(len(besides) - older, 0)]
+    kept = [*besides[: max(len(besides) - older, 0)], *([STACK_SEGMENT] if stacks else [])]
     made = make({**SEGMENT, **{name: kind for each in kept for name, kind in each.items()}})
     if coded:
         made = [f.with_type(words) if f.type == pa.string() else f for f in made]

@@ -37,6 +37,7 @@ from critpath.store.columns import (
     REQUEST,
     REQUEST_SEGMENT,
     SEGMENTS,
+    STACK_SEGMENT,
     STATES,
     SURE_SEGMENT,
     WORDS,
@@ -147,11 +148,15 @@ class _PathsFile:
             found, requests = schema.remove_metadata(), "true_ns" in schema.names
             known = [name for name in REQUEST if name in schema.names]
             self.columns = [*EXECUTION, *(known if requests else ())]
-            allowed = (arrow_schema(requests=requests, older=older) for older in range(OLDER))
+            more = found.field(SEGMENTS).type.value_type if SEGMENTS in schema.names else None
+            texts = [n for n in (*REQUEST_SEGMENT, *STACK_SEGMENT) if _has_field(more, n)]
+            stacks = "stack" in texts
+            allowed = (
+                arrow_schema(requests=requests, older=older, stacks=stacks)
+                for older in range(OLDER)
+            )
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
-            more = found.field(SEGMENTS).type.value_type
-            texts = [name for name in REQUEST_SEGMENT if more.get_field_index(name) >= 0]
             self.words = [*WORDS, *(f"{SEGMENTS}.list.element.{name}" for name in texts)]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
@@ -338,6 +343,10 @@ class _PathsFile:
         return table.select(columns), paths
 
 
+def _has_field(kind: Any, name: str) -> bool:
+    return hasattr(kind, "get_field_index") and kind.get_field_index(name) >= 0
+
+
 def _none(strings: tuple[str, ...]) -> CriticalPaths:
     i64, i32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
     u8, no = np.zeros(0, np.uint8), np.zeros(0, np.bool_)
@@ -371,6 +380,10 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             raise wrong(f"a segment with an unknown {name}")
         return result
 
+    def stacks(name: str) -> Any:
+        found = codes(name, strings)
+        return np.where(found == strings.index(""), np.int32(-1), found)
+
     more = [
         name
         for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT)
@@ -384,6 +397,9 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         **{
             name: numbers(segments.field(name))
             for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
+        },
+        **{
+            name: stacks(name) for name in STACK_SEGMENT if segments.type.get_field_index(name) >= 0
         },
         strings=strings,
         beneath=codes("beneath", STATES).astype(np.uint8)

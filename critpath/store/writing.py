@@ -32,6 +32,7 @@ from critpath.store.columns import (
     REPEATED,
     SEGMENT,
     SEGMENTS,
+    STACK_SEGMENT,
     STATES,
     SURE_SEGMENT,
     arrow_schema,
@@ -78,14 +79,14 @@ class PathsWriter:
         self.segments = 0
         self._time = 0
 
-    def _open(self, *, requests: bool) -> pq.ParquetWriter:
-        """Return what writes rows; the first ones say whether there is more known of requests."""
+    def _open(self, *, requests: bool, stacks: bool = False) -> pq.ParquetWriter:
+        """Return what writes rows; the first ones say what more is known: of requests, of code."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - 0.1 s that only writers of paths need
 
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._stream,
-                arrow_schema(requests=requests, coded=True),
+                arrow_schema(requests=requests, coded=True, stacks=stacks),
                 compression="zstd",
                 use_dictionary=[*REPEATED],
                 write_statistics=False,
@@ -152,11 +153,14 @@ class PathsWriter:
     def _write(self, chunk: PathSet, rows: slice) -> None:
         paths = chunk.paths
         within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
-        for codes in (paths.detail[within], paths.comm[within]):
+        stacked = any("stacks" in about for about in chunk.environment)
+        stacks = [getattr(paths, name)[within] for name in STACK_SEGMENT] if stacked else []
+        for codes in (paths.detail[within], paths.comm[within], *(of[of >= 0] for of in stacks)):
             used = _distinct(codes, len(paths.strings))
             self._strings.update(paths.strings[code] for code in used)
         several = any("clocks" in about for about in chunk.environment)
-        parquet = self._open(requests=several or chunk.executions.requests is not None)
+        requests = several or chunk.executions.requests is not None
+        parquet = self._open(requests=requests, stacks=stacked)
         table = _table(chunk, rows, self._base, parquet.schema)
         parquet.write_table(table, row_group_size=len(table))
 
@@ -319,6 +323,9 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
         "comm": words(paths.comm[within], paths.strings),
         "beneath": words(paths.beneath[within], STATES),
     }
+    if kind.value_type.get_field_index("stack") >= 0:
+        texts = (*paths.strings, "")
+        columns |= {name: words(getattr(paths, name)[within], texts) for name in STACK_SEGMENT}
     element = list(kind.value_type)
     structures = pa.StructArray.from_arrays(
         [

@@ -22,6 +22,7 @@ from critpath.text.phrases import (
     doing,
     function_of,
     in_function,
+    location,
     quoted,
     say_elsewhere,
     thread_name,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
 
 _MORE_OFTEN: Final = 1.5
+_MOSTLY: Final = 0.6  # of the time in one place of the code: no other is named
 _ONCE_MORE: Final = 0.95
 _ALL: Final = 0.95
 _MORE_THAN_ALL: Final = 1.10
@@ -141,7 +143,29 @@ def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: boo
         said = _waits(document, cause, facts, words)
     if facts.certainty == "inferred" and facts.role and facts.state not in _HELD_BACK:
         said += "; that thread is inferred from time-outs that end with its work"
-    return f"{words.subject} {said}"
+    return f"{words.subject} {said}{_in_the_code(facts, words)}"
+
+
+def _in_the_code(facts: CauseFacts, words: _Words) -> str:
+    """Say where in the code that is; "" without stacks."""
+    said = []
+    if facts.locations:
+        first, *others = [(place.location, place.share) for place in facts.locations]
+        where = location(first[0])
+        if first[1] < _MOSTLY and others:
+            where = " and ".join(
+                f"{location(name)} ({round(100 * share)} %)" for name, share in (first, others[0])
+            )
+        run = "in or up to " if facts.state in _RUNNING else ""
+        who = quoted(peer_name(facts)) if facts.role else "they" if words.several else "it"
+        were = "were" if words.several and not facts.role else "was"
+        said.append(f"{who} {were} {run}in {where}" if not run else f"{who} ran {run}{where}")
+    if facts.waits_at:
+        who = "they wait" if words.several else "it waits"
+        said.append(f"{who} in {location(facts.waits_at)}")
+    if facts.waker_location:
+        said.append(f"the wait was ended in {location(facts.waker_location)}")
+    return "; in the code: " + ", ".join(said) if said else ""
 
 
 def describe_share(share: float | None) -> str:
@@ -294,7 +318,7 @@ def _waits_for_thread(
     if often and facts.counted == "trips":
         return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
     did = _PEER.get(facts.state, "waiting itself")
-    if facts.location:
+    if facts.location and not facts.locations:  # a function of Python that was recorded
         did = f"running {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "WAIT_NET":
         did = f"waiting for {_network(facts)}"
@@ -370,7 +394,7 @@ def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseF
 
 def _runs(facts: CauseFacts, words: _Words) -> str:
     run, where = words.verb("run"), f"on the CPU in {words.their} own code"
-    if facts.location:
+    if facts.location and not facts.locations:
         where = f"on the CPU {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "RUN_SYSCALL":
         where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"

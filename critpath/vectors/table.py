@@ -370,6 +370,9 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
         beneath=paths.beneath[keep],
         uncertainty=paths.uncertainty[keep],
         confidence=paths.confidence[keep],
+        # What it ended with, and who woke it then.
+        stack=paths.stack[last],
+        waker_stack=paths.waker_stack[last],
     )
 
 

@@ -59,6 +59,7 @@ PAGES: Final = {
         "docs/recipes",
         "docs/hosts",
         "docs/labels",
+        "docs/code-locations",
         "docs/costs",
         "docs/overhead",
         "docs/functions",

@@ -9,7 +9,7 @@ import pytest
 
 from critpath.commands import main
 from critpath.commands.parser import build_parser
-from critpath.commands.record import describe_outcome
+from critpath.commands.recorded import describe_outcome
 from critpath.commands.settings import WrongValueError, as_name, as_size
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.record.recorder import Outcome, Recording, RecordRequest

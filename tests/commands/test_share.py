@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import string
 import tempfile
 from functools import cache
@@ -15,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critpath.commands import main
-from critpath.documents import ComparisonDocument, RequestEntry
+from critpath.documents import CauseFacts, CodePlace, ComparisonDocument, RequestEntry
 from critpath.report.document.comparison import comparison_document
+from critpath.text.explanation import describe_cause
 from tests.report import factory, hostile
 
 LIMIT = 300_000
@@ -170,6 +172,23 @@ def test_what_requests_are_called_by_their_bytes_is_replaced(tmp_path):
     assert "anna" not in page
     assert trace not in page
     assert "nginx:8080 message-1 → gunicorn:9082" in page
+
+
+def test_places_in_the_code_are_replaced(tmp_path):
+    document = with_names("web1", "alice", "serve", "recs")
+    at, waits = "pay_anna (app/bank.py:42)", "ask_bank (app/pool.py:7)"
+    document.causes[0].facts = CauseFacts(
+        *("WAIT_TASK", "holder", "holder", [7], "holder", "", "", "extra", "trips", 1, 2, 1e6, 2e6),
+        *(1.0, 1, 1, "observed"),
+        location=at,
+        locations=[CodePlace(location=at, share=1.0)],
+        waits_at=waits,
+    )
+    document.causes[0].sentence = describe_cause(document, document.causes[0])
+    assert "pay_anna" in document.causes[0].sentence
+    page = share(tmp_path, document).decode()
+    assert not {"anna", "bank", "pool.py"} & set(re.findall(r"anna|bank|pool\.py", page))
+    assert "function-1" in page
 
 
 def test_words_of_a_mark_are_no_message(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,27 @@ HELPS, LATE = (State.RUN, "", "helper"), (State.WAIT_CPU, "", "helper")
 )
 def test_context(segments, at, state, role, expected):
     assert find_context(path_of(*segments), finding_at(at, state, role)) == expected
+
+
+def test_where_in_the_code_both_threads_are():
+    """The other thread's segments have their place, and the subject's sleep before has where."""
+    found = path_of(RUN, CALL, HELPS, RUN)
+    stacks = ("flush\ta/log.c\t4\ta/app", "get\ta/pool.c\t8\ta/app")
+    first = len(STRINGS)
+    stack = np.array([-1, first + 1, first, -1], np.int32)
+    found = replace(found, paths=replace(found.paths, strings=STRINGS + stacks, stack=stack))
+    context = find_context(found, finding_at(2, HELPS[0], "helper"))
+    assert context.location == {"flush (a/log.c:4)": 1000}
+    assert context.waits_at == "get (a/pool.c:8)"
+    assert not context.waker_location
+
+
+def test_where_in_the_code_it_waits_and_who_ended_that():
+    found = path_of(RUN, DISK, RUN)
+    stacks = ("read\ta/io.c\t4\ta/app", "done\ta/io.c\t8\ta/app")
+    at = np.array([-1, len(STRINGS), -1], np.int32)
+    paths = replace(found.paths, strings=STRINGS + stacks, stack=at, waker_stack=at + (at >= 0))
+    context = find_context(replace(found, paths=paths), finding_at(1, State.WAIT_DISK))
+    assert context.location == {"read (a/io.c:4)": 1000}
+    assert context.waker_location == {"done (a/io.c:8)": 1000}
+    assert not context.waits_at

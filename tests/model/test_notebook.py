@@ -184,4 +184,4 @@ def test_a_notebook_really_shows_them(guest, tmp_path, monkeypatch):
     assert "<p>Executions: 11 rows</p>" in pages[1]
     assert re.match("<p><strong>(OK|INCONCLUSIVE): ", pages[2])
     (last,) = notebook.cells[3]["outputs"]
-    assert re.fullmatch(r"\(\d+, 20\)", last["data"]["text/plain"])
+    assert re.fullmatch(r"\(\d+, 22\)", last["data"]["text/plain"])

@@ -44,6 +44,7 @@ from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
 from critpath.model.signatures import Counts
+from critpath.model.stacks import Frames, Stacks
 from critpath.pipeline.exploring import facts_of
 from critpath.pipeline.extraction import read_timelines
 from critpath.signatures.weights import weigh
@@ -82,6 +83,13 @@ COUNTED = Counts(
 )
 
 
+def stack_tables():
+    one = np.ones(1, np.int64)
+    frames = Frames(("f",), ("a.py",), np.ones(1, np.int32), ("app",), one > 1)
+    kind, which = np.ones(1, np.uint8), np.zeros(1, np.int32)
+    return {"frames": frames, "stacks": Stacks(one, one, one, kind, which, ("f",), frames)}
+
+
 def tables_of(factory):
     comparison = factory.comparison()
     aligned = comparison.aligned[0]
@@ -104,6 +112,7 @@ def tables_of(factory):
         "counts": COUNTED,
         "signatures": weigh(COUNTED),
         "loop": Loop(0, 4, 2, np.array([1, 2, 3], np.int32)),
+        **stack_tables(),
         **dict(request_tables()),
         **{f"of the comparison: {k}": t for k, t in answered(comparison).items()},
     }

@@ -32,6 +32,7 @@ WAYS = {
     "force": ((*RECORD, "--", "true"), (*RECORD, "--force", "--", "true")),
     "counts": ((), ("record", "--recorder", "counts", "-n", "2", "-o", "rec", "--", "true")),
     "beside": ((), (*RECORD, "--counts", "--", "true")),
+    "stacks": ((), (*RECORD, "--stacks", "native", "--", "true")),
     "doctor": ((), ("doctor",)),
     "doctor --clean": ((), ("doctor", "--clean")),
 }
@@ -41,10 +42,13 @@ WAYS = {
 def audit(request, tmp_path_factory):
     """Return everything that a command as root did, as (event, argument, ...)."""
     from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
+    from critpath.record.stacks.sources import find_obstacles  # noqa: PLC0415 - as above
 
     fatal = [o.what for o in missing_requirements(None) if o.fatal]
     if os.geteuid() or fatal:
         pytest.skip(f"ftrace cannot record here: {fatal[0] if fatal else 'not root'}")
+    if request.param == "stacks" and (obstacles := find_obstacles("native")):
+        pytest.skip(obstacles[0].what)
     place = tmp_path_factory.mktemp("audit")
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
     for log, words in zip(("before", "log"), WAYS[request.param], strict=True):
@@ -96,6 +100,9 @@ def test_what_is_run(audit):
     The command, by `_spawn`, is not here.
     """
     run = [e for e in audit if e[0].startswith(("subprocess.", "os.exec", "os.posix_spawn"))]
+    # Stacks are unwound by a process of their own, which is the invoking user's.
+    unwinding = "'-I', '-m', 'critpath.record.stacks.unwind', "
+    run = [e for e in run if not (e[1] == sys.executable and unwinding in e[2])]
     assert {Path(e[1]).name for e in run} <= {"lttng", "sh"}
     assert {e[1] for e in run if Path(e[1]).name == "sh"} <= {"/bin/sh"}
     assert all(Path(e[1]).is_absolute() for e in run)

@@ -31,6 +31,22 @@ from critpath.store import (
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
 
+CODES = ("detail", "comm", "stack", "waker_stack")
+
+
+def with_stacks(paths: PathSet) -> PathSet:
+    """Return paths of which some segments have stacks, of a recording that has some."""
+    random, texts = np.random.default_rng(1), ("f\ta.c\t1\tapp\ng\t\t0\tapp", "h\t\t0\tapp")
+    first, total = len(paths.paths.strings), len(paths.paths.begin)
+    codes = {
+        name: np.where(chosen := random.integers(0, 3, total), first + chosen - 1, -1)
+        for name in ("stack", "waker_stack")
+    }
+    codes = {name: of.astype(np.int32) for name, of in codes.items()}
+    changed = replace(paths.paths, strings=(*paths.paths.strings, *texts), **codes)
+    return replace(paths, paths=changed, environment=(*paths.environment, {"stacks": 9}))
+
+
 def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
     """Executions with that many segments each; none lasts 0 ns."""
     random = np.random.default_rng(seed)
@@ -85,7 +101,7 @@ def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
 def assert_same(one: object, other: object) -> None:
     """Equal but for the order of strings, which are those that a segment has."""
     for field in fields(one):
-        if isinstance(one, CriticalPaths) and field.name in {"detail", "comm", "strings"}:
+        if isinstance(one, CriticalPaths) and field.name in {*CODES, "strings"}:
             continue
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, np.ndarray):
@@ -94,8 +110,8 @@ def assert_same(one: object, other: object) -> None:
         elif isinstance(a, Executions | CriticalPaths):
             assert_same(a, b)
             if isinstance(a, CriticalPaths):
-                for column in ("detail", "comm"):
-                    of = ([p.strings[code] for code in getattr(p, column)] for p in (a, b))
+                for column in CODES:
+                    of = ([(*p.strings, None)[code] for code in getattr(p, column)] for p in (a, b))
                     assert next(of) == next(of), column
         else:
             assert a == b, field.name
@@ -106,6 +122,20 @@ def test_loading_gives_what_was_saved(tmp_path, lengths):
     saved = path_set(lengths)
     save_paths(saved, tmp_path / "p.parquet")
     assert_same(load_paths(tmp_path / "p.parquet"), saved)
+
+
+@pytest.mark.parametrize("lengths", [(3, 0, 1), (0,), (50, 1, 2, 700)])
+def test_stacks_are_saved_where_there_are_any(tmp_path, lengths):
+    saved = with_stacks(path_set(lengths))
+    save_paths(saved, tmp_path / "p.parquet")
+    loaded = load_paths(tmp_path / "p.parquet")
+    assert_same(loaded, saved)
+    save_paths(loaded, tmp_path / "again.parquet")
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "p.parquet").read_bytes()
+    save_paths(path_set(lengths), tmp_path / "without.parquet")
+    assert b"waker_stack" not in (tmp_path / "without.parquet").read_bytes()
+    joined = join_sets([loaded, path_set(lengths)])
+    assert_same(joined.take(np.arange(len(saved))).paths, saved.paths)
 
 
 @settings(max_examples=25, deadline=None)

@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec import structs
 
-from critpath.documents import CauseFacts
+from critpath.documents import CauseFacts, CodePlace
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import answer_lines
 from critpath.text.answer import describe_hints
@@ -41,6 +41,11 @@ FACTS = CauseFacts(
     certainty="observed",
 )
 NET_DEVICE = {"state": "WAIT_NET", "device": "eth0", "local": False}
+IN_THE_CODE = {
+    "state": "WAIT_TIMER",
+    "location": "flush (app/log.c:4)",
+    "locations": [CodePlace("flush (app/log.c:4)", 1.0)],
+}
 HOLDER = {"role": "holder", "comm": "holder", "peer": "holder", "counted": "trips"}
 
 
@@ -68,6 +73,42 @@ CASES = {
     "longer wait": (
         HOLDER,
         "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was running",
+    ),
+    "where in the code": (
+        {**HOLDER, **IN_THE_CODE, "waits_at": "get (app/pool.py:8)"},
+        (
+            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was sleeping; in the code: "
+            "`holder` was in `flush` (app/log.c:4), they wait in `get` (app/pool.py:8)"
+        ),
+    ),
+    "several places in the code": (
+        {
+            **HOLDER,
+            **IN_THE_CODE,
+            "locations": [
+                CodePlace("flush (app/log.c:4)", 0.5),
+                CodePlace("sync (app)", 0.3),
+                CodePlace("a (b)", 0.2),
+            ],
+        },
+        (
+            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was sleeping; in the code: "
+            "`holder` was in `flush` (app/log.c:4) (50 %) and `sync` (app) (30 %)"
+        ),
+    ),
+    "its own place in the code, and the waker's": (
+        {**IN_THE_CODE, "state": "WAIT_FUTEX", "waker_location": "put (app/pool.py:9)"},
+        (
+            "wait 11.3 ms instead of 1.9 ms for a lock; in the code: they were in `flush` "
+            "(app/log.c:4), the wait was ended in `put` (app/pool.py:9)"
+        ),
+    ),
+    "up to where it ran": (
+        {**IN_THE_CODE, "state": "RUN"},
+        (
+            "run 11.3 ms instead of 1.9 ms on the CPU in their own code; in the code: they ran "
+            "in or up to `flush` (app/log.c:4)"
+        ),
     ),
     "several threads": (
         {**HOLDER, "comm": "worker-#"},

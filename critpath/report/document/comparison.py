@@ -30,6 +30,7 @@ from critpath.documents import (
     ClusterEntry,
     ClusteringEntry,
     Clusters,
+    CodePlace,
     ComparisonDocument,
     DetectionEntry,
     DurationTest,
@@ -440,6 +441,9 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         host=facts.host,
         location=facts.location,
         caller=facts.caller,
+        locations=[CodePlace(location=at, share=share) for at, share in facts.locations],
+        waits_at=facts.waits_at,
+        waker_location=facts.waker_location,
     )
 
 

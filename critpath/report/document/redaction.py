@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from critpath.documents import ComparisonDocument, RequestEntry
+from critpath.documents import CauseEntry, ComparisonDocument, RequestEntry
 from critpath.text.notes import redacted
+from critpath.text.phrases import location
 from critpath.units import safe_text
 
 _PATH: Final = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.@+%~-]+/)*[\w.@+%~-]+/?")
@@ -83,6 +84,15 @@ class _Names:
         for name, place in sorted({*_LOCATION.findall(text)}):
             stand_in = self.add(f"{name} {place}", "function")
             self.stand_ins.setdefault(f"`{name}` {place}", stand_in)
+
+    def add_locations(self, causes: Iterable[CauseEntry]) -> None:
+        """Add places in the code, as they stand in facts and in sentences."""
+        for facts in (cause.facts for cause in causes if cause.facts):
+            places = [place.location for place in facts.locations]
+            for place in filter(None, (*places, facts.waits_at, facts.waker_location)):
+                stand_in = self.add(place, "function")
+                self.stand_ins.setdefault(location(place), stand_in)
+                self.stand_ins.setdefault(safe_text(location(place)), stand_in)
 
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
@@ -160,6 +170,7 @@ def redact(
     names.add_messages([(r.label, r.request) for r in document.executions if r.request])
     # A store's labels, notes and links are the team's own.
     document = msgspec.structs.replace(document, known=None)
+    names.add_locations(document.causes)
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):

@@ -377,7 +377,24 @@ def _facts(page: _Page, number: int, cause: CauseEntry) -> str:
     rows += [[text(what), "", value] for what, value in _values(page, cause, facts) if value]
     caption = f"What the sentence of cause {number} says, each fact by itself"
     shown = table(caption, ["", ">before", f"after, these {page.noun()}"], rows, heads=True)
-    return f'<details class="more facts"><summary>Facts</summary>{shown}</details>'
+    shown = f'<details class="more facts"><summary>Facts</summary>{shown}</details>'
+    return _in_the_code(number, facts) + shown
+
+
+def _in_the_code(number: int, facts: CauseFacts) -> str:
+    """Return where in the code the time of a cause is, as a table; "" without stacks."""
+    rows = [
+        [f"<code>{text(one.location)}</code>", f"{round(100 * one.share)} %"]
+        for one in facts.locations
+    ]
+    thread = facts.comm if facts.role else "its own thread"
+    others = {"waited for in": facts.waits_at, "the wait was ended in": facts.waker_location}
+    rows += [[f"{what} <code>{text(at)}</code>", ""] for what, at in others.items() if at]
+    if not rows:
+        return ""
+    caption = f"Where in the code the time of cause {number} is: {text(thread)}"
+    shown = table(caption, ["function (file:line)", ">share of the time"], rows)
+    return f'<details class="more facts" open><summary>In the code</summary>{shown}</details>'
 
 
 def _pairs(page: _Page, facts: CauseFacts) -> list[tuple[str, str, str]]:

@@ -1,0 +1,136 @@
+"""Joins stacks with the segments of critical paths: by thread and time, one to one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
+from critpath.model.stacks import RUN, SLEEP, WAKE, Stacks
+
+# Two tracers write of one switch at times that lie so far apart at most (ns).
+APART: Final = 50_000
+_ASLEEP: Final = tuple(
+    int(state)
+    for state in State
+    if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
+)
+_RUNS: Final = tuple(int(state) for state in RUNNING)
+
+
+def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
+    """Put stacks on the segments of paths.
+
+    A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
+    that runs has the sample in the middle of the segment, else what it ended with: a wake, or a
+    sleep.
+
+    Parameters
+    ----------
+    paths : PathSet
+        Of one host.
+    stacks : Stacks
+    """
+    path = paths.paths
+    codes = len(path.strings) + np.arange(len(stacks.texts), dtype=np.int32)
+    asleep = np.isin(path.state, _ASLEEP)
+    runs = np.isin(path.state, _RUNS)
+    own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
+    slept, woke = stacks.kind == SLEEP, stacks.kind == WAKE
+    own[asleep] = _nearest(stacks, slept, stacks.tid, path.tid[asleep], path.begin[asleep])
+    # What comes behind a wait is the next.
+    own[(own >= 0) & (np.append(stacks.time, 0)[own] > path.end)] = -1
+    if stacks.complete:  # a path may come to a thread that has slept for long
+        later = asleep & (own < 0)
+        own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
+    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep])
+    wakes = runs & path.wakes
+    for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
+        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
+    middle = _within(stacks, path, runs)
+    own[runs] = np.where(middle >= 0, middle, own[runs])
+    changed = replace(
+        path,
+        strings=(*path.strings, *stacks.texts),
+        stack=_coded(own, stacks, codes),
+        waker_stack=_coded(woken, stacks, codes),
+    )
+    return replace(paths, paths=changed)
+
+
+def _coded(events: I64, stacks: Stacks, codes: I32) -> I32:
+    """Return the codes of events' stacks, -1 where there is no event."""
+    known = np.append(codes, np.int32(-1))[stacks.stack]  # of some events there is no stack
+    coded: I32 = np.append(known, np.int32(-1))[events]
+    return coded
+
+
+def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I64:
+    """Return for every thread and time the event of that thread that is nearest, or -1.
+
+    The other way round it is the nearest as well: no event belongs to two times, but where
+    paths share one.
+    """
+    events = np.flatnonzero(chosen)
+    result = np.full(len(tid), -1, np.int64)
+    pairs, place = np.unique(np.stack([tid, time]), axis=1, return_inverse=True)
+    place = place.ravel()
+    found = np.full(pairs.shape[1], -1, np.int64)
+    of_thread = events[np.lexsort((stacks.time[events], whose[events]))]
+    threads = whose[of_thread]
+    for thread in np.unique(pairs[0]).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        first, last = np.searchsorted(pairs[0], [thread, thread + 1])
+        if low < high:
+            mine = of_thread[low:high]
+            near = _mutual(stacks.time[mine], pairs[1][first:last])
+            found[first:last] = np.where(near >= 0, mine[near], -1)
+    result[:] = found[place]
+    return result
+
+
+def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
+    """Return for every thread and time that thread's last event before it, or -1."""
+    events = np.flatnonzero(chosen)
+    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    threads, result = stacks.tid[order], np.full(len(tid), -1, np.int64)
+    for thread in np.unique(tid).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        mine = np.flatnonzero(tid == thread)
+        at = low + np.searchsorted(stacks.time[order[low:high]], time[mine], side="right") - 1
+        result[mine] = np.where(at >= low, order[np.maximum(at, 0)], -1) if high > low else -1
+    return result
+
+
+def _mutual(events: I64, times: I64) -> I64:
+    """Return for each time the event that is nearest and has none nearer, both sorted; or -1."""
+    there = _closest(events, times)
+    back = _closest(times, events)
+    agreed = back[there] == np.arange(len(times))
+    near = abs(events[there] - times) <= APART
+    return np.where(agreed & near, there, -1)
+
+
+def _closest(values: I64, to: I64) -> I64:
+    right = np.clip(np.searchsorted(values, to), 0, len(values) - 1)
+    left = np.maximum(right - 1, 0)
+    return np.where(abs(values[left] - to) < abs(values[right] - to), left, right)
+
+
+def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
+    """Return for each segment that runs the sample in its middle, or -1."""
+    events = np.flatnonzero(stacks.kind == RUN)
+    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    begin, end, tid = path.begin[runs], path.end[runs], path.tid[runs]
+    result = np.full(len(tid), -1, np.int64)
+    threads = stacks.tid[order]
+    for thread in np.unique(tid).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        mine = np.flatnonzero(tid == thread)
+        times = stacks.time[order[low:high]]
+        first, last = np.searchsorted(times, begin[mine]), np.searchsorted(times, end[mine])
+        some = last > first
+        result[mine[some]] = order[low + (first[some] + last[some]) // 2]
+    return result

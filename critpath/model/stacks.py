@@ -1,0 +1,184 @@
+"""User stacks: where in the code a thread slept, woke another, or ran."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
+
+# Kinds of stacks, by their numbers in a recording.
+KINDS: Final = ("sleep", "wake", "run")
+SLEEP, WAKE, RUN = range(len(KINDS))
+
+
+class Frame(NamedTuple):
+    """One function of a stack.
+
+    Attributes
+    ----------
+    function : str
+    file : str
+        Its source, "" where that is not known.
+    line : int
+        Where it was in that; of Python, where the function is defined; 0 where not known.
+    module : str
+        The program or library that it is of.
+    """
+
+    function: str
+    file: str
+    line: int
+    module: str
+
+
+@dataclass(frozen=True, eq=False)
+class Frames(Table):
+    """The frames of a recording's stacks, each once.
+
+    Attributes
+    ----------
+    function, file, module : tuple of str
+    line : int32
+    inlined : bool
+    """
+
+    function: tuple[str, ...]
+    file: tuple[str, ...]
+    line: I32
+    module: tuple[str, ...]
+    inlined: Bool
+
+    def __post_init__(self) -> None:
+        freeze_columns(self, len(self.function), line=np.int32, inlined=np.bool_)
+        if not len(self.function) == len(self.file) == len(self.module):
+            raise ValueError("Frames: text columns of unequal length")
+
+    def __len__(self) -> int:
+        return len(self.function)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per frame."""
+        return {
+            "function": Column(self.function),
+            "file": Column(self.file),
+            "line": Column(self.line, valid=self.line > 0),
+            "module": Column(self.module),
+            "inlined": Column(self.inlined),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Stacks(Table):
+    """The events at which a recording has stacks, in order of time.
+
+    Attributes
+    ----------
+    time, tid, woken : int64
+        When (ns, of the recording's clock), in which thread, and whom that woke (0 for nobody).
+    kind : uint8
+        `SLEEP`, `WAKE` or `RUN`.
+    stack : int32
+        Which of ``texts``; -1: none that could be read.
+    texts : tuple of str
+        Every distinct stack, as `frames_of` reads it.
+    frames : Frames
+    complete : bool
+        Every sleep of a thread that has events after its first is among them.
+    """
+
+    time: I64
+    tid: I64
+    woken: I64
+    kind: U8
+    stack: I32
+    texts: tuple[str, ...]
+    frames: Frames
+    complete: bool = False
+
+    def __post_init__(self) -> None:
+        whole = dict.fromkeys(("time", "tid", "woken"), np.int64)
+        freeze_columns(self, len(self.time), **whole, kind=np.uint8, stack=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per event."""
+        return {
+            "time_ns": Column(self.time),
+            "tid": Column(self.tid),
+            "woken": Column(self.woken, valid=self.woken > 0),
+            "kind": Column(self.kind, KINDS),
+            "stack": Column(np.maximum(self.stack, 0), self.texts or ("",), self.stack >= 0),
+        }
+
+
+# A stack as text: a line per frame, innermost first, its parts with tabs between.
+
+
+def stack_text(frames: list[Frame]) -> str:
+    """Return a stack as text; names have neither tabs nor line breaks."""
+    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}" for f in frames)
+
+
+def frames_of(text: str) -> list[Frame]:
+    """Return the frames of a stack, innermost first; of a malformed text what can be read."""
+    found = []
+    for line in text.split("\n"):
+        function, file, number, module = (*line.split("\t"), "", "", "", "")[:4]
+        plain = number.isascii() and number.isdecimal() and len(number) < 10
+        found.append(Frame(function, file, int(number) if plain else 0, module))
+    return found
+
+
+# What is nobody's own: the C library, language runtimes, their standard libraries, and what was
+# installed.  By the name of the module, by the path of a source file, by the function.
+_MODULES: Final = re.compile(
+    r"\[.*\]|(?:ld-linux|ld-musl|libc|libm|libdl|librt|libpthread|libresolv|libnss_\w+|libstdc\+\+"
+    r"|libgcc_s|libgomp|libasan|libtsan|libpython\d|libcrypto|libssl|libuv|libnode|libjvm|libz"
+    r"|libpq|libsqlite3|libuuid|libffi)(?:[.-].*)?|(?:python\d?(?:\.\d+)?|node|java|perl|ruby)"
+)
+_FILES: Final = re.compile(
+    r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<.*"
+    r"|(?:^|.*/)(?:sysdeps|nptl|csu|bits|c\+\+/\d+)/.*|/rustc/.*|/usr/(?:lib|include|local/go)/.*"
+)
+_FUNCTIONS: Final = re.compile(
+    r"(?:__|_Py|Py[A-Z]|std::|__gnu_cxx::|core::|alloc::|runtime\.|tokio::).*|_start|start_thread"
+    r"|\[unknown\]|main\.constprop.*|pthread_\w+"
+)
+
+
+def is_own(frame: Frame) -> bool:
+    """Tell whether a frame is of the program itself, not of what it stands on."""
+    if frame.file.endswith(".py"):
+        return not _FILES.fullmatch(frame.file)
+    module = frame.module.rpartition("/")[2]
+    if _MODULES.fullmatch(module) or _FUNCTIONS.fullmatch(frame.function):
+        return False
+    return not (frame.file and _FILES.fullmatch(frame.file)) and bool(frame.function)
+
+
+@lru_cache(maxsize=1 << 14)
+def location_of(text: str) -> str:
+    """Return where in the user's own code a stack is: ``flush_log (app/audit.py:42)``.
+
+    Without a source file the program stands for it: ``flush_log (app)``; "" where no frame is
+    the user's own.
+    """
+    for frame in frames_of(text):
+        if is_own(frame):
+            return f"{frame.function} ({_place(frame)})"
+    return ""
+
+
+def _place(frame: Frame) -> str:
+    """Return the last two parts of a source file's path with the line, else the program's name."""
+    if not frame.file:
+        return frame.module.rpartition("/")[2]
+    short = "/".join(part for part in frame.file.split("/")[-2:] if part not in {"", "."})
+    return f"{short}:{frame.line}" if frame.line else short

@@ -1,0 +1,106 @@
+"""The stacks of a recording, checked in every respect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from critpath.errors import UnreadableError
+from critpath.model.stacks import KINDS, Frame, Frames, Stacks, stack_text
+from critpath.units import safe_text
+from critpath.untrusted import LARGEST, load_json
+
+_FORMAT: Final = "critpath/stacks/1"
+_ROW: Final = np.dtype(
+    [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
+)
+_MOST: Final = 1 << 30  # bytes of rows
+_TIME: Final = 2**62  # no difference of two below this overflows
+_LETTERS: Final = 400
+_FRAMES: Final = 1024  # of one stack
+_DO: Final = "record it again, or remove its directory stacks to do without"
+
+
+def open_stacks(recording: Path) -> Stacks | None:
+    """Return the stacks that were recorded beside a trace; None without any.
+
+    Raises
+    ------
+    UnreadableError
+        If what is there is not what a recorder writes.
+    """
+    place = recording / "stacks"
+    named, rows = place / "frames.json", place / "samples.bin"
+    if not (named.is_file() and rows.is_file()):
+        return None
+    try:
+        frames, stacks, lost = _read_frames(named)
+        events = _read_rows(rows, len(stacks))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
+        raise UnreadableError(what, _DO) from None
+    listed = list(
+        zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
+    )
+    texts = tuple(stack_text([Frame(*listed[number]) for number in stack]) for stack in stacks)
+    order = np.argsort(events["time"], kind="stable")
+    columns = {name: events[name][order].astype(np.int64) for name in ("time", "tid", "woken")}
+    kind, stack = events["kind"][order], events["stack"][order].astype(np.int32)
+    return Stacks(**columns, kind=kind, stack=stack, texts=texts, frames=frames, complete=not lost)
+
+
+def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int]:
+    if file.stat().st_size > LARGEST:
+        raise ValueError(f"{file.name} is larger than {LARGEST:,} bytes")
+    document = load_json(file.read_bytes())
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"its format is not {_FORMAT}")
+    rows, stacks = document.get("frames"), document.get("stacks")
+    lost = document.get("lost")
+    if not isinstance(rows, list) or not isinstance(stacks, list) or type(lost) is not int:
+        raise TypeError("no lists of frames and stacks, or no number of lost ones")
+    columns: Any = [[], [], [], [], []]
+    for row in rows:
+        if not _is_frame(row):
+            raise ValueError("a frame is not a function, file, line, module and whether inlined")
+        for column, value in zip(columns, row, strict=True):
+            column.append(safe_text(value) if isinstance(value, str) else value)
+    for stack in stacks:
+        fits = isinstance(stack, list) and len(stack) <= _FRAMES
+        if not fits or not all(type(n) is int and 0 <= n < len(rows) for n in stack):
+            raise ValueError("a stack is not a list of frames")
+    function, name, line, module, inlined = columns
+    return (
+        Frames(
+            *(tuple(function), tuple(name), np.array(line, np.int32), tuple(module)),
+            np.array(inlined, np.bool_),
+        ),
+        stacks,
+        lost,
+    )
+
+
+def _is_frame(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 5:
+        return False
+    texts = (row[0], row[1], row[3])
+    fits = all(isinstance(text, str) and len(text) <= _LETTERS for text in texts)
+    return fits and type(row[2]) is int and 0 <= row[2] < 2**31 and type(row[4]) is bool
+
+
+def _in_range(time: Any) -> bool:
+    return bool(time.min() > -_TIME and time.max() < _TIME)
+
+
+def _read_rows(file: Path, stacks: int) -> Any:
+    size = file.stat().st_size
+    if size > _MOST or size % _ROW.itemsize:
+        raise ValueError(f"{file.name} has {size:,} bytes")
+    rows = np.fromfile(file, _ROW)
+    if len(rows) and not -1 <= rows["stack"].min() <= rows["stack"].max() < stacks:
+        raise ValueError("an event of no stack")
+    if len(rows) and (rows["kind"].max() >= len(KINDS) or not _in_range(rows["time"])):
+        raise ValueError("an event of no kind, or of no time")
+    return rows

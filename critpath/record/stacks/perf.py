@@ -1,0 +1,229 @@
+"""Stacks by Linux' perf: with which a thread went to sleep, woke another, and ran.
+
+perf copies registers and the top of the stack at each such event (DWARF mode, which needs no
+frame pointers).  After the recording a process of the invoking user unwinds and names them
+(`critpath.record.stacks.unwind`), as it has to open the programs' files and those are hostile;
+then the raw memory is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError
+from critpath.record._spawn import SpawnError, collect, spawn
+from critpath.record.lttng.program import trusted_program
+from critpath.record.recorder import Requirement
+from critpath.record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackFacts, StackRequest
+from critpath.units import plural, safe_text
+
+_DEPTH: Final = 2048  # bytes of stack: what costs no more than frame pointers
+_PYTHON_DEPTH: Final = 4096  # its interpreter's own frames lie above the function
+_RATE: Final = 199  # samples a second of threads that run
+_BUFFERS: Final = "4M"  # per cpu
+_LARGEST: Final = "4G"  # of perf.data
+_PATIENCE: Final = 20.0  # s for perf to begin and to end
+_UNWINDING: Final = 600.0  # s
+# Neither runnable nor preempted.
+_SLEEPS: Final = "prev_state != 0 && prev_state != 256 && common_pid != {}"
+_WAKES: Final = "common_pid != {}"
+_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+
+
+def obstacles() -> list[Requirement]:
+    """Return what taking native stacks lacks here."""
+    if trusted_program("perf") is None:
+        return [Requirement("perf", "there is no perf here", "apt-get install linux-perf")]
+    if os.geteuid():
+        return [Requirement("root", "taking stacks needs root", "sudo critpath record --stacks")]
+    return []
+
+
+@dataclass
+class PerfSource:
+    """perf record as a child of this process, and what it wrote."""
+
+    request: StackRequest
+    program: str
+    pid: int = 0
+    data: int = -1  # where perf writes
+    errors: int = -1  # a file without a name for what perf says
+    early: bool = False  # it ended by itself
+    pipes: tuple[int, ...] = ()  # of perf's control: closed before its end, perf would lose all
+
+    def start(self) -> None:
+        """Start perf, and return when it has begun."""
+        self.errors = os.memfd_create("perf-errors")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self.data = os.open(self.request.directory / RAW_STACKS, flags, 0o600)
+        begin, acknowledge = os.pipe(), os.pipe()
+        whom = ["-a"] if self.request.machine else ["-t", str(os.getpid())]
+        command = [
+            *("perf", "record", "-q", "-N", "-k", "CLOCK_MONOTONIC", "-m", _BUFFERS),
+            *("--max-size", _LARGEST, "--user-callchains", "--call-graph", self.mode),
+            *("--inherit", "-D", "-1", "--control", f"fd:{begin[0]},{acknowledge[1]}", *whom),
+            *("-e", "sched:sched_switch", "--filter", _SLEEPS.format(os.getpid())),
+            *("-e", "sched:sched_waking", "--filter", _WAKES.format(os.getpid())),
+            *("-e", f"cpu-clock/freq={_RATE}/u", "-o", f"/proc/self/fd/{self.data}"),
+        ]
+        variables = {**_ENVIRONMENT, "PERF_CONFIG": os.devnull}
+        try:
+            with Path(os.devnull).open("r+b", buffering=0) as nothing:
+                self.pid, _, _ = spawn(
+                    os.fsencode(self.program),
+                    [os.fsencode(word) for word in command],
+                    [os.fsencode(f"{name}={value}") for name, value in variables.items()],
+                    keep=(begin[0], acknowledge[1], self.data),
+                    death_signal=signal.SIGKILL,
+                    streams=(nothing.fileno(), nothing.fileno(), self.errors),
+                )
+            os.close(acknowledge[1])
+            acknowledge = (acknowledge[0], -1)
+            self.pipes = (*begin, acknowledge[0])
+            os.write(begin[1], b"enable\n")
+            ready, _, _ = select.select([acknowledge[0]], [], [], _PATIENCE)
+            if not ready or not os.read(acknowledge[0], 16).startswith(b"ack"):
+                raise self._failed("did not begin")
+        except (OSError, SpawnError) as error:
+            raise CritpathError(
+                f"perf cannot be started: {error.strerror}", "record without --stacks"
+            ) from None
+        finally:
+            for descriptor in {*begin, *acknowledge} - {*self.pipes, -1}:
+                os.close(descriptor)
+
+    @property
+    def mode(self) -> str:
+        """How perf finds callers."""
+        return f"dwarf,{_PYTHON_DEPTH if self.request.python else _DEPTH}"
+
+    def environment(self) -> Mapping[str, str]:
+        """Return what has Python 3.12 and later write a map of its functions."""
+        return {"PYTHONPERFSUPPORT": "1"} if self.request.python else {}
+
+    def stop(self) -> None:
+        """End perf, which writes what it still has."""
+        if self.pid and collect(self.pid) is not None:
+            self.pid, self.early = 0, True
+        elif self.pid and not self._end(signal.SIGINT):
+            self._end(signal.SIGKILL)
+
+    def read(self) -> StackFacts:
+        """Unwind as the invoking user, then delete what perf wrote."""
+        user, directory = self.request.user, self.request.directory
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
+        descriptors = [self.data, *made]
+        command = [sys.executable, "-I", "-m", "critpath.record.stacks.unwind", self.program]
+        try:
+            if user is not None:  # perf opens it by name once more
+                os.fchown(self.data, user.uid, user.gid)
+            done = subprocess.run(  # noqa: S603 - our own module
+                [*command, f"{self.early:d}", *map(str, descriptors)],
+                pass_fds=descriptors,
+                env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                timeout=_UNWINDING,
+                check=False,
+                **_as_user(user),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return self._dropped(str(error))
+        finally:
+            self._discard(RAW_STACKS)
+            for descriptor in made:
+                os.close(descriptor)
+            self._close()
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if done.returncode:
+            return self._dropped(said[-1] if said else f"exit {done.returncode}")
+        return self._told(said)
+
+    def _told(self, said: list[str]) -> StackFacts:
+        """Take what the child process counted: numbers only, as it read what others wrote."""
+        try:
+            counted: Any = json.loads(said[-1])
+            facts = {name: int(counted[name]) for name in ("samples", "stacks", "lost", "cut")}
+        except (IndexError, KeyError, TypeError, ValueError, RecursionError):
+            return self._dropped("what was unwound is not counted")
+        warnings = []
+        if facts["lost"]:
+            lost = plural(facts["lost"], "stack")
+            warnings.append(f"{lost} were lost: perf could not write them fast enough")
+        if self.early:
+            warnings.append("perf ended before the recording did: of its end there are no stacks")
+        if not facts["samples"]:
+            warnings.append("no stacks were taken")
+        return StackFacts({"source": "perf", "mode": self.mode, **facts}, tuple(warnings))
+
+    def abort(self) -> None:
+        """Kill perf and delete what it wrote."""
+        if self.pid:
+            self._end(signal.SIGKILL)
+        for name in (RAW_STACKS, FRAMES, SAMPLES):
+            self._discard(name)
+        self._close()
+
+    def _close(self) -> None:
+        for descriptor in {self.data, self.errors, *self.pipes} - {-1}:
+            os.close(descriptor)
+        self.data, self.errors, self.pipes = -1, -1, ()
+
+    def _discard(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self.request.directory / name).unlink()
+
+    def _dropped(self, why: str) -> StackFacts:
+        for name in (FRAMES, SAMPLES):
+            self._discard(name)
+        return StackFacts(warnings=(f"the stacks could not be read: {safe_text(why)}",))
+
+    def _end(self, number: int) -> bool:
+        """Send a signal and wait; return whether perf has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        until = time.monotonic() + _PATIENCE
+        while collect(self.pid) is None:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
+        self.pid = 0
+        return True
+
+    def _failed(self, what: str) -> CritpathError:
+        said = os.pread(self.errors, 1 << 16, 0).decode("utf-8", "replace").split("\n")
+        lines = [line.strip() for line in said if line.strip()]
+        why = f": {safe_text(lines[0])}" if lines else ""
+        return CritpathError(f"perf {what}{why}", "record without --stacks")
+
+
+def open_source(request: StackRequest) -> PerfSource:
+    """Return perf for a request."""
+    program = trusted_program("perf")
+    if program is None:
+        raise CritpathError("there is no perf here", "apt-get install linux-perf")
+    return PerfSource(request, program)
+
+
+def _texts(environment: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+
+
+def _as_user(user: Any) -> dict[str, Any]:
+    if user is None:
+        return {}
+    return {"user": user.uid, "group": user.gid, "extra_groups": user.groups}

@@ -1,0 +1,139 @@
+"""What a source of stacks offers, and which ones a recording is made with."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from critpath.errors import UsageError
+from critpath.record.recorder import Requirement
+
+if TYPE_CHECKING:
+    from critpath.record.user import User
+
+# Where a recording has its stacks.
+STACKS: Final = "stacks"
+FRAMES: Final = "frames.json"
+SAMPLES: Final = "samples.bin"
+RAW_STACKS: Final = "perf.data"  # while it is recorded
+AUTO: Final = "auto"
+
+
+@dataclass(frozen=True)
+class StackRequest:
+    """Whose stacks are wanted.
+
+    Attributes
+    ----------
+    directory : Path
+        ``stacks/`` of the recording, which exists and is this process' own.
+    user : User or None
+        Who called sudo: stacks are unwound, and programs' files read, as this user.
+    machine : bool
+        All threads of the machine; else those that the calling thread starts from now on.
+    python : bool
+        The command's Pythons (3.12 and later) name their functions.
+    """
+
+    directory: Path
+    user: User | None = None
+    machine: bool = False
+    python: bool = False
+
+
+@dataclass(frozen=True)
+class StackFacts:
+    """What became of the stacks of a recording.
+
+    Attributes
+    ----------
+    facts : mapping
+        For the manifest: ``source``, ``mode``, ``samples``, ``lost``, ``stacks``, ``cut``.
+    warnings : tuple of str
+    """
+
+    facts: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class StackSource(Protocol):
+    """A source, called in this order: start, stop, read; or abort at any time.
+
+    It runs beside any recorder, and no other source needs it.  Once it has begun it raises
+    nothing: without stacks a recording is as good as ever.
+    """
+
+    def start(self) -> None:
+        """Begin to take stacks; raises `critpath.errors.CritpathError`, and leaves nothing then."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that the command needs."""
+
+    def stop(self) -> None:
+        """Take no more; what went wrong is told by `read`."""
+
+    def read(self) -> StackFacts:
+        """Write what was taken into the directory, and delete the raw memory of stacks."""
+
+    def abort(self) -> None:
+        """End at once; nothing that was taken is kept."""
+
+
+# What can be asked for.  Each module offers:
+#   obstacles() -> list[Requirement]
+#   open_source(request: StackRequest) -> StackSource
+# Functions of Python are seen by what reads native stacks, through the maps that Python writes.
+SOURCES: Final[Mapping[str, str]] = {
+    "native": "critpath.record.stacks.perf",
+    "python": "critpath.record.stacks.perf",
+}
+
+
+def find_obstacles(name: str) -> list[Requirement]:
+    """Return what a source lacks here."""
+    found: list[Requirement] = importlib.import_module(SOURCES[name]).obstacles()
+    return found
+
+
+def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
+    """Return the sources that ``--stacks`` names.
+
+    Parameters
+    ----------
+    text : str
+        Names separated by commas, or ``auto`` for those that can be had here; "" for none.
+    machine : bool
+        No command is started, whose Python could be asked to name its functions.
+
+    Raises
+    ------
+    UsageError
+        If there is no such source, or a named one cannot take stacks here.
+    """
+    if text == AUTO:
+        wanted = ["native"] if machine else [*SOURCES]
+        return tuple(name for name in wanted if not find_obstacles(name))
+    names = tuple(dict.fromkeys(filter(None, text.split(","))))
+    for name in names:
+        if name not in SOURCES:
+            raise UsageError(
+                f"--stacks: there is no source {name!r}", f"name {', '.join(SOURCES)}, or auto"
+            )
+        if machine and name == "python":
+            raise UsageError(
+                "--stacks python without a command: a Python that runs already cannot be asked",
+                "start it with PYTHONPERFSUPPORT=1 (3.12 and later), and record with "
+                "--stacks native",
+            )
+        if found := find_obstacles(name):
+            raise UsageError(f"--stacks {name}: {found[0].what}", found[0].do)
+    return names
+
+
+def open_stacks(names: tuple[str, ...], request: StackRequest) -> StackSource:
+    """Make the source for what was asked for; nothing is taken yet."""
+    module = importlib.import_module(SOURCES[names[0]])
+    return cast("StackSource", module.open_source(request))

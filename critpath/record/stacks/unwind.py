@@ -1,0 +1,410 @@
+"""A process that makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES``.
+
+LOST is how many stacks are known to be missing, the last three are descriptors.  It runs as the
+user whose programs were recorded: perf opens these programs' files to unwind, and both they and
+what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
+bounded in number and length.
+
+``frames.json`` has every frame and every distinct stack once, innermost frame first;
+``samples.bin`` has a row per event: time (int64), thread, woken thread, stack (int32 each; -1 for
+none) and kind (uint8), little-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import resource
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Final, NamedTuple
+
+FORMAT: Final = "critpath/stacks/1"
+SLEEP, WAKE, RUN = 0, 1, 2
+ROW: Final = struct.Struct("<qiiiB")
+
+_KINDS: Final = {"sched:sched_switch": SLEEP, "sched:sched_waking": WAKE}
+_HEAD: Final = re.compile(
+    r"\s*-?\d+/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
+    r"(sched:sched_\w+|[\w-]+(?:/[^:]*)?):(.*)"
+)
+_FRAME: Final = re.compile(r"\t\s*([0-9a-f]{1,16}) (.*) \((.*)\)$")
+_OFFSET: Final = re.compile(r"\+0x[0-9a-f]{1,16}$")
+_WOKEN: Final = re.compile(r" pid=(\d{1,10}) prio=-?\d+ (?:success=\d+ )?target_cpu=\d+\s*$")
+_LOST: Final = re.compile(r".*PERF_RECORD_LOST\S* lost (\d{1,12})\s*$")
+_PYTHON: Final = re.compile(r"py::(.*):([^:]*)$")
+_END: Final = "f" * 16  # what stands where a stack could not be followed any further
+_FRAMES: Final = 128  # of one stack
+_LETTERS: Final = 400  # of a function's or a file's name
+_LINE: Final = 8192  # letters that perf prints in a line
+_MOST_SAMPLES: Final = 20_000_000
+_MOST_STACKS: Final = 500_000
+_MOST_FRAMES: Final = 500_000
+_MEMORY: Final = 4 << 30  # of perf and addr2line
+_PATIENCE: Final = 120  # s for the lines of one file
+_SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
+
+
+class Frame(NamedTuple):
+    """A frame; ``inlined`` into the one after it."""
+
+    function: str
+    file: str
+    line: int
+    module: str
+    inlined: bool = False
+
+
+class Address(NamedTuple):
+    """A place in a file as perf prints it; ``call``: where a call returns to."""
+
+    module: str
+    offset: int
+    function: str
+    call: bool
+
+
+@dataclass
+class Unwound:
+    """What perf printed: events, and stacks of addresses, each distinct one once."""
+
+    addresses: dict[Address, int] = field(default_factory=dict)
+    stacks: dict[tuple[int, ...], int] = field(default_factory=dict)
+    samples: int = 0
+    lost: int = 0
+
+    def add(self, lines: Sequence[str]) -> int:
+        """Add a stack as perf prints it, innermost frame first; return its number or -1."""
+        found: list[int] = []
+        for line in lines[:_FRAMES]:
+            match = _FRAME.match(line)
+            if match and match[1] != _END:
+                function = _OFFSET.sub("", match[2])[:_LETTERS]
+                address = Address(match[3][:_LETTERS], int(match[1], 16), function, bool(found))
+                if address not in self.addresses and len(self.addresses) >= _MOST_FRAMES:
+                    continue
+                found.append(self.addresses.setdefault(address, len(self.addresses)))
+        if not found or (tuple(found) not in self.stacks and len(self.stacks) >= _MOST_STACKS):
+            return -1
+        return self.stacks.setdefault(tuple(found), len(self.stacks))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Unwind; the last line on stderr counts what there is, as JSON."""
+    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    forget_replaced_programs(data)
+    with os.fdopen(samples, "wb", closefd=False) as rows:
+        found = read_perf(_run_perf(perf, data), rows)
+    found.lost += lost
+    with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
+        cut = write_frames(found, stream)
+    counted = {"samples": found.samples, "stacks": len(found.stacks)}
+    sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
+    return 0
+
+
+_HEADER: Final = struct.Struct("<8sQQQQQQ")  # magic, size, size of attributes; where they, data are
+_RECORD: Final = struct.Struct("<IHH")
+_COMM, _MMAP2, _EXEC = 3, 10, 1 << 13
+_MAPPED: Final = struct.Struct("<IIQQQ")  # pid, tid; address, length, offset
+_NAMED: Final = 72  # where a MMAP2 record has its name
+_SPACE: Final = (0x1000, 0x7FFF_FFFF_E000)
+
+
+def forget_replaced_programs(data: int) -> None:
+    """Have perf forget what a process had mapped before it executed another program.
+
+    perf keeps the old mappings beside the new ones (its fork has the C library elsewhere), and
+    then follows no stack where the old one lies lower, as in every other process.  A new program
+    begins with its stack's mapping: as one of the whole space it replaces all others.
+    """
+    with mmap.mmap(data, 0) as content:
+        if len(content) < _HEADER.size:
+            return
+        magic, _, _, _, _, at, length = _HEADER.unpack_from(content)
+        if magic != b"PERFILE2":
+            return
+        executed: set[int] = set()
+        end = min(at + length, len(content))
+        while at + _RECORD.size <= end:
+            kind, flags, size = _RECORD.unpack_from(content, at)
+            if size < _RECORD.size or at + size > end:
+                return
+            if kind == _COMM and flags & _EXEC and size >= 16:
+                executed.add(int.from_bytes(content[at + 8 : at + 12], "little"))
+            elif kind == _MMAP2 and size >= _NAMED + 8:
+                pid, tid, *_ = _MAPPED.unpack_from(content, at + 8)
+                name = content[at + _NAMED : at + _NAMED + 8]
+                if pid in executed and name == b"[stack]\0":
+                    executed.remove(pid)
+                    _MAPPED.pack_into(content, at + 8, pid, tid, *_SPACE, 0)
+                    content[at + _NAMED : at + _NAMED + 8] = b"//anon\0\0"
+            at += size
+
+
+def _bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+
+
+def _run_perf(perf: str, data: int) -> Iterator[str]:
+    """Yield what ``perf script`` prints."""
+    command = [
+        *(perf, "script", "-f", "-i", f"/proc/self/fd/{data}", "--ns", "--no-inline"),
+        *("--max-stack", str(_FRAMES), "--show-lost-events"),
+        *("-F", "pid,tid,time,event,trace,ip,sym,symoff,dso"),
+    ]
+    variables = {**os.environ, "PERF_CONFIG": os.devnull, "PERF_BUILDID_DIR": "/nonexistent"}
+    process = subprocess.Popen(  # noqa: S603 - the program that root trusts
+        command,
+        pass_fds=[data],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=variables,
+        preexec_fn=_bound_memory,  # noqa: PLW1509 - no thread runs here
+    )
+    assert process.stdout is not None  # noqa: S101 - for mypy
+    with process, process.stdout as stdout:
+        while line := stdout.readline(_LINE):
+            yield line.decode("utf-8", "replace")
+    if process.returncode < 0 and -process.returncode != signal.SIGPIPE:
+        sys.exit(f"perf script was ended by signal {-process.returncode}")
+    if process.returncode:
+        sys.exit("perf script could not read what perf record wrote")
+
+
+def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
+    """Read what ``perf script`` prints; write a row for every event that has a stack."""
+    found = Unwound()
+    head: tuple[int, int, int, int] | None = None
+    stack: list[str] = []
+
+    def end() -> None:
+        nonlocal head
+        if head is not None and found.samples < _MOST_SAMPLES:
+            number = found.add(stack)
+            time, thread, woken, kind = head
+            # One without a stack, too: that there was a sleep tells that it is not an earlier one.
+            rows.write(ROW.pack(time, thread, woken, number, kind))
+            found.samples += 1
+        elif head is not None:
+            found.lost += 1
+        head = None
+        stack.clear()
+
+    for line in lines:
+        text = line.rstrip("\n")
+        if text.startswith("\t"):
+            if len(stack) < _FRAMES:
+                stack.append(text)
+        elif lost := _LOST.match(text):
+            found.lost += int(lost[1])
+        elif match := _HEAD.match(text):
+            end()
+            head = _head(match)
+        elif not text:
+            end()
+    end()
+    return found
+
+
+def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
+    """Return time, thread, woken thread and kind of an event."""
+    kind, woken = _KINDS.get(match[4], RUN), 0
+    if kind == WAKE:
+        named = _WOKEN.search(match[5])
+        if named is None:
+            return None
+        woken = int(named[1])
+    thread = int(match[1])
+    if not (0 < thread < 2**31 and 0 <= woken < 2**31):
+        return None
+    return int(match[2]) * 1_000_000_000 + int(match[3]), thread, woken, kind
+
+
+# Names of addresses
+
+
+def write_frames(found: Unwound, stream: IO[str]) -> int:
+    """Write frames and stacks; return how many stacks end where none does by itself."""
+    frames: dict[Frame, int] = {}
+    of_address: list[list[int]] = [[]] * len(found.addresses)
+    lines = find_lines(found.addresses)
+    sources: dict[tuple[str, str], int] = {}
+    for address, number in found.addresses.items():
+        named = name_frames(address, lines.get(address, ()), sources)
+        of_address[number] = [frames.setdefault(frame, len(frames)) for frame in named]
+    stacks = [[f for a in stack for f in of_address[a]] for stack in found.stacks]
+    outermost = {"_start", "__clone3", "clone3", "clone", "__clone", "thread_start"}
+    names = list(frames)
+    cut = [
+        i for i, stack in enumerate(stacks) if stack and names[stack[-1]].function not in outermost
+    ]
+    document = {"format": FORMAT, "frames": names, "stacks": stacks, "cut": cut}
+    json.dump({**document, "lost": found.lost}, stream, separators=(",", ":"))
+    return len(cut)
+
+
+def name_frames(
+    address: Address, lines: Sequence[tuple[str, str, int]], sources: dict[tuple[str, str], int]
+) -> list[Frame]:
+    """Return the frames of an address, inlined ones first."""
+    module = _clean(address.module)
+    if match := _PYTHON.match(address.function):
+        function, file = match[1], match[2]
+        if (key := (function, file)) not in sources:
+            sources[key] = find_definition(function, file)
+        return [Frame(_clean(function), _clean(file), sources[key], module)]
+    if not lines:
+        return [Frame(_clean(address.function), "", 0, module)]
+    last = len(lines) - 1
+    return [
+        Frame(_clean(function or address.function), _clean(file), line, module, i < last)
+        for i, (function, file, line) in enumerate(lines)
+    ]
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[-_LETTERS:])
+
+
+def find_definition(function: str, file: str) -> int:
+    """Return the line in which a Python file defines a function, 0 where that is not clear."""
+    stream = _open_regular(file) if file.endswith(".py") else None
+    if stream is None:
+        return 0
+    with stream:
+        text = stream.read(_SOURCE)
+    *around, name = function.replace(".<locals>", "").split(".")
+    lines = text.decode("utf-8", "replace").splitlines()
+    if name == "<module>":
+        return 1
+    at = 0
+    for outer in around:
+        at = _defined(lines, outer, at)
+        if not at:
+            return 0
+    places = [*_all_defined(lines, name, at)]
+    return places[0] if len(places) == 1 or (places and around) else 0
+
+
+def _defined(lines: Sequence[str], name: str, after: int) -> int:
+    return next(_all_defined(lines, name, after), 0)
+
+
+def _all_defined(lines: Sequence[str], name: str, after: int) -> Iterator[int]:
+    pattern = re.compile(rf"\s*(?:async\s+def|def|class)\s+{re.escape(name)}\b")
+    for number, line in enumerate(lines[after:], after + 1):
+        if pattern.match(line[:_LETTERS]):
+            yield number
+
+
+def _open_regular(file: str) -> IO[bytes] | None:
+    """Open a regular file, whatever a name leads to."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    return None
+
+
+# Lines of C, C++, Rust and Go, by addr2line
+
+
+def find_lines(addresses: Iterable[Address]) -> dict[Address, list[tuple[str, str, int]]]:
+    """Return functions, files and lines of addresses, inlined ones first, where a file has them."""
+    program = shutil.which("addr2line", path="/usr/bin:/bin")
+    if program is None:
+        return {}
+    of_module: defaultdict[str, list[Address]] = defaultdict(list)
+    for address in addresses:
+        if address.module.startswith("/") and not address.function.startswith("py::"):
+            of_module[address.module].append(address)
+    found: dict[Address, list[tuple[str, str, int]]] = {}
+    for module, mine in of_module.items():
+        if segments := read_segments(module):
+            found |= _ask(program, module, mine, segments)
+    return found
+
+
+def _ask(
+    program: str, module: str, mine: Sequence[Address], segments: Sequence[tuple[int, int, int]]
+) -> dict[Address, list[tuple[str, str, int]]]:
+    """Ask addr2line for the lines of a file's addresses."""
+    asked: defaultdict[int, list[Address]] = defaultdict(list)
+    for address in mine:
+        for offset, length, virtual in segments:
+            if offset <= address.offset < offset + length:
+                # A call returns behind itself, perhaps already to the next line.
+                asked[address.offset - offset + virtual - address.call].append(address)
+    try:
+        done = subprocess.run(  # noqa: S603 - of the system, with an argument list
+            [program, "-a", "-f", "-i", "-C", "-e", module],
+            input="".join(f"{at:#x}\n" for at in asked),
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+            preexec_fn=_bound_memory,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    result: dict[Address, list[tuple[str, str, int]]] = {}
+    for at, group in _groups(done.stdout):
+        for address in asked.get(at, ()):
+            result[address] = group
+    return result
+
+
+def _groups(text: str) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
+    """Yield each address with the functions, files and lines that addr2line prints for it."""
+    for part in re.split(r"^0x(?=[0-9a-f]{16}$)", text, flags=re.MULTILINE)[1:]:
+        at, *rest = part.splitlines()
+        group = []
+        for function, place in zip(rest[::2], rest[1::2], strict=False):
+            file, _, line = place.split(" (discriminator", 1)[0].rpartition(":")
+            if file not in {"", "??"} and line.isdecimal() and len(line) < 9:
+                group.append(("" if function == "??" else function[:_LETTERS], file, int(line)))
+        if group:
+            yield int(at, 16), group
+
+
+def read_segments(module: str) -> list[tuple[int, int, int]]:
+    """Return offset, length and address of what an ELF file has loaded for execution."""
+    stream = _open_regular(module)
+    if stream is None:
+        return []
+    with stream:
+        head = stream.read(64)
+        if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
+            return []
+        (table,) = struct.unpack_from("<Q", head, 32)
+        size, count = struct.unpack_from("<HH", head, 54)
+        if size != 56 or table > 1 << 40:
+            return []
+        stream.seek(table)
+        rows = stream.read(size * count)
+    found = []
+    for at in range(0, len(rows) - size + 1, size):
+        kind, flags, offset, virtual, _, length = struct.unpack_from("<IIQQQQ", rows, at)
+        if kind == 1 and flags & 1:
+            found.append((offset, length, virtual))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""Stacks get to the segments of paths that they belong to, and to no others."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.graph.stacks import APART, add_stacks
+from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.model.stacks import RUN, SLEEP, WAKE, Frames, Stacks
+
+NONE = Frames((), (), np.zeros(0, np.int32), (), np.zeros(0, np.bool_))
+US = 1000
+
+
+def path_of(*segments):
+    """Return one path of thread 7: (state, thread, microseconds), from 1 ms on."""
+    n = len(segments)
+    edges = (1000 + np.cumsum([0, *(length for *_, length in segments)])) * US
+    tid = np.array([thread for _, thread, _ in segments], np.int64)
+    zeros = np.zeros(n, np.int64)
+    narrow = np.zeros(n, np.int32)
+    state = np.array([state for state, *_ in segments], np.uint8)
+    paths = CriticalPaths(
+        *(np.array([0, n]), edges[:-1], edges[1:], state, narrow, narrow, tid, zeros, narrow),
+        *(np.zeros(n, np.bool_), ("",)),
+    )
+    one = np.zeros(1, np.int64)
+    executions = Executions(("0",), edges[:1], edges[-1:], one + 7, one, ("",), ("",))
+    return PathSet(executions, paths, one, ("here",), "thread", (), np.zeros(1, np.bool_))
+
+
+def stacks_of(*rows, complete=False):
+    """Return stacks: (microseconds, thread, whom it woke, kind), each one of its own."""
+    time, tid, woken, kind = np.array(sorted(rows), np.int64).reshape(-1, 4).T
+    texts = tuple(f"f{at}_{of}\t\t0\tapp" for at, of in zip(time, tid, strict=True))
+    which = np.arange(len(time), dtype=np.int32)
+    return Stacks(time * US, tid, woken, kind.astype(np.uint8), which, texts, NONE, complete)
+
+
+def joined(paths, stacks):
+    found = add_stacks(paths, stacks).paths
+    names = [*found.strings, None]
+    return [
+        tuple(names[code].split("\t")[0] if code >= 0 else None for code in pair)
+        for pair in zip(found.stack.tolist(), found.waker_stack.tolist(), strict=True)
+    ]
+
+
+def test_a_wait_has_the_stack_of_its_sleep_and_of_its_wake():
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_TASK, 7, 500), (State.RUN, 7, 100))
+    stacks = stacks_of((1102, 7, 0, SLEEP), (1597, 9, 7, WAKE), (1300, 9, 0, SLEEP))
+    assert joined(paths, stacks) == [("f1102_7", None), ("f1102_7", "f1597_9"), (None, None)]
+
+
+def test_a_thread_that_runs_for_another_has_the_stack_of_the_wake():
+    paths = path_of((State.RUN, 7, 100), (State.RUN, 9, 500), (State.RUN, 7, 100))
+    stacks = stacks_of((1100, 7, 0, SLEEP), (1600, 9, 7, WAKE), (1700, 7, 0, SLEEP))
+    assert joined(paths, stacks) == [("f1100_7", None), ("f1600_9", None), ("f1700_7", None)]
+
+
+def test_samples_say_where_a_thread_ran():
+    paths = path_of((State.RUN, 7, 30_000))
+    samples = [(1000 + 5000 * i, 7, 0, RUN) for i in range(1, 6)]
+    assert joined(paths, stacks_of(*samples, (31_000, 7, 0, SLEEP))) == [("f16000_7", None)]
+
+
+def test_waits_for_a_cpu_have_none_and_others_threads_none_either():
+    paths = path_of((State.WAIT_CPU, 7, 100), (State.WAIT_TIMER, 7, 100))
+    assert joined(paths, stacks_of((1000, 7, 0, SLEEP), (1100, 8, 0, SLEEP))) == [(None, None)] * 2
+
+
+@given(
+    st.lists(st.tuples(st.integers(120, 3000), st.integers(1, 50)), min_size=1, max_size=30),
+    st.integers(-49, 49),
+    st.data(),
+)
+def test_no_stack_goes_to_another_sleep(lengths, shift, data):
+    """Clocks apart by less than `APART`, any stacks lost: each sleep has its own or none."""
+    segments = [
+        (s, 7, n) for w, r in lengths for s, n in ((State.WAIT_DISK, w), (State.RUN, r + 100))
+    ]
+    paths = path_of(*segments)
+    begins = paths.paths.begin[::2] // US
+    kept = data.draw(st.sets(st.sampled_from(range(len(begins)))))
+    rows = [(int(begins[i]) + shift, 7, 0, SLEEP) for i in kept]
+    if not rows:
+        return
+    found = [stack for stack, _ in joined(paths, stacks_of(*rows))[::2]]
+    wanted = [f"f{int(at) + shift}_7" if i in kept else None for i, at in enumerate(begins)]
+    assert abs(shift) * US < APART
+    assert found == wanted
+
+
+def test_without_stacks_there_is_nothing():
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_TASK, 7, 500))
+    assert joined(paths, stacks_of()) == [(None, None)] * 2
+    assert (paths.paths.stack == -1).all()
+
+
+def test_a_thread_that_has_slept_for_long_has_the_stack_of_that_sleep_unless_any_was_lost():
+    paths = path_of((State.RUN, 7, 900), (State.WAIT_TIMER, 9, 500))
+    rows = (1200, 9, 0, SLEEP), (1000, 9, 0, SLEEP), (1900, 7, 0, SLEEP), (1960, 9, 0, SLEEP)
+    assert joined(paths, stacks_of(*rows, complete=True))[1] == ("f1200_9", None)
+    assert joined(paths, stacks_of(*rows))[1] == (None, None)
+    nothing = stacks_of((1960, 9, 0, SLEEP), (1900, 8, 0, SLEEP), complete=True)
+    assert joined(paths, nothing)[1] == (None, None)
+
+
+def test_a_short_wait_does_not_get_the_stack_of_the_next():
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_TIMER, 7, 20), (State.RUN, 7, 100))
+    assert joined(paths, stacks_of((1121, 7, 0, SLEEP)))[1] == (None, None)

@@ -1,0 +1,56 @@
+"""Where in the user's own code a stack is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.model.stacks import Frame, frames_of, is_own, location_of, stack_text
+
+LIBC = Frame(
+    "__GI___clock_nanosleep", "./time/../sysdeps/x/clock_nanosleep.c", 48, "/lib/libc.so.6"
+)
+LOCK = Frame("__GI___lll_lock_wait", "", 0, "/usr/lib/x86_64-linux-gnu/libc.so.6")
+EVAL = Frame("_PyEval_EvalFrameDefault", "", 0, "/usr/lib/libpython3.12.so.1.0")
+THREADING = Frame("Condition.wait", "/usr/lib/python3.12/threading.py", 330, "/run/perf-7.map")
+PACKAGE = Frame("get", "/srv/.venv/lib/python3.12/site-packages/pool.py", 9, "/run/perf-7.map")
+FLUSH = Frame("flush_log", "/srv/shop/app/audit.py", 42, "/run/perf-7.map")
+C = Frame("flush_log", "/srv/me/src/log.c", 12, "/srv/me/bin/server")
+STRIPPED = Frame("flush_log", "", 0, "/srv/me/bin/server")
+
+
+@pytest.mark.parametrize(
+    ("frames", "location"),
+    [
+        ([LIBC, C], "flush_log (src/log.c:12)"),
+        ([LOCK, STRIPPED], "flush_log (server)"),
+        ([LIBC, EVAL, THREADING, PACKAGE, FLUSH], "flush_log (app/audit.py:42)"),
+        ([LIBC, EVAL], ""),
+        ([LIBC, Frame("[unknown]", "", 0, "/srv/me/bin/server")], ""),
+        ([FLUSH._replace(line=0)], "flush_log (app/audit.py)"),
+    ],
+)
+def test_the_innermost_own_frame_is_the_location(frames, location):
+    assert location_of(stack_text(frames)) == location
+
+
+@pytest.mark.parametrize("frame", [LIBC, LOCK, EVAL, THREADING, PACKAGE])
+def test_what_programs_stand_on_is_not_their_own(frame):
+    assert not is_own(frame)
+
+
+NAMES = st.text(st.characters(exclude_characters="\t\n", exclude_categories=["Cs"]), max_size=20)
+
+
+@given(
+    st.lists(st.builds(Frame, NAMES, NAMES, st.integers(0, 10**8), NAMES), min_size=1, max_size=9)
+)
+def test_a_stack_survives_as_text(frames):
+    assert frames_of(stack_text(frames)) == frames
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_frames(text):
+    assert all(0 <= frame.line < 10**9 for frame in frames_of(text))
+    assert isinstance(location_of(text), str)

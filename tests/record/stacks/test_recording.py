@@ -1,0 +1,174 @@
+"""Stacks of this kernel: recorded, joined, and named by the first cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from critpath.record.stacks.sources import find_obstacles
+
+pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.long]
+
+
+# In both one thread waits for a lock that another holds: longer with an argument.
+C = r"""#define _GNU_SOURCE
+#include <pthread.h>
+#include <time.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile int done;
+static long held = 300000;
+__attribute__((noinline)) static void flush_log(void) {
+  struct timespec time = {0, held};
+  pthread_mutex_lock(&lock);
+  nanosleep(&time, 0); /* held */
+  pthread_mutex_unlock(&lock);
+}
+static void *work(void *unused) {
+  struct timespec time = {0, 200000};
+  pthread_setname_np(pthread_self(), "worker");
+  while (!done) {
+    flush_log();
+    nanosleep(&time, 0);
+  }
+  return unused;
+}
+__attribute__((noinline)) static void get_connection(void) {
+  pthread_mutex_lock(&lock); /* wanted */
+  pthread_mutex_unlock(&lock);
+}
+int main(int count, char **words) {
+  struct timespec time = {0, 500000};
+  pthread_t worker;
+  held = count > 1 ? 6000000 : held;
+  (void)words;
+  pthread_create(&worker, 0, work, 0);
+  for (int i = 0; i < 10; i++) {
+    nanosleep(&time, 0);
+    get_connection();
+  }
+  done = 1;
+  pthread_join(worker, 0);
+  return 0;
+}
+"""
+
+PYTHON = """import sys, threading, time
+held, done, lock = 0.02 if len(sys.argv) > 1 else 0.0005, False, threading.Lock()
+def flush_log():
+    with lock:
+        time.sleep(held)
+def work():
+    while not done:
+        flush_log()
+        time.sleep(0.001)
+def get_one():
+    lock.acquire()
+    lock.release()
+def handle():
+    time.sleep(0.002)
+    get_one()
+worker = threading.Thread(target=work, name="worker")
+worker.start()
+for _ in range(10):
+    handle()
+done = True
+worker.join()
+"""
+
+
+def find_python() -> str | None:
+    """Return a Python that can name its functions to perf, None without one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    names = [
+        *(shutil.which(f"python3.{n}") for n in (12, 13, 14)),
+        *pyenv.glob("3.1[2-9]*/bin/python"),
+    ]
+    for name in filter(None, names):
+        line = "import sys; sys.activate_stack_trampoline('perf')"
+        done = subprocess.run([name, "-c", line], check=False, capture_output=True)
+        if done.returncode == 0:
+            return str(name)
+    return None
+
+
+@pytest.fixture(autouse=True)
+def perf():
+    if obstacles := find_obstacles("native"):
+        pytest.skip(obstacles[0].what)
+    if os.geteuid():
+        pytest.skip("not root")
+
+
+def compare_two(critpath_process, place, sources, command):
+    for name, more in (("normal", []), ("sample", ["fault"])):
+        done = critpath_process(
+            *(
+                "record",
+                "--stacks",
+                sources,
+                "--recorder",
+                "ftrace",
+                "-n",
+                "20",
+                "-o",
+                place / name,
+            ),
+            *("--", *command, *more),
+        )
+        if "cannot record here" in done.stderr:
+            pytest.skip(done.stderr)
+        assert "stacks" not in done.stderr, done.stderr
+        assert {f.name for f in (place / name / "stacks").iterdir()} == {
+            "frames.json",
+            "samples.bin",
+        }
+    done = critpath_process("compare", place / "normal", place / "sample", "--json", place / "c")
+    assert done.returncode == 1, done.stderr
+    return json.loads((place / "c").read_text())["causes"][0]["facts"], done.stdout
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+def test_a_program_in_c_without_frame_pointers(critpath_process, tmp_path):
+    (tmp_path / "app.c").write_text(C)
+    program = tmp_path / "app"
+    build = ["gcc", "-O2", "-g", "-fomit-frame-pointer", "-pthread", "-o", program]
+    subprocess.run([*build, tmp_path / "app.c"], check=True)
+    facts, said = compare_two(critpath_process, tmp_path, "native", [program])
+    line = {name: C[: C.index(f"/* {name} */")].count("\n") + 1 for name in ("held", "wanted")}
+    assert facts["location"] == f"flush_log ({tmp_path.name}/app.c:{line['held']})"
+    assert facts["waits_at"] == f"get_connection ({tmp_path.name}/app.c:{line['wanted']})"
+    assert "in the code: " in " ".join(said.split())
+
+
+def test_functions_of_python(critpath_process, tmp_path):
+    python = find_python()
+    if python is None:
+        pytest.skip("no Python from 3.12 on here")
+    (tmp_path / "svc.py").write_text(PYTHON)
+    command = [python, tmp_path / "svc.py"]
+    facts, _ = compare_two(critpath_process, tmp_path, "native,python", command)
+    line = {n: 1 + PYTHON[: PYTHON.index(f"def {n}")].count("\n") for n in ("flush_log", "get_one")}
+    where = f"{tmp_path.name}/svc.py"
+    assert facts["location"] == f"flush_log ({where}:{line['flush_log']})"
+    assert facts["waits_at"] == f"get_one ({where}:{line['get_one']})"
+
+
+def test_no_memory_stays_and_no_process(critpath_process, tmp_path):
+    """Also if the command fails, or cannot be run at all."""
+    for command, code in (("false", 1), ("no-such-command", 127)):
+        done = critpath_process(
+            *("record", "--stacks", "native", "--recorder", "ftrace", "-o", tmp_path / command),
+            *("--", command),
+        )
+        if "cannot record here" in done.stderr:
+            pytest.skip(done.stderr)
+        assert done.returncode == code
+    assert not [*Path(tmp_path).rglob("perf.data*")]
+    mine = str(os.getpid())
+    running = subprocess.run(["pgrep", "-P", mine, "-x", "perf"], check=False, capture_output=True)
+    assert running.returncode == 1

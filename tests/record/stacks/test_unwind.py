@@ -1,0 +1,162 @@
+"""What perf prints becomes stacks, whatever recorded programs are called and do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import struct
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from critpath.record.stacks import unwind
+from critpath.record.stacks.unwind import ROW, RUN, SLEEP, WAKE, read_perf, write_frames
+
+PRINTED = """ 12/13 100.000000005:   sched:sched_switch: prev_comm=app prev_pid=13 prev_state=S
+\t           cf545 clock_nanosleep@GLIBC_2.2.5+0x65 (/nowhere/libc.so.6)
+\t            1241 nap+0x21 (/nowhere/my app)
+\tffffffffffffffff [unknown] ([unknown])
+
+ 12/12 100.000000009:   sched:sched_waking: comm=a pid=9 x pid=13 prio=120 target_cpu=001
+\t            1300 main+0x1 (/nowhere/my app)
+
+ 12/12 100.100000000:    1000000 cpu-clock/freq=199/u:
+\t    7fd9e52970b5 py::Pool.get:/srv/pool.py+0x5 (/tmp/perf-12.map)
+
+ 0/0 100.200000000: PERF_RECORD_LOST lost 12
+ 12/12 100.300000000:   sched:sched_switch: prev_comm=app prev_pid=12 prev_state=S
+
+"""
+
+
+def read(text):
+    rows = io.BytesIO()
+    found = read_perf(text.splitlines(keepends=True), rows)
+    return found, list(ROW.iter_unpack(rows.getvalue()))
+
+
+def test_events_and_stacks():
+    found, rows = read(PRINTED)
+    second = 1_000_000_000
+    assert rows == [
+        (100 * second + 5, 13, 0, 0, SLEEP),
+        (100 * second + 9, 12, 13, 1, WAKE),
+        (100 * second + second // 10, 12, 0, 2, RUN),
+        (100 * second + 3 * second // 10, 12, 0, -1, SLEEP),
+    ]
+    assert (found.samples, found.lost) == (4, 12)
+    stream = io.StringIO()
+    cut = write_frames(found, stream)
+    document = json.loads(stream.getvalue())
+    functions = [[document["frames"][n][0] for n in stack] for stack in document["stacks"]]
+    assert functions == [["clock_nanosleep@GLIBC_2.2.5", "nap"], ["main"], ["Pool.get"]]
+    assert document["frames"][-1][1] == "/srv/pool.py"
+    assert cut == 3
+
+
+@given(
+    st.lists(
+        st.sampled_from([*PRINTED.splitlines(), "\t", "x", "\t zz (", "\x1b[2J\t"]), max_size=40
+    )
+)
+def test_lines_in_any_order_are_no_more_than_odd_stacks(lines):
+    found, rows = read("\n".join(lines))
+    assert len(rows) == found.samples <= len(lines)
+    write_frames(found, io.StringIO())
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read(text):
+    read(text)
+
+
+def test_the_line_of_a_function_of_python(tmp_path):
+    file = tmp_path / "app.py"
+    file.write_text(
+        "import x\nclass A:\n  def get(self): pass\nclass B:\n  async def get(self):\n"
+        "    def inner(): pass\ndef get2(): pass\ndef twice(): pass\ndef twice(): pass\n"
+    )
+    lines = {
+        name: unwind.find_definition(name, str(file))
+        for name in ("A.get", "B.get", "B.get.<locals>.inner", "get2", "twice", "no", "<module>")
+    }
+    assert lines == {
+        "A.get": 3,
+        "B.get": 5,
+        "B.get.<locals>.inner": 6,
+        "get2": 7,
+        "twice": 0,
+        "no": 0,
+        "<module>": 1,
+    }
+    os.mkfifo(tmp_path / "pipe.py")
+    for hostile in (tmp_path / "pipe.py", tmp_path, "/dev/zero", "/nowhere.py", "a\0b.py"):
+        assert unwind.find_definition("f", str(hostile)) == 0
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+def test_lines_of_c(tmp_path):
+    source = tmp_path / "a.c"
+    source.write_text("int f(int x)\n{\n  return x * 7;\n}\nint main(void) { return f(3); }\n")
+    program = tmp_path / "a"
+    subprocess.run(["gcc", "-g", "-O0", "-o", program, source], check=True)
+    [(offset, _, virtual)] = unwind.read_segments(str(program))
+    table = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    at = next(int(line.split()[0], 16) for line in table.splitlines() if line.endswith(" T f"))
+    address = unwind.Address(str(program), at - virtual + offset, "f", False)
+    assert unwind.find_lines([address]) == {address: [("f", str(source), 2)]}
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58])
+def test_what_is_no_program_has_no_lines(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    assert unwind.read_segments(str(tmp_path / "a")) == []
+
+
+# perf.data
+
+
+def comm(pid, *, executed):
+    body = struct.pack("<II8s", pid, pid, b"app")
+    return struct.pack("<IHH", 3, executed << 13, 8 + len(body)) + body
+
+
+def mapped(pid, name, at=0x7000_0000):
+    text = name.ljust(8 - len(name) % 8 + len(name), b"\0")
+    body = struct.pack("<IIQQQ", pid, pid, at, 0x1000, 0) + bytes(32) + text
+    return struct.pack("<IHH", 10, 0, 8 + len(body)) + body
+
+
+def perf_data(*records):
+    content = b"".join(records)
+    return struct.pack("<8s6Q", b"PERFILE2", 104, 0, 0, 0, 56, len(content)) + content
+
+
+def forgotten(tmp_path, content):
+    file = tmp_path / "perf.data"
+    file.write_bytes(content)
+    with file.open("r+b") as stream:
+        unwind.forget_replaced_programs(stream.fileno())
+    return file.read_bytes()
+
+
+def test_a_new_program_replaces_all_that_was_mapped(tmp_path):
+    stack, other = mapped(7, b"[stack]"), mapped(8, b"[stack]")
+    libc = mapped(7, b"/lib/libc.so.6")
+    before = perf_data(other, libc, comm(7, executed=True), comm(8, executed=False), stack, libc)
+    after = forgotten(tmp_path, before)
+    whole = mapped(7, b"//anon\0", 0x1000).replace(
+        struct.pack("<QQ", 0x1000, 0x1000), struct.pack("<QQ", *unwind._SPACE)
+    )
+    assert after == before.replace(stack, whole)
+
+
+@given(st.binary(max_size=300), st.integers(0, 200))
+def test_a_forged_file_is_left_as_it_is_or_read_to_its_end(tmp_path_factory, tail, length):
+    place = tmp_path_factory.mktemp("forged")
+    content = struct.pack("<8s6Q", b"PERFILE2", 104, 0, 0, 0, 56, length) + tail
+    assert len(forgotten(place, content)) == len(content)
