@@ -233,7 +233,7 @@ def detect(
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
-    found = effects(x, y, *strata, seed(y, x), blocks=blocks)
+    found = effects(x, y, *strata, seed(y, x), blocks=blocks, runs=runs)
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
     types = _type_names(strata[0], labels)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)

@@ -61,10 +61,12 @@ def effects(
     *,
     replicates: int | None = None,
     blocks: tuple[I64, I64] | None = None,
+    runs: tuple[I64, I64] | None = None,
 ) -> Effects:
     """Compute mix-adjusted effects and their bootstrap intervals.
 
-    With ``blocks`` these rest on how much blocks differ in the effect, not executions.
+    With ``blocks`` these rest on how much blocks differ in the effect, not executions; with
+    ``runs`` alone they are at least as wide as the runs' means differ (Welch's t interval).
     """
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
@@ -76,7 +78,7 @@ def effects(
     for s in np.unique(sample_stratum):
         effect[s] = sample[sample_stratum == s].mean(axis=0) - mean[s]
     known = np.isin(np.arange(strata), normal_stratum)
-    effect[~known] = 0.0
+    centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
     order = np.lexsort((*sample.T[::-1], sample_stratum))
@@ -101,6 +103,15 @@ def effects(
     else:
         # What is less than a millionth of a nanosecond is left of rounding, not of a change.
         low, high = np.round(np.quantile(differences, (0.025, 0.975), axis=0), 6) + 0.0
+    if runs is not None and blocks is None:
+        error_of, half = _welch(
+            _run_variances(residual, normal_stratum, runs[0], share),
+            _run_variances(excess - centre[sample_stratum], sample_stratum, runs[1], share),
+        )
+        whole = sample.mean(axis=0) - _weighted(share, mean)
+        low, high = np.minimum(low, whole - half[0]), np.maximum(high, whole + half[0])
+        error = np.maximum(error, error_of[0])
+        by_type = np.where(by_type > 0, np.maximum(by_type, error_of[1:]), by_type)
     return Effects(
         normal_mean=_weighted(share, mean),
         sample_mean=sample.mean(axis=0),
@@ -130,6 +141,32 @@ def _block_parts(rows: tuple[F64, F64], strata: tuple[I64, I64], blocks: tuple[I
 def _block_errors(parts: F64) -> F64:
     """Return the standard error of the sum of the blocks' parts."""
     return np.asarray(np.sqrt(len(parts)) * parts.std(axis=0, ddof=1), np.float64)
+
+
+def _run_variances(centred: F64, stratum: I64, run: I64, share: F64) -> tuple[F64, int]:
+    """Return variances of the means, over all types and of each [1 + strata, columns], and runs."""
+    names, number = np.unique(run, return_inverse=True)
+    found = np.zeros((1 + len(share), centred.shape[1]))
+    over_all = np.zeros((len(names), centred.shape[1]))
+    for s in np.unique(stratum):
+        rows = stratum == s
+        sums = np.zeros_like(over_all)
+        np.add.at(sums, number.reshape(-1)[rows], centred[rows])
+        found[1 + s] = ((sums / rows.sum()) ** 2).sum(axis=0)
+        over_all += share[s] / rows.sum() * sums
+    found[0] = (over_all**2).sum(axis=0)
+    return len(names) / (len(names) - 1) * found, len(names)
+
+
+def _welch(normal: tuple[F64, int], sample: tuple[F64, int]) -> tuple[F64, F64]:
+    """Return standard errors of the difference of both sides, and halves of 95 % intervals."""
+    from scipy.stats import t  # noqa: PLC0415 - takes half a second to import
+
+    both = normal[0] + sample[0]
+    spread = sum(variance**2 / (runs - 1) for variance, runs in (normal, sample))
+    freedom = np.divide(both**2, spread, out=np.full(both.shape, np.inf), where=spread > 0)
+    error = np.sqrt(both)
+    return error, np.asarray(error * t.ppf(0.975, freedom), np.float64)
 
 
 def standard_errors(

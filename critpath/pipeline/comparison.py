@@ -267,15 +267,49 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
             shares = sorted(c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
             if shares[0] <= _NEARLY_NONE and shares[1] - shares[0] >= _ASK_OTHERS:
                 moved.add(base)
-    if not moved:
+    if moved:
+        names = {base: base for base in moved}
+        joined = {label: names.get(label.partition(ASKS)[0], label) for c in sides for label in c}
+        normal, sample = _rename(normal, joined), _rename(sample, joined)
+    normal, sample, rare = _with_known_kinds(normal, sample)
+    return normal, sample, ((notes.joined_kinds(sorted(moved)), *rare) if moved else rare)
+
+
+def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
+    """Leave out requests of services that hardly any before were of; join kinds that are rare.
+
+    A kind that hardly any before were of is compared with the commonest of its service.
+    """
+    from critpath.cluster.types import LEAST_LABELLED
+    from critpath.requests.links import ASKS
+
+    counts = Counter(normal.executions.label)
+    services, usual = Counter[str](), dict[str, str]()
+    for label, count in counts.most_common():
+        services[label.partition(ASKS)[0]] += count
+        usual.setdefault(label.partition(ASKS)[0], label)
+    rare = {label for label in sample.executions.label if counts[label] < LEAST_LABELLED}
+    new = {label for label in rare if services[label.partition(ASKS)[0]] < LEAST_LABELLED}
+    stay = np.array([label not in new for label in sample.executions.label], np.bool_)
+    if not rare or stay.sum() <= max(_STAYED * len(stay), _TOO_FEW):
         return normal, sample, ()
+    said = []
+    if new:
+        time = (sample.executions.end - sample.executions.begin)[~stay]
+        unknown = sorted({label.partition(ASKS)[0] for label in new})
+        requests = int((~stay).sum()), len(stay)
+        said.append(notes.new_services(unknown, requests, float(time.mean())))
+        sample = sample.take(np.flatnonzero(stay))
+    names = {label: usual[label.partition(ASKS)[0]] for label in rare - new}
+    if joined := sum(label in names for label in sample.executions.label):
+        said.append(notes.rare_kinds(joined))
+    return _rename(normal, names), _rename(sample, names), tuple(said)
 
-    def relabel(of: PathSet) -> PathSet:
-        pairs = ((label, label.partition(ASKS)[0]) for label in of.executions.label)
-        chosen = tuple(base if base in moved else label for label, base in pairs)
-        return replace(of, executions=replace(of.executions, label=chosen))
 
-    return relabel(normal), relabel(sample), (notes.joined_kinds(sorted(moved)),)
+def _rename(of: PathSet, names: dict[str, str]) -> PathSet:
+    """Return a set with other labels."""
+    chosen = tuple(names.get(label, label) for label in of.executions.label)
+    return replace(of, executions=replace(of.executions, label=chosen))
 
 
 _ADDRESSED: Final = re.compile(r".*:[0-9]+>[0-9]+#")  # as the ids of requests begin

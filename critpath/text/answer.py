@@ -55,7 +55,7 @@ _USUAL: Final = re.compile(
     r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
 )
 
-_LEFT_OUT: Final = re.compile(r"[\d,]+ of [\d,]+ requests (before|after) are of ")
+_LEFT_OUT: Final = re.compile(r"[\d,]+ of [\d,]+ requests (before|after) (is|are) of ")
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,26 @@ def joined_kinds(services: Sequence[str]) -> str:
     )
 
 
+def new_services(services: Sequence[str], requests: tuple[int, int], mean: float) -> str:
+    """Requests after of services that had none before, or hardly any (mean time in ns)."""
+    be = "is" if requests[0] == 1 else "are"
+    named = ", ".join(map(quoted, services[:3]))
+    named += f" and {plural(len(services) - 3, 'more service')}" if len(services) > 3 else ""
+    return (
+        f"{requests[0]:,} of {requests[1]:,} requests after {be} of {named}, which had fewer than "
+        f"5 before (mean {format_ns(mean)}): left out"
+    )
+
+
+def rare_kinds(requests: int) -> str:
+    """Requests after of a kind that hardly any before were of."""
+    ask = "asks" if requests == 1 else "ask"
+    return (
+        f"{plural(requests, 'request')} after {ask} services that fewer than 5 before asked: "
+        "compared with the usual requests of their own service"
+    )
+
+
 def new_clients(what: str, clients: Sequence[str], requests: tuple[int, int], mean: float) -> str:
     """Clients that only asked after asked for something else (mean of their requests, in ns)."""
     who = f" (`{clients[0]}`)" if len(clients) == 1 and what == "client" and clients[0] else ""

@@ -66,6 +66,25 @@ def test_runs_that_a_neighbour_met_are_no_change():
     assert np.mean(np.array(found) <= 0.01) >= 0.9
 
 
+def test_the_interval_of_runs_has_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(7)
+    covered, alone = [], []
+    for i in range(300):
+        sets = [drawn_runs(rng, 8, 40, shift=10.0), drawn_runs(rng, 8, 40, shift=11.0)]
+        values = [(1000 * each).astype(np.int64) for each, _ in sets]
+        one = [np.zeros(len(each), np.int64) for each in values]
+        runs = sets[0][1], sets[1][1]
+        with_runs, without = (
+            effects(*values, *one, i, replicates=199, runs=r) for r in (runs, None)
+        )
+        covered.append(with_runs.low[0] <= 1000 <= with_runs.high[0])
+        alone.append(without.low[0] <= 1000 <= without.high[0])
+        assert with_runs.low[0] <= without.low[0]
+        assert with_runs.high[0] >= without.high[0]
+    assert np.mean(covered) >= 0.92
+    assert np.mean(alone) <= 0.6
+
+
 def test_one_slow_run_does_not_hide_that_all_are_slower():
     ours = np.array([[1.0], [2.0], [3.0], [2.5], [1.5]])
     theirs = np.array([[5.0], [6.0], [5.5], [6.5], [900.0]])

@@ -107,7 +107,7 @@ def test_types_are_called_by_their_labels():
 
 def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
     cached, asking = "web:80", "web:80 → app:81"
-    few, many = {cached: 30, asking: 3, "db:5": 20}, {cached: 3, asking: 30, "db:5": 20}
+    few, many = {cached: 60, asking: 6, "db:5": 20}, {cached: 6, asking: 60, "db:5": 20}
     result = compare(machine("requests:port=80", **few), machine("requests:port=80", **many), QUICK)
     for side in (result.normal, result.sample):
         assert {*side.executions.label} == {cached, "db:5"}
@@ -151,6 +151,30 @@ def join(*sets):
 
 
 STAYED, OTHERS = ("127.0.0.1:5001", "127.0.0.1:5002"), ("127.0.0.1:5003", "127.0.0.1:5004")
+
+
+def test_a_stray_request_of_another_service_leaves_the_kinds_as_they_are(machine):
+    """One request of something else that ran meanwhile made types out of all labels."""
+    usual = {"web:80": 40, "db:5": 30}
+    normal, sample = machine("requests", **usual), machine("requests", **usual, **{"cron:?": 1})
+    result = compare(normal, sample, QUICK)
+    assert {*result.sample.executions.label} == {*usual}
+    [said] = [w for w in result.warnings if "cron" in w]
+    assert said.startswith("1 of 71 requests after is of `cron:?`, which had fewer than 5 before")
+    assert said.endswith("left out")
+    few = machine("requests", **usual, **{"cron:?": 4})
+    assert {*compare(few, sample, QUICK).sample.executions.label} == {*usual}
+    known = machine("requests", **usual, **{"cron:?": 5})
+    assert "cron:?" in compare(known, sample, QUICK).sample.executions.label
+
+
+def test_a_kind_that_is_rare_is_compared_with_the_usual_one_of_its_service(machine):
+    usual = {"web:80": 40, "web:80 → db:5": 60, "db:5": 60}
+    rare = {"web:80 → db:5, mail:25": 2}
+    result = compare(machine("requests", **usual), machine("requests", **usual, **rare), QUICK)
+    assert {*result.sample.executions.label} == {*usual}
+    assert sum(label == "web:80 → db:5" for label in result.sample.executions.label) == 62
+    assert [w for w in result.warnings if w.startswith("2 requests after ask services")]
 
 
 def test_requests_of_new_clients_that_ask_for_something_else_are_no_slower_requests(healthy):

@@ -64,6 +64,7 @@ def main() -> None:
         help="how to record",
     )
     parser.add_argument("--healthy", type=int, default=20, help="healthy pairs")
+    parser.add_argument("--execution", default=f"requests:port={PORTS['served']}")
     parser.add_argument("names", nargs="*", help="faults (default: all)")
     given = parser.parse_intermixed_args()
     place: Path = given.place.resolve()
@@ -72,12 +73,11 @@ def main() -> None:
     wanted = [n for n in ("normal", *names, *pairs) if not (place / n).exists()]
     if wanted:
         record(place, wanted, given)
-    critpath = given.critpath[-1]
     for name in names:
-        print(compare(critpath, name, place / "normal", place / name), flush=True)
+        print(compare(given, name, place / "normal", place / name), flush=True)
     for name in pairs:
         pair = (place / name / side for side in ("normal", "sample"))
-        print(compare(critpath, name, *pair), flush=True)
+        print(compare(given, name, *pair), flush=True)
 
 
 def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
@@ -171,12 +171,12 @@ def ask_postgres(park: Park, sql: str) -> None:
     subprocess.run([str(park.python), "-c", code, str(PORTS["postgres"]), sql], check=True)
 
 
-def compare(critpath: str, name: str, normal: Path, sample: Path) -> str:
+def compare(given: argparse.Namespace, name: str, normal: Path, sample: Path) -> str:
     """Return a row: what critpath names first, and whether it is what was wrong."""
     done = subprocess.run(
         [
-            *(critpath, "compare", str(normal), str(sample), "--json", "-"),
-            *("--execution", f"requests:port={PORTS['served']}"),
+            *(given.critpath[-1], "compare", str(normal), str(sample), "--json", "-"),
+            *("--execution", given.execution),
         ],
         capture_output=True,
         text=True,
