@@ -299,9 +299,11 @@ def test_the_machine_under_a_budget(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("traceable")
 def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
+    """With a time limit of the user's, or a run that has to wait for a cpu is given up."""
     done = _critpath(
-        tmp_path, "record", "--overhead", "20%", "-n", "30", "-o", "r", "--", "sh", "-c", "sleep 0"
-    )
+        tmp_path, "record", "--overhead", "20%", "-n", "30", "--timeout", "60", "-o", "r",
+        "--", "sh", "-c", "sleep 0",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     manifest, gaps = _gaps(tmp_path / "r")
     chosen = {
@@ -316,7 +318,11 @@ def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
         if run["number"] in chosen:
             assert not inside
         else:
-            assert any(g["closed"] <= run["begin"] and g["opening"] >= run["end"] for g in inside)
+            # In one gap, edges included: it may begin within the millisecond in which events that
+            # met an open gate are still written, which no path uses either.
+            [gap] = inside
+            assert gap["begin"] <= run["begin"]
+            assert run["end"] <= gap["end"]
     assert manifest["executions"] == {"sh": {"seen": 30, "selected": len(chosen), "cut": 0}}
 
 
