@@ -106,16 +106,32 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
 
 def route_differences(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line if packets surely passed other kinds of devices, or more of one kind."""
+    found = find_routes(normal, sample)
+    return [notes.different_routes(*found)] if found else []
+
+
+def find_routes(
+    normal: PathSet, sample: PathSet
+) -> tuple[list[list[tuple[str, int, float]]], list[float]] | None:
+    """Return the routes of packets before and after, if they surely differ.
+
+    Returns
+    -------
+    routes : list of (str, int, float)
+        Of both sets: kinds of devices, how many of it, packets an execution.
+    deferred : list of float
+        Time in softirqs on the critical path of an execution (ns).
+    """
     counts = [_sum_routes(each) for each in (normal, sample)]
     if not all(counts):
-        return []
+        return None
     kinds = {key.removeprefix(_PASSED) for of in counts for key in of if key.startswith(_PASSED)}
     if not any(
         one[_PASSED + kind] > other["route_perhaps_" + kind]
         for kind in kinds - {"unknown"}
         for one, other in (counts, counts[::-1])
     ):
-        return []
+        return None
     routes = [
         [
             (kind, of[_PASSED + kind], of["route_packets_" + kind] / of["route_executions"])
@@ -128,7 +144,7 @@ def route_differences(normal: PathSet, sample: PathSet) -> list[str]:
         float((s.paths.end - s.paths.begin)[s.paths.state == State.SOFTIRQ].sum()) / len(s)
         for s in (normal, sample)
     ]
-    return [notes.different_routes(routes, deferred)]
+    return routes, deferred
 
 
 def _sum_routes(path_set: PathSet) -> Counter[str]:

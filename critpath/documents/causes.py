@@ -125,6 +125,9 @@ class CauseFacts(Part):
         str, doc("of another thread, where in its own code the execution waits for it")
     ] = ""
     waker_location: Annotated[str, doc("of a wait, where the thread was that ended it")] = ""
+    route: Annotated[
+        str, doc("of the network's work, what packets pass instead of what before; '' if the same")
+    ] = ""
 
 
 class CauseEntry(Part):

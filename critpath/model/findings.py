@@ -508,6 +508,9 @@ class Facts:
         Of another thread, where it is waited for.
     waker_location : str
         Of a wait, where the thread was that ended it.
+    route : str
+        Of the kernel's network work, which devices packets pass instead of which; "" where these
+        are the same, or not known.
     """
 
     state: State
@@ -538,6 +541,7 @@ class Facts:
     locations: tuple[tuple[str, float], ...] = ()
     waits_at: str = ""
     waker_location: str = ""
+    route: str = ""
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,8 @@ def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: boo
         said = _waits(document, cause, facts, words)
     if facts.certainty == "inferred" and facts.role and facts.state not in _HELD_BACK:
         said += "; that thread is inferred from time-outs that end with its work"
+    if facts.route:
+        said += f", as packets take another route: {facts.route}"
     return f"{words.subject} {said}{_in_the_code(facts, words)}"
 
 

@@ -635,6 +635,18 @@ def different_routes(
     return f"network packets take another route: before {before}; after {after}{took}"
 
 
+def name_route(routes: Sequence[Sequence[tuple[str, int, float]]]) -> str:
+    """Name the devices that packets pass after, instead of those before."""
+    shown = []
+    many = len({tuple(kind for kind, *_ in route) for route in routes}) == 1
+    for route in routes:
+        named = [_DEVICES.get(kind, kind.replace("bridged_", "bridged ")) for kind, *_ in route]
+        counted = zip(named, route, strict=True)
+        named = [f"{name} ({n} devices)" for name, (_, n, _) in counted] if many else named
+        shown.append(" and ".join(named) or "no device")
+    return f"{shown[1]} instead of {shown[0]}"
+
+
 def machine_differed(differences: Sequence[str]) -> str:
     """The machine was not the same while the two sets were recorded."""
     return "the machine was not the same: " + ", ".join(differences)

@@ -10,6 +10,7 @@ import pytest
 from critpath.detect.comparability import (
     doubtful_requests,
     find_blocks,
+    find_routes,
     find_runs,
     missing_runs,
     partial_comparison_note,
@@ -19,6 +20,7 @@ from critpath.detect.comparability import (
     set_warnings,
 )
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.text.notes import name_route
 
 
 def path_set(**environment) -> PathSet:
@@ -299,6 +301,9 @@ def test_another_route_of_packets_is_said_with_its_devices_and_softirqs():
         "execution's critical path"
     )
     assert route_differences(after, before)
+    assert name_route(find_routes(before, after)[0]) == (
+        "veth on a bridge and veth instead of loopback"
+    )
 
 
 def test_the_same_route_is_not_mentioned():

@@ -8,6 +8,7 @@ mean over requests.
 from __future__ import annotations
 
 import bisect
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -84,6 +85,9 @@ class Score:
         How probable it was called that all of a request is right.
     missing : int
         True exchanges that no table has.
+    later : int
+        Those that ended after the recording: a server that answers first works on after the
+        client, with which the recording ends.  They are no part of the truth.
     """
 
     precision: list[float] = field(default_factory=list)
@@ -91,6 +95,7 @@ class Score:
     links: list[tuple[float, bool]] = field(default_factory=list)
     sure: list[float] = field(default_factory=list)
     missing: int = 0
+    later: int = 0
 
     @property
     def mean(self) -> tuple[float, float]:
@@ -123,7 +128,9 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
         *(subs.begin_ns, subs.end_ns),
     )
     request_of = np.full(len(subs), -1, np.int64)  # the truth
-    score = Score()
+    ended = json.loads((recorded / "recording/critpath.json").read_text())["end"]
+    score = Score(later=sum(one.end > ended for one in calls))
+    calls = [one for one in calls if one.end <= ended]
     true: dict[int, set[int]] = {one.request: set() for one in asked}
     for one in calls:
         row = at.match(one)
@@ -148,7 +155,7 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
                     todo.append(int(subs.child[row]))
         right = sum(row in true[one.request] for row in tree)
         score.precision.append(right / len(tree) if tree else 1.0)
-        score.recall.append(right / len(true[one.request]))
+        score.recall.append(right / len(true[one.request]) if true[one.request] else 1.0)
         score.sure.append(float(np.prod(subs.probability[tree])) if tree else 0.0)
     _judge_links(found, calls, at, served, asked, score)
     return score

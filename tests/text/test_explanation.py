@@ -103,6 +103,18 @@ CASES = {
             "(app/log.c:4), the wait was ended in `put` (app/pool.py:9)"
         ),
     ),
+    "the kernel's network work, on another route": (
+        {
+            **HOLDER,
+            "state": "SOFTIRQ",
+            "counted": "segments",
+            "route": "veth on a bridge and veth instead of loopback",
+        },
+        (
+            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was interrupted by deferred "
+            "work, as packets take another route: veth on a bridge and veth instead of loopback"
+        ),
+    ),
     "up to where it ran": (
         {**IN_THE_CODE, "state": "RUN"},
         (

@@ -444,6 +444,7 @@ def _facts(facts: Facts | None) -> CauseFacts | None:
         locations=[CodePlace(location=at, share=share) for at, share in facts.locations],
         waits_at=facts.waits_at,
         waker_location=facts.waker_location,
+        route=facts.route,
     )
 
 
