@@ -15,6 +15,13 @@ from critpath.errors import UsageError
 from critpath.executions.fields import escape
 from critpath.model.recording import is_interpreter
 from critpath.text import notes
+from critpath.text.requests import (
+    gone_clients,
+    joined_kinds,
+    new_clients,
+    new_services,
+    rare_kinds,
+)
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
@@ -82,7 +89,7 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
         joined = {label: names.get(label.partition(ASKS)[0], label) for c in sides for label in c}
         normal, sample = _rename(normal, joined), _rename(sample, joined)
     normal, sample, rare = _with_known_kinds(normal, sample)
-    return normal, sample, ((notes.joined_kinds(sorted(moved)), *rare) if moved else rare)
+    return normal, sample, ((joined_kinds(sorted(moved)), *rare) if moved else rare)
 
 
 def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
@@ -108,11 +115,11 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
         time = (sample.executions.end - sample.executions.begin)[~stay]
         unknown = sorted({label.partition(ASKS)[0] for label in new})
         requests = int((~stay).sum()), len(stay)
-        said.append(notes.new_services(unknown, requests, float(time.mean())))
+        said.append(new_services(unknown, requests, float(time.mean())))
         sample = sample.take(np.flatnonzero(stay))
     names = {label: usual[label.partition(ASKS)[0]] for label in rare - new}
     if joined := sum(label in names for label in sample.executions.label):
-        said.append(notes.rare_kinds(joined))
+        said.append(rare_kinds(joined))
     return _rename(normal, names), _rename(sample, names), tuple(said)
 
 
@@ -160,12 +167,12 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
         return normal, sample, ()
     time = (sample.executions.end - sample.executions.begin)[new]
     who = sorted({one for one, came in zip(clients[1], new.tolist(), strict=True) if came})
-    note = notes.new_clients(what, who, (int(new.sum()), len(new)), float(time.mean()))
+    note = new_clients(what, who, (int(new.sum()), len(new)), float(time.mean()))
     gone = int((~stayed[0]).sum())
     return (
         normal.take(np.flatnonzero(stayed[0])) if gone else normal,
         sample.take(np.flatnonzero(stayed[1])),
-        (note, *([notes.gone_clients(what, gone, len(normal))] if gone else [])),
+        (note, *([gone_clients(what, gone, len(normal))] if gone else [])),
     )
 
 
