@@ -19,7 +19,7 @@ from critpath.model import CompareSettings
 from critpath.model.recording import is_interpreter
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
-from critpath.text.phrases import sufficient_recording
+from critpath.text.phrases import VERDICTS, sufficient_recording
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
@@ -147,8 +147,12 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
-    result = _with_flame(name_types(result), judgement, settings, tell)
-    return explain(result, coder, settings, tell)
+
+    def go_on(message: str) -> None:
+        tell(f"{VERDICTS[verdict]}; {message}")  # what is left says only why
+
+    result = _with_flame(name_types(result), judgement, settings, go_on)
+    return explain(result, coder, settings, go_on)
 
 
 def _with_flame(
