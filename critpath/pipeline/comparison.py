@@ -148,11 +148,8 @@ def compare(
         apart=judgement.apart is not None,
     )
 
-    def go_on(message: str) -> None:
-        tell(f"{VERDICTS[verdict]}; {message}")  # what is left says only why
-
-    result = _with_flame(name_types(result), judgement, settings, go_on)
-    return explain(result, coder, settings, go_on)
+    result = _with_flame(name_types(result), judgement, settings, tell)
+    return explain(result, coder, settings, tell)
 
 
 def _with_flame(
@@ -165,7 +162,8 @@ def _with_flame(
     from critpath.localize.segments import is_faster
     from critpath.vectors.chains import chain_times, sum_waits
 
-    tell("adding up" + name_place(3, _STAGES))
+    # The verdict is known: what is left to do says only why.
+    tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
     types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
@@ -611,7 +609,7 @@ def explain(
     comparison = groups.comparison
     aligned: list[Aligned] = []
     findings: list[Finding] = []
-    name = f"aligning {plural(len(chosen), 'path')}"
+    name = f"{VERDICTS[comparison.verdict]}; aligning {plural(len(chosen), 'path')}"
     stage = Stage(tell, name + name_place(4, _STAGES))
     for position, execution in enumerate(chosen):
         stage.reach(position / len(chosen))
