@@ -147,7 +147,6 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
-
     result = _with_flame(name_types(result), judgement, settings, tell)
     return explain(result, coder, settings, tell)
 
