@@ -362,6 +362,7 @@ class Group:
         self._core = align_core(
             sequences, alphabet, others=others, max_cells=max_cells, method=method
         )
+        self._added: dict[bytes, I8] = {}  # equal sequences are aligned once
 
     def add(self, sequence: U8, durations: I64) -> Alignment:
         """Return the group's alignment with one more row, the last.
@@ -385,12 +386,14 @@ class Group:
             If paths are too long; see `programme.solve`.
         """
         check_sequences([sequence], [durations], self._alphabet)
-        core = _with_row(self._core, sequence, len(self._sequences), self._max_cells)
+        core = _with_row(self._core, sequence, len(self._sequences), self._max_cells, self._added)
         return finish(core, (*self._sequences, sequence), (*self._durations, durations))
 
 
-def _with_row(core: Core, sequence: U8, number: int, max_cells: int) -> Core:
-    """Add a row to what is computed of an alignment."""
+def _with_row(
+    core: Core, sequence: U8, number: int, max_cells: int, added: dict[bytes, I8]
+) -> Core:
+    """Add a row to what is computed of an alignment; keep its codes, and take them again."""
     distinct = core.distinct
     if not len(sequence):
         return replace(core, distinct=replace(distinct, empty=[*distinct.empty, number]))
@@ -406,7 +409,10 @@ def _with_row(core: Core, sequence: U8, number: int, max_cells: int) -> Core:
         if np.array_equal(known.letters, mine.letters):
             leaf = of
     if leaf == len(codes):
-        codes = _with_sequence(core, mine.letters, max_cells)
+        name = mine.letters.tobytes()
+        if name not in added:
+            added[name] = _with_sequence(core, mine.letters, max_cells)
+        codes = added[name]
     return replace(
         core,
         distinct=replace(

@@ -503,6 +503,8 @@ _EXACT = 20_000
 _SAMPLED = 9_999
 _FEWEST = 999
 _WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
+_UNITS = 1_000  # executions of a type that change places one by one; more do so in groups
+_LEAST_GROUPS = 200  # of either set
 _BATCH = 1 << 22  # values of a batch of assignments held at once
 
 
@@ -520,13 +522,21 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     order = np.lexsort(pooled.T[::-1])
     pooled, in_sample = pooled[order], order < m
     values = np.concatenate([_standard(mid_ranks(pooled)), _standard(_log(pooled))], axis=1)
-    observed = values[in_sample].sum(axis=0) - 1e-9 * math.sqrt(n + m)
-    # Scores are centred: what the smaller set does not have, the larger one has.
-    picks, sign = (m, 1.0) if m <= n else (n, -1.0)
+    digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
+    rng = np.random.default_rng(int.from_bytes(digest, "little"))
+    mine, whole = values[in_sample], np.zeros(values.shape[1])  # scores are centred
+    size = min(-(-(n + m) // _UNITS), min(n, m) // _LEAST_GROUPS)
+    if size > 1:  # groups of one side change places: a test as valid, for less
+        sides = [_group(rng, rows, size) for rows in (mine, values[~in_sample])]
+        mine, values, (m, n) = sides[0], np.concatenate(sides), map(len, sides)
+        whole = values.sum(axis=0)  # but for whom groups left over
+    observed = mine.sum(axis=0) - 1e-9 * math.sqrt(n + m)
+    # What the smaller set does not have, the larger one has.
+    picks, rest, sign = (m, 0.0 * whole, 1.0) if m <= n else (n, whole, -1.0)
     larger = np.zeros(values.shape[1])
     total = 0
-    for batch in _assignments(pooled, picks, max(_FEWEST, math.ceil(2 / alpha))):
-        most = (sign * (batch @ values)).max(axis=1)
+    for batch in _assignments(rng, n + m, picks, max(_FEWEST, math.ceil(2 / alpha))):
+        most = (rest + sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
     exact = _ways(n + m, m) <= _EXACT
@@ -535,23 +545,26 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
 
 
+def _group(rng: np.random.Generator, rows: F64, size: int) -> F64:
+    """Add up rows in groups of so many, drawn at random; whom they leave over is in none."""
+    order = rng.permutation(len(rows))[: len(rows) // size * size]
+    return np.asarray(rows[order].reshape(-1, size, rows.shape[1]).sum(axis=1), np.float64)
+
+
 def _ways(size: int, picks: int) -> float:
     """Count the assignments; inf where there are too many."""
     logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
     return float(math.comb(size, picks)) if logarithm < 100 else math.inf
 
 
-def _assignments(pooled: F64, picks: int, fewest: int) -> Iterator[F64]:
-    """Yield batches of [assignments, executions]: 1 where one is picked."""
-    size = len(pooled)
+def _assignments(rng: np.random.Generator, size: int, picks: int, fewest: int) -> Iterator[F64]:
+    """Yield batches of [assignments, units]: 1 where one is picked."""
     step = max(1, _BATCH // size)
     if _ways(size, picks) <= _EXACT:
         every = itertools.combinations(range(size), picks)
         while chosen := list(itertools.islice(every, step)):
             yield _ones(np.array(chosen, np.int64), size)
         return
-    digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
-    rng = np.random.default_rng(int.from_bytes(digest, "little"))
     draws = max(fewest, min(_SAMPLED, _WORK // size))
     for first in range(0, draws, step):
         keys = rng.random((min(step, draws - first), size))

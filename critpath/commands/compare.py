@@ -100,9 +100,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.text.phrases import VERDICTS  # noqa: PLC0415 - as above
 
     explore = _explore(comparison, sources, settings) if outputs.explore else ""
-    document = comparison_document(comparison)
+    with Progress(quiet=settings["quiet"]) as progress:
+        progress(f"{VERDICTS[comparison.verdict]}; drawing up the answer")
+        document = comparison_document(comparison)
     if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
         document.known = _look_up(document, sources, settings)
     write_reports(document, outputs, explore)

@@ -151,15 +151,25 @@ def check_outputs(
             continue
         if target in sources:
             raise UsageError(f"{place} is both input and output", "give the output another name")
-        path, parent = Path(target), Path(target).parent
-        if path.is_dir():
-            raise UsageError(f"{place} is a directory", "name a file")
-        if not parent.is_dir():
-            raise UsageError(f"{parent} is not a directory", f"make it first: mkdir -p {parent}")
-        if not os.access(path if path.exists() else parent, os.W_OK):
-            raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
-        if path.is_file() and not force:
-            raise UsageError(f"{place} exists already", "use --force to replace it")
+        try:
+            _check_output(place, Path(target), force=force)
+        except OSError as error:  # a directory that may not be searched, a disk that fails
+            raise UsageError(
+                f"{place} cannot be written: {error.strerror or error}",
+                "choose a place that you may write to",
+            ) from None
+
+
+def _check_output(place: str, path: Path, *, force: bool) -> None:
+    parent = path.parent
+    if path.is_dir():
+        raise UsageError(f"{place} is a directory", "name a file")
+    if not parent.is_dir():
+        raise UsageError(f"{parent} is not a directory", f"make it first: mkdir -p {parent}")
+    if not os.access(path if path.exists() else parent, os.W_OK):
+        raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
+    if path.is_file() and not force:
+        raise UsageError(f"{place} exists already", "use --force to replace it")
 
 
 def warn(messages: Iterable[str], *, quiet: bool) -> None:

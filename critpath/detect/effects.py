@@ -14,7 +14,7 @@ from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
 
 _REPLICATES = 999
-_UNITS = 2_000  # executions that are drawn again one by one; more are in groups
+_UNITS = 1_000  # executions that are drawn again one by one; more are in groups
 _CHUNK = 1 << 22
 _POWER = 0.8416  # normal quantile of 80 % power
 _NORMAL_975 = 1.96

@@ -21,8 +21,8 @@ _LEAST_DRAWN = 1_999  # assignments drawn all the same
 _TAIL = 0.9
 _PILOT = 999  # assignments that the balance is found with, at the least
 _NORMAL_99, _NORMAL_999 = 2.326, 3.090
-_UNITS = 4_000  # executions that change places one by one; more do so in groups
-_LEAST_GROUPS = 200  # on either side of a stratum
+_UNITS = 1_000  # executions that change places one by one; more do so in groups
+_LEAST_GROUPS = 100  # on either side of a stratum
 _MOST_WAYS = 20_000  # of exchanging runs that are looked at, one by one
 SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
 
@@ -180,7 +180,7 @@ def family_of(
     Many executions change places in groups that are drawn at random, each of one side: these
     permutations are some of those of single executions, and a group by themselves, so the test
     is as valid (Hemerik and Goeman 2018).  Its cost does not grow with the executions then; where
-    a side has fewer than 400 of a kind, single executions change places.
+    a side has fewer than 200 of a kind, single executions change places.
     """
     strata = range(len(members))
     tested = [

@@ -231,7 +231,7 @@ def _needed(q: float) -> int:
 
 
 def _binomial_cdf(n: int, q: float) -> F64:
-    k = np.arange(n + 1)
-    logs = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in k])
-    logs += k * math.log(q) + (n - k) * math.log1p(-q)
+    k = np.arange(n)
+    logs = np.cumsum(np.concatenate([[0.0], np.log((n - k) / (k + 1)) + math.log(q / (1 - q))]))
+    logs += n * math.log1p(-q)
     return np.asarray(np.cumsum(np.exp(np.maximum(logs, _LEAST_LOG))), dtype=np.float64)

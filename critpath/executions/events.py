@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -63,9 +64,7 @@ def find_between(
         ends.rows,
         _pairing_keys(end_owner, end_keys, ends.texts(within) if within else None),
     )
-    first = np.array([b for b, _ in found.pairs], np.int64)
-    last = np.array([e for _, e in found.pairs], np.int64)
-
+    first, last = found.begin, found.end
     tid = end_owner.tid[last]
     subject = np.where(tid == UNKNOWN, begin_owner.tid[first], tid)
     notes = [*begins.notes, *ends.notes, *found.notes()]
@@ -148,8 +147,8 @@ class Pairs:
 
     Attributes
     ----------
-    pairs : list of (int, int)
-        Position of the begin and of its end, in their own sequences.
+    begin, end : int64 [pairs]
+        Position of the begin and of its end, in their own sequences; begins ascend.
     repeated : int
         Begins dropped because the same group began again.
     open : int
@@ -160,7 +159,8 @@ class Pairs:
         Begins and ends whose group is None.
     """
 
-    pairs: list[tuple[int, int]]
+    begin: I64
+    end: I64
     repeated: int
     open: int
     unbegun: int
@@ -193,25 +193,33 @@ def pair_events(
     never emitted, and pairing it with a later end would invent a long execution.  An event
     that is both ends the old execution first.
     """
-    rows = np.concatenate([end_rows, begin_rows])
-    order = np.argsort(rows, kind="stable")  # stable: ends before begins of the same event
-    waiting: dict[Hashable, int] = {}
-    pairs = []
-    repeated = unbegun = unknown = 0
-    for position in order.tolist():
-        is_end = position < len(end_rows)
-        index = position if is_end else position - len(end_rows)
-        group = end_groups[index] if is_end else begin_groups[index]
-        if group is None:
-            unknown += 1
-        elif not is_end:
-            repeated += group in waiting
-            waiting[group] = index
-        elif group in waiting:
-            pairs.append((waiting.pop(group), index))
-        else:
-            unbegun += 1
-    return Pairs(sorted(pairs), repeated, len(waiting), unbegun, unknown)
+    numbers: dict[Hashable, int] = {}
+    group = np.array(
+        [
+            -1 if name is None else numbers.setdefault(name, len(numbers))
+            for name in chain(end_groups, begin_groups)
+        ],
+        np.int64,
+    )
+    count = len(end_rows)
+    # By group, in it by position; stable: ends come before begins of the same event.
+    order = np.lexsort((np.concatenate([end_rows, begin_rows]), group))
+    order = order[np.searchsorted(group[order], 0) :]
+    group, begins = group[order], order >= count
+    follows = np.zeros(len(order), np.bool_)  # a begin of the same group
+    follows[1:] = begins[:-1] & (group[1:] == group[:-1])
+    closing = np.flatnonzero(follows & ~begins)
+    first, last = order[closing - 1] - count, order[closing]
+    paired = np.argsort(first)
+    repeated = int((follows & begins).sum())
+    return Pairs(
+        first[paired],
+        last[paired],
+        repeated,
+        int(begins.sum()) - repeated - len(paired),
+        int((~begins).sum()) - len(paired),
+        len(begin_rows) + count - len(order),
+    )
 
 
 def build_executions(

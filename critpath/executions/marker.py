@@ -95,8 +95,7 @@ def find_markers(events: Events) -> Executions:
         ends.rows,
         ends.groups(owners.host[count:], end_tid),
     )
-    first = np.array([b for b, _ in found.pairs], np.int64)
-    last = np.array([e for _, e in found.pairs], np.int64)
+    first, last = found.begin, found.end
     subject = np.where(end_tid[last] == UNKNOWN, begin_tid[first], end_tid[last])
     notes = [*begins.notes, *ends.notes, *found.notes()]
     if found.unknown:

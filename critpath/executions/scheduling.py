@@ -201,10 +201,11 @@ def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     notes = [f"{plural(interrupts, 'event')} on an idle cpu: of no thread"] * (interrupts > 0)
     if has_vtid.any():
         shown = tid != UNKNOWN
-        _, thread = np.unique(
-            np.stack([host, vpid, vtid])[:, has_vtid], axis=1, return_inverse=True
-        )
-        thread = thread.reshape(-1)
+        thread = np.zeros(int(has_vtid.sum()), np.int64)
+        for column in (host, vpid, vtid):  # one after the other: numbers are sorted, not rows
+            each, place = np.unique(column[has_vtid], return_inverse=True)
+            if len(each) > 1:
+                thread = np.unique(thread * len(each) + place, return_inverse=True)[1]
         agrees = (shown & (tid == vtid))[has_vtid]
         confirmed = np.zeros(len(rows), np.bool_)
         confirmed[has_vtid] = np.bincount(thread, agrees)[thread] > 0

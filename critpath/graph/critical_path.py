@@ -305,8 +305,9 @@ def _who_ran(
 # cut its rows.
 _CUTS: Final = 3
 _AT_LEAST: Final = 32
-# Executions that are walked together: what all have would take more memory than the recording.
-_TOGETHER: Final = 1 << 14
+# Executions that are walked together, two row groups of a file: what all have would take more
+# memory than the recording.
+_TOGETHER: Final = 2000
 
 
 def extract_paths(

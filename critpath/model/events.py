@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -231,6 +231,13 @@ class Events(Table):
 
     def __len__(self) -> int:
         return len(self.timestamp)
+
+    def without_rows(self) -> Events:
+        """Return what is known of the recording, without its events."""
+        wide, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return replace(
+            self, timestamp=wide, cpu=narrow, event_class=narrow, offset=wide, values=wide
+        )
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per event, without its fields."""

@@ -755,7 +755,13 @@ def _narrow(column: Any) -> Any:
         return column[:1].copy()
     if column.dtype.kind not in "iu":
         return column
-    return column.astype(np.result_type(np.min_scalar_type(low), np.min_scalar_type(high)))
+    # Not what numpy has for both ends together: for -1 and 2**32 that is a float.
+    fits = (
+        each
+        for each in ("BHI" if low >= 0 else "bhi")
+        if np.iinfo(each).min <= low and high <= np.iinfo(each).max
+    )
+    return column.astype(next(fits, column.dtype))
 
 
 def _changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:

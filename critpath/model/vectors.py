@@ -259,8 +259,9 @@ def mid_ranks(values: F64 | I64) -> F64:
     n, columns = values.shape
     result = np.empty((n, columns))
     for column in range(columns):
-        order = np.argsort(values[:, column], kind="stable")
-        ordered = values[order, column]
+        mine = np.ascontiguousarray(values[:, column])
+        order = np.argsort(mine)
+        ordered = mine[order]
         first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         last = np.append(first[1:], n)
         result[order, column] = np.repeat((first + last + 1) / 2, last - first)
@@ -288,6 +289,9 @@ def benjamini_hochberg(p: F64, level: float) -> Bool:
     return selected
 
 
+_FARTHEST = 40.0
+
+
 def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:
     """Return how likely at least ``least`` of ``above`` marked ones are among m of m + n.
 
@@ -296,6 +300,12 @@ def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:
     fewest, most = max(0, above - n), min(above, m)
     if least <= fewest:
         return 1.0
+    # The probabilities rise to the likeliest number and fall beyond it: what is forty standard
+    # deviations from it adds nothing, unless what is asked for is there.
+    middle = (above + 1) * (m + 1) / (m + n + 2)
+    width = _FARTHEST * (1 + math.sqrt(middle))
+    fewest = max(fewest, min(math.floor(middle - width), least))
+    most = min(most, max(math.ceil(middle + width), least))
     count = np.arange(fewest, most, dtype=np.float64)
     # How much likelier one more is; the probabilities add up to 1.
     ratio = (above - count) * (m - count) / ((count + 1) * (n - above + count + 1))

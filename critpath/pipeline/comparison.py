@@ -16,7 +16,7 @@ from critpath.model.kinds import State
 from critpath.pipeline.alike import require_alike_processes, with_like_clients, with_like_labels
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.text import notes
-from critpath.text.phrases import sufficient_recording
+from critpath.text.phrases import VERDICTS, sufficient_recording
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def _with_flame(
     from critpath.localize.segments import is_faster
     from critpath.vectors.chains import chain_times, sum_waits
 
-    tell("adding up" + name_place(3, _STAGES))
+    # The verdict is known: what is left to do says only why.
+    tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
     types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
@@ -423,7 +424,7 @@ def explain(
     comparison = groups.comparison
     aligned: list[Aligned] = []
     findings: list[Finding] = []
-    name = f"aligning {plural(len(chosen), 'path')}"
+    name = f"{VERDICTS[comparison.verdict]}; aligning {plural(len(chosen), 'path')}"
     stage = Stage(tell, name + name_place(4, _STAGES))
     for position, execution in enumerate(chosen):
         stage.reach(position / len(chosen))

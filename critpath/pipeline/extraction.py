@@ -129,10 +129,14 @@ def extract_recording(
                 *(settings.interrupts, room),
             )
             replayed, executions, pieces = leave_out_partial(replayed, executions, pieces, share)
+        # Their columns are as large as what is walked, and all is found that is looked for in them.
+        replayed = replace(replayed, events=replayed.events.without_rows())
+        text, budget = chosen.text, chosen.budget
+        del chosen, found, events
         stage = Stage(progress, f"walking {plural(len(executions), 'critical path')}{place}")
         walked = 0
         for paths in _walk(
-            *(replayed, executions, recording, chosen.text, chosen.budget),
+            *(replayed, executions, recording, text, budget),
             interrupts=settings.interrupts,
             manifest=manifest,
             pieces=pieces,
@@ -236,13 +240,14 @@ def replay_chosen(
             wanted = (*wanted, *SOCKET_EVENTS)
     with ExitStack() as stack:
         stack.enter_context(kept_while_read(recording))
-        found = stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))
-        if way := find_other_way(found, [*_told(described)]):
+        found = [stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))]
+        if way := find_other_way(found[0], [*_told(described)]):
             stack.close()
             recorded = replace(recorded, way=way, notes=(*recorded.notes, notes.sockets_unnamed()))
             again = _replay_recording(opener((*wanted, *CALL_EVENTS)), recorded, [chosen], budget)
-            found = stack.enter_context(again)
-        yield _Chosen(found, chosen, text, names, manifest, budget)
+            found = [stack.enter_context(again)]
+        # Held by the caller alone, who may let the events go.
+        yield _Chosen(found.pop(), chosen, text, names, manifest, budget)
 
 
 def count_missing_runs(
@@ -369,11 +374,13 @@ def _replay_recording(
         budget,
         complete=lambda events: opener.tell_clocks(add_manifest(events, recorded.manifest)),
     )
-    with closing(replayed):
+    with closing(replayed.blocks):
         warnings = (*recorded.notes, *replayed.events.warnings)
         if budget.spills and opener.whole:
             warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
-        yield replace(replayed, events=replace(replayed.events, warnings=warnings))
+        made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]
+        del replayed
+        yield made.pop()
 
 
 def inspect_recording(

@@ -231,8 +231,9 @@ def extract_file(
             for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
-        require(store.open_paths(store.readable(stream), resident=0))
-    return store.open_paths(file, resident=0)
+        written = store.open_paths(store.readable(stream), resident=0, later=file)
+        require(written)
+    return written
 
 
 def extract_dataset(

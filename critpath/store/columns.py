@@ -192,12 +192,15 @@ def of_texts(texts: Sequence[str]) -> pa.Array:
     """Return texts as an array of strings."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    encoded = [text.encode("utf-8") for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    joined = "".join(texts)
+    if joined.isascii():  # most are: a letter is a byte
+        data, sizes = joined.encode("ascii"), map(len, texts)
+    else:
+        encoded = [text.encode("utf-8") for text in texts]
+        data, sizes = b"".join(encoded), map(len, encoded)
+    ends = np.cumsum([0, *sizes], dtype=np.int64)
     offsets = of_numbers(ends, pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(
-        pa.string(), len(texts), [None, offsets, pa.py_buffer(b"".join(encoded))]
-    )
+    return pa.Array.from_buffers(pa.string(), len(texts), [None, offsets, pa.py_buffer(data)])
 
 
 def numbers(array: pa.Array | pa.ChunkedArray) -> Any:

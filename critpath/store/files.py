@@ -62,7 +62,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
             temporary.replace(target)
     except BaseException as error:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
         if isinstance(error, OSError):
             raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
         raise
@@ -86,10 +86,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
                 raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
-    if old.is_dir():
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        old.unlink(missing_ok=True)
+    _discard(old)
 
 
 @contextmanager
@@ -105,7 +102,7 @@ def scratch_directory(path: Path) -> Iterator[Path]:
             try:
                 yield place
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                _discard(place)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
 
@@ -122,9 +119,9 @@ def readable(stream: IO[bytes]) -> Path:
 
 def _give_back(temporary: Path, old: Path, target: Path) -> None:
     """Leave things as they were."""
-    if old.exists() and not target.exists():
+    if os.path.lexists(old) and not os.path.lexists(target):
         old.rename(target)
-    shutil.rmtree(temporary, ignore_errors=True)
+    _discard(temporary)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -158,8 +155,13 @@ def claimed_file(target: Path) -> IO[bytes]:
         path = temp_sibling(target, "partial")
         # "xb" under the user's umask: neither follows a link nor leaves a private mode.
         stream = path.open("xb")
-        if _claim(stream.fileno(), path):
-            return stream
+        try:
+            if _claim(stream.fileno(), path):
+                return stream
+        except BaseException:
+            stream.close()
+            _discard(path)
+            raise
         stream.close()
 
 
@@ -169,10 +171,19 @@ def claimed_directory(target: Path) -> Iterator[Path]:
     while True:
         path = temp_sibling(target, "partial")
         path.mkdir()
-        with suppress(FileNotFoundError):
+        descriptor = -1
+        try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             if _claim(descriptor, path):
                 break
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            if descriptor >= 0:
+                os.close(descriptor)
+            _discard(path)
+            raise
+        if descriptor >= 0:
             os.close(descriptor)
     try:
         yield path
@@ -266,6 +277,15 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _discard(path: Path) -> None:
+    """Remove what is ours and not wanted, and try again what failed: it is no error if it stays."""
+    for _ in range(2):
+        with suppress(OSError):
+            _remove(path)
+            if not os.path.lexists(path):
+                return
 
 
 # Where a name leads: through links, but none that another user put where everybody may write.

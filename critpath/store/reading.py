@@ -87,9 +87,18 @@ def load_paths(file: Path) -> PathSet:
     return _PathsFile(file).set(resident=True)
 
 
-def open_paths(file: Path, *, resident: int = RESIDENT, segments: int | None = None) -> PathSet:
-    """Load the executions of a file; their segments as well, unless there are many."""
-    opened = _PathsFile(file)
+def open_paths(
+    file: Path,
+    *,
+    resident: int = RESIDENT,
+    segments: int | None = None,
+    later: Path | None = None,
+) -> PathSet:
+    """Load the executions of a file; their segments as well, unless there are many.
+
+    One that is still to get its name is found by that, ``later``, when it has it.
+    """
+    opened = _PathsFile(file, later)
     if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):
         raise opened.wrong(f"it has not {segments} segments, as listed")
     return opened.set(resident=opened.segments <= resident)
@@ -125,9 +134,9 @@ class _PathsFile:
     have open.  One that changes in between is refused.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.wrong: Wrong = partial(wrong_file, file)
+    def __init__(self, file: Path, later: Path | None = None) -> None:
+        self.file, self._later = file, later
+        self.wrong: Wrong = partial(wrong_file, later or file)
         self._identity: _Identity | None = None
         self._footer: Any = None  # pq.FileMetaData
         self.columns = list(EXECUTION)
@@ -188,6 +197,8 @@ class _PathsFile:
         import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only readers of paths need
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
+        if self._later is not None and not self.file.exists():
+            self.file, self._later = self._later, None
         try:
             with self.file.open("rb") as stream:
                 status = os.fstat(stream.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -28,13 +29,10 @@ from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store.columns import (
     FORMAT,
     KEY,
-    MORE_OF_SEGMENT,
     REPEATED,
-    SEGMENT,
     SEGMENTS,
     STACK_SEGMENT,
     STATES,
-    SURE_SEGMENT,
     arrow_schema,
     of_numbers,
     of_texts,
@@ -138,12 +136,27 @@ class PathsWriter:
             self._about["warnings"] = (*known, *(w for w in paths.warnings if w not in known))
         for chunk in paths.chunks():
             self.segments += len(chunk.paths.begin)
+            first = 0
             if self._rest is not None:
-                chunk = _joined(self._rest, chunk)  # noqa: PLW2901 - with what was before it
-            *full, last = _groups(chunk.paths.start) or [slice(0, 0)]
+                first = self._fill(self._rest, chunk)
+            *full, last = _groups(chunk.paths.start, first) or [slice(0, 0)]
             for rows in full:
                 self._write(chunk, rows)
-            self._rest = chunk.take(np.arange(last.start, last.stop)) if full else chunk
+            if first < len(chunk) or self._rest is None:
+                whole = len(chunk) == last.stop - last.start
+                self._rest = chunk if whole else chunk.take(np.arange(last.start, last.stop))
+
+    def _fill(self, rest: PathSet, chunk: PathSet) -> int:
+        """Write the row group that was begun, if what comes after ends it; count what is in it."""
+        start = rest.paths.start
+        group = _groups(np.append(start, start[-1] + chunk.paths.start[1:]))[0]
+        first = int(group.stop) - len(rest)
+        if first:
+            self._rest = rest = _joined(rest, chunk.take(np.arange(first)))
+        if first < len(chunk):
+            self._write(rest, slice(0, len(rest)))
+            self._rest = None
+        return first
 
     def _flush(self) -> None:
         if self._rest is not None and len(self._rest):
@@ -151,17 +164,12 @@ class PathsWriter:
         self._rest = None
 
     def _write(self, chunk: PathSet, rows: slice) -> None:
-        paths = chunk.paths
-        within = slice(int(paths.start[rows.start]), int(paths.start[rows.stop]))
-        stacked = any("stacks" in about for about in chunk.environment)
-        stacks = [getattr(paths, name)[within] for name in STACK_SEGMENT] if stacked else []
-        for codes in (paths.detail[within], paths.comm[within], *(of[of >= 0] for of in stacks)):
-            used = _distinct(codes, len(paths.strings))
-            self._strings.update(paths.strings[code] for code in used)
         several = any("clocks" in about for about in chunk.environment)
-        requests = several or chunk.executions.requests is not None
-        parquet = self._open(requests=requests, stacks=stacked)
-        table = _table(chunk, rows, self._base, parquet.schema)
+        parquet = self._open(
+            requests=several or chunk.executions.requests is not None,
+            stacks=any("stacks" in about for about in chunk.environment),
+        )
+        table = _table(chunk, rows, self._base, parquet.schema, self._strings)
         parquet.write_table(table, row_group_size=len(table))
 
     def _add(self, paths: PathSet) -> None:
@@ -183,7 +191,7 @@ class PathsWriter:
             "format": FORMAT,
             "specification": " | ".join(self._specifications),
             **self._about,
-            "strings": ["", *sorted({utf8(s) for s in self._strings} - {""})],
+            "strings": ["", *sorted(self._strings - {""})],
         }
         return json.dumps(about, separators=(",", ":"))
 
@@ -246,10 +254,10 @@ def _joined(first: PathSet, second: PathSet) -> PathSet:
     )
 
 
-def _groups(start: I64) -> list[slice]:
-    """Cut paths into row groups that a reader can hold."""
+def _groups(start: I64, first: int = 0) -> list[slice]:
+    """Cut paths, from one on, into row groups that a reader can hold."""
     groups = []
-    first, total = 0, len(start) - 1
+    total = len(start) - 1
     while first < total:
         # The last path that ends within the limit; one that alone is beyond it stays whole.
         fit = int(np.searchsorted(start, start[first] + GROUP_SEGMENTS, side="right")) - 1
@@ -259,32 +267,31 @@ def _groups(start: I64) -> list[slice]:
     return groups
 
 
-def _table(chunk: PathSet, rows: slice, base: int, schema: pa.Schema) -> pa.Table:
+def _table(
+    chunk: PathSet, rows: slice, base: int, schema: pa.Schema, strings: set[str]
+) -> pa.Table:
+    """Return executions as rows of a file; add what texts their segments have to some."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     executions = chunk.executions
     values: dict[str, Any] = {
         **{name: getattr(executions, name)[rows] for name in ("begin", "end", "tid", "host")},
-        **{name: [*map(utf8, getattr(executions, name)[rows])] for name in ("id", "comm", "label")},
+        **{name: getattr(executions, name)[rows] for name in ("id", "comm", "label")},
         "session": chunk.session[rows] + base,
         "lossy": chunk.lossy[rows],
         **_request_columns(executions.requests, rows),
     }
     arrays = [
-        of_texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
+        _texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
         for f in schema
         if f.name != SEGMENTS
     ]
-    segments = _segments(chunk.paths, rows, schema.field(SEGMENTS).type)
+    segments = _segments(chunk.paths, rows, schema.field(SEGMENTS).type, strings)
     return pa.Table.from_arrays([*arrays, segments], schema=schema)
 
 
-def _distinct(codes: I64 | I32 | U8, many: int) -> list[int]:
-    """Return the codes that occur, of so many."""
-    present = np.zeros(many, np.bool_)
-    present[codes] = True
-    found: list[int] = np.flatnonzero(present).tolist()
-    return found
+def _texts(texts: Sequence[str]) -> pa.Array:
+    return of_texts(texts if "".join(texts).isascii() else [*map(utf8, texts)])
 
 
 def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
@@ -294,12 +301,14 @@ def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
         texts, zeros = [""] * count, np.zeros(count, np.int64)
         return {**dict.fromkeys(FACT_TEXTS, texts), **dict.fromkeys(FACT_NUMBERS, zeros)}
     return {
-        **{name: [*map(utf8, getattr(known, name)[rows])] for name in FACT_TEXTS},
+        **{name: getattr(known, name)[rows] for name in FACT_TEXTS},
         **{name: getattr(known, name)[rows] for name in FACT_NUMBERS},
     }
 
 
-def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListArray:
+def _segments(
+    paths: CriticalPaths, rows: slice, kind: pa.DataType, strings: set[str]
+) -> pa.ListArray:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     start = paths.start[rows.start : rows.stop + 1]
@@ -307,31 +316,28 @@ def _segments(paths: CriticalPaths, rows: slice, kind: pa.DataType) -> pa.ListAr
 
     def words(codes: I64 | I32 | U8, texts: tuple[str, ...]) -> pa.Array:
         # In order of text: bytes must not depend on how words are numbered.
-        used = [(code, utf8(texts[code])) for code in _distinct(codes, len(texts))]
+        present = np.zeros(len(texts), np.bool_)
+        present[codes] = True
+        used = [(code, utf8(texts[code])) for code in np.flatnonzero(present).tolist()]
         distinct = sorted({text for _, text in used})
         place = {text: i for i, text in enumerate(distinct)}
         table = np.zeros(len(texts), np.int32)
         for code, text in used:
             table[code] = place[text]
+        if texts is not STATES:
+            strings.update(distinct)
         indices = of_numbers(table[codes], pa.int32())
         return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
 
-    columns = {
-        **{name: getattr(paths, name)[within] for name in SEGMENT | MORE_OF_SEGMENT | SURE_SEGMENT},
-        "state": words(paths.state[within], STATES),
-        "detail": words(paths.detail[within], paths.strings),
-        "comm": words(paths.comm[within], paths.strings),
-        "beneath": words(paths.beneath[within], STATES),
-    }
+    texts = {"state": STATES, "detail": paths.strings, "comm": paths.strings, "beneath": STATES}
     if kind.value_type.get_field_index("stack") >= 0:
-        texts = (*paths.strings, "")
-        columns |= {name: words(getattr(paths, name)[within], texts) for name in STACK_SEGMENT}
+        texts |= dict.fromkeys(STACK_SEGMENT, (*paths.strings, ""))  # the last is -1: none
     element = list(kind.value_type)
     structures = pa.StructArray.from_arrays(
         [
-            columns[f.name]
-            if isinstance(columns[f.name], pa.Array)
-            else of_numbers(columns[f.name], f.type)
+            words(getattr(paths, f.name)[within], texts[f.name])
+            if f.name in texts
+            else of_numbers(getattr(paths, f.name)[within], f.type)
             for f in element
         ],
         fields=element,

@@ -248,9 +248,14 @@ def _words(
 
 def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool]:
     """Return ``4 of 5 `cpu` requests``, and whether they are several."""
-    labels = {row.position: row.label for row in document.executions if row.set == "sample"}
-    mine = {labels.get(position, "") for position in cause.positions}
     partly = find_examined(document)
+    wanted = {*partly, *cause.positions}
+    labels = {
+        row.position: row.label
+        for row in document.executions
+        if (not partly or row.position in wanted) and row.set == "sample"
+    }
+    mine = {labels.get(position, "") for position in cause.positions}
     among = partly or {*labels}
     label = mine.pop() if len(mine) == 1 else None
     of = sum(label is None or labels.get(p, "") == label for p in among)
@@ -266,10 +271,11 @@ def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool
 def find_examined(document: ComparisonDocument) -> Collection[int]:
     """Return the requests that were examined for all that are slow; nothing where all were."""
     examined = {one.position for one in document.aligned}
-    rows = [row for row in document.executions if row.set == "sample" and not row.lossy]
-    marked = {row.position for row in rows if row.anomalous}
+    rows = document.executions
+    marked = {r.position for r in rows if r.anomalous and r.set == "sample" and not r.lossy}
     if not examined <= marked:
         # None stands out alone: as `critpath.localize.segments` chooses them.
+        rows = [row for row in rows if row.set == "sample" and not row.lossy]
         chosen = [row for row in rows if row.position in examined]
         way = 1 if sum(row.excess or 0 for row in chosen) > 0 else -1
         marked = {row.position for row in rows if way * (row.excess or 0) > 0}

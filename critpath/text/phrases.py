@@ -10,6 +10,9 @@ from typing import Final
 from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State
 from critpath.units import format_ns, format_share, plural
 
+# In a word or two, for who waits for the rest of the answer.
+VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inconclusive"}
+
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
 # A single wait below this is no throttling: an idle cpu takes as long to start a

@@ -55,6 +55,20 @@ def test_a_row_that_the_group_has_stands_where_it_stands(sequences, data):
     assert added.score == pytest.approx(together.score)
 
 
+@settings(max_examples=40, deadline=None)
+@given(ROWS, ROWS.filter(bool), st.data())
+def test_what_was_added_before_changes_nothing(sequences, others, data):
+    """Equal sequences are aligned once; their durations are each one's own."""
+    group = Group(sequences, ones(sequences), 4, others=others)
+    for number, which in enumerate(data.draw(st.lists(st.sampled_from(range(len(others)))))):
+        lasts = np.full(len(others[which]), number + 1, np.int64)
+        added = group.add(others[which], lasts)
+        fresh = Group(sequences, ones(sequences), 4, others=others).add(others[which], lasts)
+        assert added.rows.tolist() == fresh.rows.tolist()
+        assert added.score == fresh.score
+        assert [d.tolist() for d in added.durations] == [d.tolist() for d in fresh.durations]
+
+
 def test_a_group_of_one_or_none(family):
     a, b = family(1, count=2, length=30)
     added = Group([a], ones([a]), 6, method="muscle").add(b, ones([b])[0])

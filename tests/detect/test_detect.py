@@ -116,6 +116,7 @@ def test_groups_that_change_places_decide_as_single_executions_do(monkeypatch):
     normal[:, 3], sample[:, 3] = 0, 0
     normal[:8, 3], sample[:13, 3] = 10**7, 10**7
     types = np.arange(1_500) % 3 // 2, np.arange(900) % 3 // 2
+    monkeypatch.setattr("critpath.detect.gate._UNITS", 3_000)
     single = gate(normal, sample, *types, alpha=0.05, permutations=4_999)
     monkeypatch.setattr("critpath.detect.gate._UNITS", 300)
     monkeypatch.setattr("critpath.detect.gate._LEAST_GROUPS", 40)
@@ -300,7 +301,7 @@ def test_mix_shift():
 
 
 def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(monkeypatch):
-    monkeypatch.setattr("critpath.detect.gate._WORK", 12_000_000)
+    monkeypatch.setattr("critpath.detect.gate._WORK", 3_000_000)
     rng = np.random.default_rng(17)
     # More ways to divide each type than a float can hold.
     normal, sample = lognormal(rng, 2_000, 2), lognormal(rng, 2_000, 2)

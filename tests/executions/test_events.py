@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from critpath.errors import UsageError
+from critpath.executions.events import pair_events
 from critpath.executions.find import find_executions
 
 PAIR = "events:app:begin,app:end"
@@ -278,3 +282,36 @@ def test_a_field_that_is_not_there(record, option):
         find_executions(made.events(), f"{PAIR},{option}")
     with pytest.raises(UsageError, match="no field colour"):
         find_executions(made.events(), "events:app:begin[colour=x],app:end")
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from([None, "a", ("h", 1), 7]), st.booleans())),
+)
+def test_pairs_are_those_of_one_event_after_the_other(drawn):
+    """Each end takes the last begin of its group, which waits until one comes or is repeated."""
+    sides, row = {False: ([], []), True: ([], [])}, 0
+    events = []
+    for ends, group, same_row in drawn:
+        # An event may be both: the end of what was before it, and then a begin.
+        row += not (same_row and events and events[-1][:2] == (True, row) and not ends)
+        events.append((ends, row, group, len(sides[ends][0])))
+        sides[ends][0].append(row)
+        sides[ends][1].append(group)
+    waiting, pairs, repeated, unbegun, unknown = {}, [], 0, 0, 0
+    for ends, _, group, place in events:
+        if group is None:
+            unknown += 1
+        elif not ends:
+            repeated += group in waiting
+            waiting[group] = place
+        elif group in waiting:
+            pairs.append((waiting.pop(group), place))
+        else:
+            unbegun += 1
+    (begins, of_begins), (ends, of_ends) = sides[False], sides[True]
+    found = pair_events(np.array(begins, int), of_begins, np.array(ends, int), of_ends)
+    assert [*zip(found.begin.tolist(), found.end.tolist(), strict=True)] == sorted(pairs)
+    assert (found.repeated, found.open, found.unbegun, found.unknown) == (
+        *(repeated, len(waiting)),
+        *(unbegun, unknown),
+    )

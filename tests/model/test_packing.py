@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.model import Block, PackedBlocks
+from critpath.model import Block, CriticalPaths, PackedBlocks, PackedPaths
 from critpath.model.packing import pack
 
 TIMES = st.one_of(
@@ -116,3 +118,51 @@ def test_an_ordinary_block_takes_few_bytes():
     )
     packed = pack(block)
     assert sum(len(table.data) for table in packed.tables) < 10 * len(packed)
+
+
+COLUMNS = tuple(f.name for f in fields(CriticalPaths) if f.name != "strings")
+NUMBERS = st.sampled_from([-1, 0, 1, 127, 128, 255, 2**16, 2**31, 2**32, 2**53 + 1, 2**61 - 1])
+
+
+@given(st.data(), st.lists(st.integers(0, 4), max_size=6))
+def test_packed_paths_are_the_same(data, counts):
+    """Whatever numbers a store has: no path, paths without segments, values far apart."""
+    rows = sum(counts)
+
+    def column(numbers, dtype=np.int64):
+        return np.array(data.draw(st.lists(numbers, min_size=rows, max_size=rows)), dtype)
+
+    length = column(st.integers(0, 2**40))
+    start = np.cumsum([0, *counts])
+    firsts = data.draw(
+        st.lists(st.integers(-(2**61), 2**61), min_size=len(counts), max_size=len(counts))
+    )
+    begin = np.cumsum(length) - length
+    for path, first in enumerate(firsts):
+        mine = slice(start[path], start[path + 1])
+        begin[mine] += first - begin[mine][:1]
+    paths = CriticalPaths(
+        start=start,
+        begin=begin,
+        end=begin + length,
+        state=column(st.integers(0, 255), np.uint8),
+        detail=column(st.sampled_from([0, 1, 300]), np.int32),
+        comm=column(st.integers(0, 2), np.int32),
+        tid=column(NUMBERS),
+        host=column(st.integers(0, 2**31 - 1)),
+        cpu=column(st.integers(-1, 2**31 - 1), np.int32),
+        lossy=column(st.booleans(), np.bool_),
+        strings=("", "a", "b"),
+        elsewhere_idle=column(NUMBERS),
+        beneath=column(st.integers(0, 3), np.uint8),
+        uncertainty=column(NUMBERS),
+        confidence=column(st.sampled_from([0.0, 0.25, 1.0]), np.float64),
+    )
+    packed = PackedPaths(paths)
+    again = packed.unpack()
+    for name in COLUMNS:
+        one, other = getattr(paths, name), getattr(again, name)
+        assert one.dtype == other.dtype, name
+        assert one.tolist() == other.tolist(), name
+    assert again.strings is paths.strings
+    assert packed.nbytes <= sum(getattr(paths, name).nbytes for name in COLUMNS) + 8

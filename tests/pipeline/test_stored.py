@@ -91,3 +91,14 @@ def test_sets_of_one_recording_have_its_facts_once(sets):
     assert whole.session.tolist() == sets[0].session.tolist()
     joined = join_paths([half.paths for half in halves])
     np.testing.assert_array_equal(whole.paths.begin, joined.begin)
+
+
+def test_who_waits_knows_the_verdict_before_all_is_explained(sets):
+    told = []
+    verdict = pipeline.compare(*sets, progress=told.append).verdict
+    word = {"anomaly": "slower; ", "ok": "no slower; ", "inconclusive": "inconclusive; "}[verdict]
+    known = [message.startswith(word) for message in told]
+    # From then on every message has it, and at least the last two stages are still to come.
+    assert known == sorted(known)
+    assert sum(known) >= 2
+    assert next(message for message in told if "(4 of 4)" in message).startswith(word)

@@ -544,36 +544,47 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[Ex
         usual = {k: float(duration[rows].mean()) for k, rows in members if len(rows)}
     entries = []
     requests = _requests(executions.requests)
+    # As lists: of a hundred thousand, each number by itself would take longer than all.
+    kinds, weak = clusters.labels.tolist(), clusters.weak.tolist()
+    pairs, lasts = comparison.pairs.pair.tolist(), duration.tolist()
+    marks, more, paper = (
+        column.tolist() for column in (outliers.anomalous, outliers.excess, outliers.paper)
+    )
+    scores, shares = outliers.score.tolist(), outliers.p_value.tolist()
+    symbols = outliers.symbol.tolist() if judged else []
+    names = {code: _symbol_name(comparison, code) for code in set(symbols)}
+    begin, end, tid = executions.begin.tolist(), executions.end.tolist(), executions.tid.tolist()
+    session, lossy = paths.session.tolist(), paths.lossy.tolist()
     for i, name in enumerate(executions.id):
-        cluster = int(clusters.labels[i]) if clustered else None
+        cluster = kinds[i] if clustered else None
         pair = excess = None
-        if sample and cluster is not None and cluster < len(comparison.pairs.pair):
-            pair = int(comparison.pairs.pair[cluster])
+        if sample and cluster is not None and cluster < len(pairs):
+            pair = pairs[cluster]
         if judged:
-            excess = int(outliers.excess[i])
+            excess = more[i]
         elif usual and cluster is not None:
-            excess = int(duration[i]) - round(usual[cluster])
+            excess = lasts[i] - round(usual[cluster])
         entries.append(
             ExecutionEntry(
                 id=name,
                 set=which,
                 position=i,
-                source=int(paths.session[i]),
-                begin=int(executions.begin[i]),
-                end=int(executions.end[i]),
-                tid=int(executions.tid[i]),
+                source=session[i],
+                begin=begin[i],
+                end=end[i],
+                tid=tid[i],
                 comm=executions.comm[i],
                 label=executions.label[i],
                 cluster=cluster,
-                weak=bool(clusters.weak[i]) if clustered else False,
+                weak=weak[i] if clustered else False,
                 pair=pair,
-                anomalous=bool(outliers.anomalous[i]) if judged else False,
+                anomalous=marks[i] if judged else False,
                 excess=excess,
-                score=number(float(outliers.score[i])) if judged else None,
-                p_value=number(float(outliers.p_value[i])) if judged else None,
-                paper=bool(outliers.paper[i]) if judged else False,
-                symbol=_symbol_name(comparison, int(outliers.symbol[i])) if judged else None,
-                lossy=bool(paths.lossy[i]),
+                score=number(scores[i]) if judged else None,
+                p_value=number(shares[i]) if judged else None,
+                paper=paper[i] if judged else False,
+                symbol=names[symbols[i]] if judged else None,
+                lossy=lossy[i],
                 request=next(requests, None),
             )
         )
