@@ -533,6 +533,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "NAME",
         ),
         Setting(
+            "alphabet",
+            one_of("thread", "state", "functions"),
+            "thread",
+            "what paths are compared in: thread (states, and on whose thread), state (as the "
+            "paper) or functions (also the function of Python that runs, if both sets have them)",
+            "NAME",
+        ),
+        Setting(
             "msa",
             one_of("add", "joint"),
             "add",

@@ -187,9 +187,10 @@ def folded_symbols(count: int) -> str:
     return f"{plural(count, 'rare kind')} of thread counted together as '*'"
 
 
-def syscalls_in_one_set(name: str) -> str:
-    """Only one set was traced with system calls."""
-    return f"only what is {side(name)} was traced with system calls: they are left out of account"
+def in_one_set(name: str, what: str) -> str:
+    """Only one set was recorded with something, or none."""
+    of = f"only what is {side(name)}" if name else "neither set"
+    return f"{of} was recorded with {what}: they are left out of account"
 
 
 def repaired_switches(inserted: int, total: int) -> str:
