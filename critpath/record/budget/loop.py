@@ -58,6 +58,7 @@ class BusyTimes:
         self._file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         self._names = [b"cpu%d" % cpu for cpu in cpus]
         self._last = self._read()
+        self._looked = time.monotonic()
 
     def _read(self) -> list[float]:
         found = dict.fromkeys(self._names, 0.0)
@@ -70,7 +71,13 @@ class BusyTimes:
         return list(found.values())
 
     def passed(self) -> list[float]:
-        """Return the busy time of each cpu since the last call (s)."""
+        """Return the busy time of each cpu since the last call (s).
+
+        The kernel counts in ticks: within one there is nothing new, and looking is dear.
+        """
+        if time.monotonic() < self._looked + 1 / _HZ:
+            return [0.0] * len(self._last)
+        self._looked = time.monotonic()
         now = self._read()
         before, self._last = self._last, now
         return [max(0.0, b - a) for a, b in zip(before, now, strict=True)]

@@ -34,6 +34,8 @@ SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
+_LONGEST_OPEN: Final = 0.1  # s between two polls while open: sooner when pages were moved
+_MOVED: Final = 0.2  # of the most credit: so much is recorded before it is counted
 _MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
@@ -118,8 +120,13 @@ class BudgetRecording:
         if self.costs is None:
             raise RuntimeError("the layers were not started")
         names = [layer.name for layer in self.layers]
+        # A part of what may be spent at once, whatever comes between two polls.
+        most = _MOVED * self.budget.share * self.budget.horizon / 4
+        for layer in self.layers:
+            layer.move_after(most / (KAPPA * self.costs.events[layer.name] * 1e-9))
         control = Control(self.budget, self.costs, names, len(cpus), self.seed)
         control.charge("calibration", self.costs.seconds)
+        control.longest = _LONGEST_OPEN
         self._control = control
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
         raws.write_json(self._raw / SUMMARY, target)
