@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from critpath.record.budget.natural import STRETCH, Neighbours
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a poll that comes later is counted
+_BESIDE: Final = 0.02  # s between two looks at what others spend
 _CORRECTED: Final = 10  # pairs after which the correction is made anew
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
 
@@ -126,6 +127,8 @@ class Loop:
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
+        self._beside: tuple[str, Callable[[], float]] | None = None
+        self._beside_spent = self._beside_at = 0.0
         self._neighbours = Neighbours()
         self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
@@ -138,6 +141,11 @@ class Loop:
             journal.close_layer(gate.name, START, lambda: None)
         self._thread = threading.Thread(target=self._run, name="critpath-budget", daemon=True)
         self._thread.start()
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far (s) as that part, at every poll."""
+        with self._lock:
+            self._beside = part, spent
 
     def poke(self) -> None:
         """Look at the counts now: pages were moved."""
@@ -272,6 +280,11 @@ class Loop:
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
         self.polls += 1
+        if self._beside is not None and time.monotonic() >= self._beside_at + _BESIDE:
+            part, read = self._beside
+            spent = read()
+            self.control.charge(part, max(0.0, spent - self._beside_spent))
+            self._beside_spent, self._beside_at = max(spent, self._beside_spent), time.monotonic()
         events = {}
         for gate in self.gates:
             now = gate.counts(self._cpus)
