@@ -75,7 +75,7 @@ def compare(
     )
     from critpath.detect.verdict import decide
     from critpath.model import Analysis
-    from critpath.vectors.table import Coder, like_alphabet, vectors_of, with_like_states
+    from critpath.vectors.table import Coder, vectors_of, with_like_states
 
     settings, tell = settings or CompareSettings(), progress or (lambda _: None)
     for name, path_set in (("normal", normal), ("sample", sample)):
@@ -91,8 +91,7 @@ def compare(
         note_repaired_switches(normal), note_repaired_switches(sample)
     )
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
-    alphabet, other_letters = like_alphabet(settings.alphabet, (normal, sample))
-    coder = Coder((normal, sample), alphabet)
+    coder = Coder((normal, sample), settings.alphabet)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
     runs, blocks = (None, None) if apart else _together(normal, sample)
@@ -128,8 +127,7 @@ def compare(
             *relabelled,
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
-            *unlike,
-            *other_letters,
+            *(*unlike, *coder.warnings),
         ),
         normal=normal,
         sample=sample,

@@ -16,7 +16,7 @@ from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
 from critpath.record.budget.natural import compare_sides
 from critpath.record.budget.selection import Chosen
-from critpath.text import notes
+from critpath.text import partial as notes
 
 if TYPE_CHECKING:
     from critpath.model.requests import Pieces

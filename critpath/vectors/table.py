@@ -308,9 +308,12 @@ class Coder:
     symbols : tuple of Symbol
     folded : int
         See `Alphabet`.
+    warnings : tuple of str
+        Says so, if it is of another kind than asked for: see `like_alphabet`.
     """
 
     def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
+        kind, self.warnings = like_alphabet(kind, path_sets)
         self._letters = _LETTERS[kind]
         time: dict[Symbol, int] = {}
         for path_set in path_sets:
