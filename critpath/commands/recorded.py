@@ -109,9 +109,9 @@ def _compared(compared: Any) -> str:
 def _felt(felt: Any) -> str:
     if not felt:
         return ""
-    from critpath.text import notes  # noqa: PLC0415 - start-up time
+    from critpath.text import partial  # noqa: PLC0415 - start-up time
 
-    return f"; {notes.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
+    return f"; {partial.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
 
 
 def describe_flaws(manifest: Manifest, place: Path) -> Iterator[str]:

@@ -240,7 +240,7 @@ def _fits(pattern: str, symbol: Symbol | None) -> bool:
     if "@" not in pattern:
         return fnmatchcase(symbol.state.name, pattern)
     # On the execution's own thread a name has no @.
-    return fnmatchcase(symbol.name if symbol.role else f"{symbol.name}@", pattern) and (
+    return fnmatchcase(symbol.thread if symbol.role else f"{symbol.thread}@", pattern) and (
         bool(symbol.role) or pattern.endswith("@")
     )
 

@@ -167,9 +167,10 @@ class Sets(Part):
 class SymbolEntry(Part):
     """A symbol of the alphabet that paths are written in."""
 
-    name: Annotated[str, doc("the state, and after an @ the role")]
+    name: Annotated[str, doc("the state, after an @ the role, after a colon the place")]
     state: Annotated[StateName, doc("the state")]
     role: Annotated[str, doc("which other thread the time was spent on; '' for the subject's own")]
+    place: Annotated[str, doc("the function, where the alphabet tells functions apart")] = ""
     letter: Annotated[str, doc("the letter that stands for it in every report")] = ""
 
 

@@ -53,6 +53,7 @@ class FindingEntry(Part):
     normal_iterations: Annotated[
         MaybePair, doc("mean and standard deviation of that in the normal group")
     ]
+    place: Annotated[str, doc("as of the symbol")] = ""
 
 
 class CodePlace(Part):

@@ -273,7 +273,7 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
         trip = rise is not None and rise.step.state is None
         return Reason(rise.content, 0.0, "") if rise and trip else None
     rival = _find_newcomer(members, best, counts) if best.state == State.WAIT_CPU else ""
-    often = counts.mean_counts(Step(best.state, best.role), executions)
+    often = counts.mean_counts(Step.of(best), executions)
     risen = counts.is_more_often(best, executions)
     return Reason(best, growth[best].after - growth[best].before, rival, often if risen else None)
 
@@ -283,11 +283,13 @@ def _candidates(members: Sequence[Member], counts: StepCounts) -> set[Symbol]:
     symbols = {m.counts_as for m in members if not m.moved and m.finding.contribution > 0}
     roles = {s.role for s in symbols if s.role}
     if rise := count_rise(members):
-        state, role = rise.step
+        state, role, place = rise.step
         if state is not None:
-            return {Symbol(state, role)}
+            return {Symbol(state, role, place)}
         roles, symbols = {role}, set()
-    return symbols | {Symbol(s.state, s.role) for s in counts.steps if s.state and s.role in roles}
+    return symbols | {
+        Symbol(s.state, s.role, s.place) for s in counts.steps if s.state and s.role in roles
+    }
 
 
 def _brought_along(members: Sequence[Member]) -> dict[Symbol, float]:
@@ -517,7 +519,9 @@ def _times(
         whose = [symbol]
         if symbol.role:
             whose = [
-                Symbol(s.state, s.role) for s in counts.steps if s.state and s.role == symbol.role
+                Symbol(s.state, s.role, s.place)
+                for s in counts.steps
+                if s.state and s.role == symbol.role
             ]
         grown = [counts.growth(one, cause.executions) for one in whose]
         before, after = (math.fsum(g[side] for g in grown) for side in (0, 1))
@@ -540,7 +544,7 @@ def _counted(
         return "trips" if rise.step.state is None else "waits", rise.before, rise.after
     if main.kind == "loop-count" and not math.isnan(main.iterations):
         return "iterations", main.normal_iterations[0], main.iterations
-    step, what = Step(symbol.state, symbol.role), "waits"
+    step, what = Step.of(symbol), "waits"
     if symbol.role and symbol.state in RUNNING:
         step, what = Step(None, symbol.role), "trips"
     elif symbol.state in RUNNING | INTERFERENCE:

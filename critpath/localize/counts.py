@@ -91,7 +91,7 @@ class StepCounts:
 
     def growth(self, symbol: Symbol, executions: Sequence[int]) -> Growth:
         """Return how much longer executions are in a symbol, and how surely."""
-        step = Step(symbol.state, symbol.role)
+        step = Step.of(symbol)
         if step not in self.steps:
             return Growth(0.0, 0.0, 0.5)
         column = self.steps.index(step)
@@ -117,12 +117,14 @@ class StepCounts:
     def usual(self, execution: int) -> dict[Symbol, float]:
         """Return how long normal executions like one are in every symbol."""
         mean = self.times[0][self.groups[execution]].mean(axis=0).tolist()
-        states = ((step.state, step.role) for step in self.steps[: len(mean)])
-        return {Symbol(s, r): ns for (s, r), ns in zip(states, mean, strict=True) if s is not None}
+        states = self.steps[: len(mean)]
+        return {
+            Symbol(s, r, p): ns for (s, r, p), ns in zip(states, mean, strict=True) if s is not None
+        }
 
     def is_more_often(self, symbol: Symbol, executions: Sequence[int]) -> bool:
         """Tell whether most of some executions do a wait more often than normal ones."""
-        step = Step(symbol.state, symbol.role)
+        step = Step.of(symbol)
         return 2 * sum(step in self.risen(e) for e in executions) > len(executions)
 
     def is_newcomer(self, name: str) -> bool:
@@ -167,7 +169,7 @@ def count_steps(
         np.hstack([np.where(outside, table.counts, table.structure), of_trips])
         for table, of_trips in zip(vectors, trips, strict=True)
     )
-    steps = (*(Step(s.state, s.role) for s in symbols), *(Step(None, role) for role in roles))
+    steps = (*(Step.of(s) for s in symbols), *(Step(None, role) for role in roles))
     times = vectors[0].durations, vectors[1].durations
     there = times[0].sum(axis=0).tolist()
     own = {s.role for s, time in zip(symbols, there, strict=True) if time and s.role}
@@ -287,7 +289,7 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
                 costs[trip.step].content[symbol] += ns
         step, content = (Step(None, rival), Symbol(State.RUN, rival)) if rival else (None, symbol)
         if symbol.state not in INTERFERENCE | RUNNING:
-            step = Step(symbol.state, symbol.role)
+            step = Step.of(symbol)
         if step:
             costs[step].leads.append(lead.pop(here, {}))
             costs[step].time[symbol] += ns

@@ -75,8 +75,9 @@ class CompareSettings:
         ``a2`` (its pseudo-code).
     permutations : int
     cluster_method : str
-    vector : str
-        Alphabet of the vectors: ``thread`` or ``state``.
+    alphabet : str
+        What paths are written in: ``thread``, ``state`` or ``functions``; see
+        `critpath.vectors.table.ALPHABETS`.
     outlier_k : float
         The paper's rule for single executions: standard deviations.
     outlier_level : float
@@ -110,7 +111,7 @@ class CompareSettings:
     y_reference: str = "a1"
     permutations: int = 9999
     cluster_method: str = "optics"
-    vector: str = "thread"
+    alphabet: str = "thread"
     outlier_k: float = 1.5
     outlier_level: float = 0.05
     group_limit: int = 50

@@ -398,10 +398,18 @@ class Step(NamedTuple):
         Of a wait; None for a trip.
     role : str
         The thread that the trip goes to, or that waits; "" for the execution's own.
+    place : str
+        As of `Symbol`.
     """
 
     state: State | None
     role: str
+    place: str = ""
+
+    @classmethod
+    def of(cls, symbol: Symbol) -> Step:
+        """Return what is in a state as a step."""
+        return cls(symbol.state, symbol.role, symbol.place)
 
 
 @dataclass(frozen=True)

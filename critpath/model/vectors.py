@@ -70,15 +70,23 @@ class Symbol:
         "" for the subject's own thread; else the thread's name with its numbers
         taken out (``kworker/u#:#``), so that the same helper is the same symbol in
         every execution.
+    place : str
+        Where in the code, in an alphabet that tells it; else "".
     """
 
     state: State
     role: str = ""
+    place: str = ""
+
+    @property
+    def thread(self) -> str:
+        """``STATE`` or ``STATE@role``."""
+        return f"{self.state.name}@{self.role}" if self.role else self.state.name
 
     @property
     def name(self) -> str:
-        """``STATE`` or ``STATE@role``."""
-        return f"{self.state.name}@{self.role}" if self.role else self.state.name
+        """``STATE`` or ``STATE@role``, and after a colon the place."""
+        return f"{self.thread}:{self.place}" if self.place else self.thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,15 +231,17 @@ def identifiers(symbols: Sequence[Symbol]) -> list[str]:
     Returns
     -------
     list of str
-        ``STATE``, or ``STATE_at_role`` with one ``_`` for whatever of the role is no
-        ASCII letter or digit.  They differ even where a program ignores case: the
-        second of two has ``_2`` behind it.
+        ``STATE``, or ``STATE_at_role``, and ``_in_place``, with one ``_`` for whatever of
+        these is no ASCII letter or digit.  They differ even where a program ignores case:
+        the second of two has ``_2`` behind it.
     """
     result: list[str] = []
     taken: set[str] = set()
     for symbol in symbols:
-        role = re.sub(r"[^A-Za-z0-9]+", "_", symbol.role).strip("_") or "other"
-        stem = f"{symbol.state.name}_at_{role}" if symbol.role else symbol.state.name
+        stem = symbol.state.name
+        for joint, part in (("at", symbol.role), ("in", symbol.place)):
+            plain = re.sub(r"[^A-Za-z0-9]+", "_", part).strip("_") or "other"
+            stem += f"_{joint}_{plain}" if part else ""
         name, number = stem, 1
         while name.lower() in taken:
             number += 1

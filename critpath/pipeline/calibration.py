@@ -159,9 +159,10 @@ def calibrate(
 def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
     from critpath.cluster.types import rows_of
     from critpath.detect.gate import seed
-    from critpath.vectors.table import ALPHABETS, vector_table
+    from critpath.vectors.table import ALPHABETS, like_alphabet, vector_table
 
-    alphabet = ALPHABETS[settings.vector]((normal,))
+    kind, _ = like_alphabet(settings.alphabet, (normal,))
+    alphabet = ALPHABETS[kind]((normal,))
     table = vector_table(normal, alphabet.symbols, alphabet.codes[0])
     # Sessions are numbered by what is in them, not by the order of the arguments.
     sums = [(int((normal.session == s).sum()), int(table.total[normal.session == s].sum()), s)

@@ -91,7 +91,7 @@ def compare(
         note_repaired_switches(normal), note_repaired_switches(sample)
     )
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
-    coder = Coder((normal, sample), settings.vector)
+    coder = Coder((normal, sample), settings.alphabet)
     normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
     apart = recorded_apart(normal, sample)
     runs, blocks = (None, None) if apart else _together(normal, sample)
@@ -127,7 +127,7 @@ def compare(
             *relabelled,
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
-            *unlike,
+            *(*unlike, *coder.warnings),
         ),
         normal=normal,
         sample=sample,

@@ -16,7 +16,7 @@ from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
 from critpath.record.budget.natural import compare_sides
 from critpath.record.budget.selection import Chosen
-from critpath.text import notes
+from critpath.text import partial as notes
 
 if TYPE_CHECKING:
     from critpath.model.requests import Pieces
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MOST_LABELS: Final = 500
 _STRIP: Final = 200  # places of the strip that a report draws
 _MILLION: Final = 1_000_000
+_NEARLY_ALL: Final = 0.99  # of a kind end in the tail of a window
+_FEWEST: Final = 10  # executions of a kind that have to be left
 _ALIKE: Final = 2.0  # times another chance, up to which both count the same
 
 
@@ -61,6 +63,10 @@ def leave_out_partial(
     one: a thread whose first event after it does not tell what it was doing.
     """
     partial = _find_partial(replayed, executions, pieces, share)
+    given = executions
+    if executions.chance is None and share.overhead.get("chosen_by") == "windows":
+        begun = choose_by_begin(executions, replayed.events.gaps, replayed.events.end)
+        executions = replace(executions, chance=np.where(begun, 1.0, np.nan))
     chosen = None if executions.chance is None else np.isfinite(executions.chance)
     bystander = np.zeros(len(partial), np.bool_) if chosen is None else ~partial & ~chosen
     left = ~partial if share.bystanders else ~partial & ~bystander
@@ -88,12 +94,35 @@ def leave_out_partial(
         counted["recorded_took"] = json.dumps(felt, sort_keys=True)
         said.append(notes.recorded_took(felt["more"], felt["low"], felt["high"]))
     events = replace(replayed.events, environment=(*replayed.events.environment, counted))
-    taken = executions.take(rows)
+    taken = given.take(rows)
     return (
         replace(replayed, events=events),
         replace(taken, notes=(*taken.notes, *said)),
         None if pieces is None else pieces.take(rows),
     )
+
+
+def choose_by_begin(executions: Executions, gaps: Gaps, end: int) -> Bool:
+    """Return which executions began in a window in time so early that their kind ends in it.
+
+    Where an execution lies whole in a window by how long it took, short ones are favoured; where it
+    began says nothing of that.  The tail of a window in which none counts is as long as nearly all
+    of the kind take.  Of a kind for which windows are too short for that, all whole ones are taken.
+    """
+    took = executions.end - executions.begin
+    room = np.zeros(len(took), np.int64)  # from its begin to the end of the window
+    for host in np.unique(executions.host).tolist():
+        mine, own = executions.host == host, gaps.of(BASE, host)
+        place = np.searchsorted(own.end, executions.begin[mine], side="right")
+        room[mine] = np.append(own.begin, end)[place] - executions.begin[mine]
+    result = room >= took
+    _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
+    for one in range(int(kind.max(initial=-1)) + 1):
+        of = kind == one
+        begun = of & (room >= np.quantile(took[of], _NEARLY_ALL))
+        if begun.sum() >= _FEWEST:
+            result = np.where(of, begun, result)
+    return result
 
 
 def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
@@ -122,8 +151,8 @@ def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
 def count_chosen(recording: Path) -> Chosen | None:
     """Count the marked executions of a recording with gaps by what became of them.
 
-    None where nothing is marked.  Without chances, as of windows in time, those that lie in one are
-    the selected.
+    None where nothing is marked.  Without chances, as of windows in time, those that began early
+    enough in one are the selected.
     """
     from critpath.executions.marker import MARKER_EVENTS, find_markers
     from critpath.executions.specification import parse_specification
@@ -145,7 +174,10 @@ def count_chosen(recording: Path) -> Chosen | None:
     gaps = read_gaps(recording, manifest)
     partial = gaps.overlap(found.host, found.begin, found.end)
     chance = np.ones(len(found)) if found.chance is None else found.chance
-    chosen = np.isfinite(chance) if found.chance is not None else ~partial
+    if found.chance is not None:
+        chosen = np.isfinite(chance)
+    else:
+        chosen = choose_by_begin(found, gaps, manifest.end or int(found.end.max()))
     label = np.array(found.label, object)
     took = (found.end - found.begin).astype(np.float64)
     kinds: dict[str, Mapping[str, int]] = {}

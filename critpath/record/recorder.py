@@ -197,6 +197,9 @@ class Recorder(Protocol):
 class RunChooser(Protocol):
     """What a recorder offers besides where runs are recorded under a budget: whole or not."""
 
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge to the budget, too, what something else has spent so far (s of cpu time)."""
+
     def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Return whether the next run, of a kind, is recorded, and open for it what is.
 

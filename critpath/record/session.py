@@ -85,7 +85,6 @@ from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
 
 if TYPE_CHECKING:
-    from critpath.record.budget.control import Budget
     from critpath.record.counts.counting import Counting
 
 _NAMED: Final = 5
@@ -159,7 +158,7 @@ def record(
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
-        budget=leave_half(request),
+        budget=request.budget,
         runs=chooses_runs(request),
         counts=request.counts,
     )
@@ -315,7 +314,8 @@ class _Session:
         self._write()
         if self.request.functions:
             given = self.settings.budget
-            share = SHARE if given is None else share_of(given.overhead)
+            # At most half of a budget; what they do not take is the kernel's events'.
+            share = SHARE if given is None else share_of(given.overhead / 2)
             self.functions = FunctionFiles(self.directories[0], share)
             self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
@@ -326,6 +326,8 @@ class _Session:
             self.scripts.start()
         with self.signals.watching():
             begin = self.recorder.start()
+            if self.functions is not None and self.request.budget is not None:
+                cast("RunChooser", self.recorder).charge_beside("functions", self.functions.spent)
             self._start_stacks()
         self._start_counting()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
@@ -691,14 +693,6 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 
 
 # Before a recording begins
-
-
-def leave_half(request: RecordRequest) -> Budget | None:
-    """Return what recording may cost beside functions, which get the other half of a budget."""
-    budget = request.budget
-    if budget is None or not request.functions:
-        return budget
-    return replace(budget, overhead=budget.overhead / 2)
 
 
 def container_namespace(name: str) -> int:

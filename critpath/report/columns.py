@@ -117,7 +117,7 @@ def own_columns(
     mine = {
         code
         for code, symbol in enumerate(document.symbols)
-        if (symbol.state, symbol.role) == (finding.state, finding.role)
+        if (symbol.state, symbol.role, symbol.place) == (finding.state, finding.role, finding.place)
     }
     here, usual = aligned.rows[-1].symbols, consensus(aligned)
     found = [c for c in span if (usual[c] if here[c] == GAP else here[c]) in mine]

@@ -102,9 +102,11 @@ def choose_letters(
     symbols = list(symbols)
     seen = Counter(code for one in aligned for code in one.rows[-1].symbols)
     taken: dict[int, str] = {
-        code: LOOKS[symbol.state].letter for code, symbol in enumerate(symbols) if not symbol.role
+        code: LOOKS[symbol.state].letter
+        for code, symbol in enumerate(symbols)
+        if not symbol.role and not symbol.place
     }
-    helpers = [code for code, symbol in enumerate(symbols) if symbol.role]
+    helpers = [code for code in range(len(symbols)) if code not in taken]
     for code in sorted(helpers, key=lambda code: (-seen[code], code)):
         small = LOOKS[symbols[code].state].letter.lower()
         if small not in taken.values():
@@ -112,7 +114,7 @@ def choose_letters(
     free = iter([letter for letter in _FREE if letter not in taken.values()])
     letters = [taken.get(code) or next(free, "") for code in range(len(symbols))]
     return [
-        SymbolEntry(name=s.name, state=s.state, role=s.role, letter=letter)
+        SymbolEntry(name=s.name, state=s.state, role=s.role, place=s.place, letter=letter)
         for s, letter in zip(symbols, letters, strict=True)
     ]
 
@@ -125,4 +127,5 @@ def letter_of(symbol: SymbolEntry) -> str:
 def words_of(symbol: SymbolEntry | FindingEntry) -> str:
     """Return what a document's symbol means; the role is text of the trace."""
     words = LOOKS[symbol.state].words
+    words = f"{words} in {symbol.place}" if symbol.place else words
     return f"{words} (in {symbol.role})" if symbol.role else words

@@ -312,7 +312,7 @@ def count_rise(members: Sequence[Member]) -> Charge | None:
 
 def _more_often(rise: Charge) -> str:
     """Say what was done more often, and how often."""
-    state, role = rise.step
+    state, role, _ = rise.step
     before, after = rise.before, rise.after
     if state is None:
         more = f"{after - before:.3g} more trip{'' if after - before == 1 else 's'}"

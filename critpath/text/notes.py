@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.text.phrases import quoted
-from critpath.units import format_ns, format_share, plural, safe_text
+from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
@@ -187,9 +187,10 @@ def folded_symbols(count: int) -> str:
     return f"{plural(count, 'rare kind')} of thread counted together as '*'"
 
 
-def syscalls_in_one_set(name: str) -> str:
-    """Only one set was traced with system calls."""
-    return f"only what is {side(name)} was traced with system calls: they are left out of account"
+def in_one_set(name: str, what: str) -> str:
+    """Only one set was recorded with something, or none."""
+    of = f"only what is {side(name)}" if name else "neither set"
+    return f"{of} was recorded with {what}: they are left out of account"
 
 
 def repaired_switches(inserted: int, total: int) -> str:
@@ -204,41 +205,6 @@ def repaired_switches(inserted: int, total: int) -> str:
 def recording_in_memory(name: str, why: str) -> str:
     """A recording could not be read piece by piece, as --max-memory asks."""
     return f"{name} was in memory as a whole, whatever --max-memory: {why}"
-
-
-def executions_whole(whole: int, total: int, told: Mapping[str, str | int]) -> str:
-    """How many executions of a recording with gaps were recorded whole."""
-    return (
-        f"{whole:,} of {plural(total, 'execution')} recorded whole; "
-        f"{plural(int(told['gaps']), 'gap')}, {format_ns(int(told['gaps_ns']))} in all: "
-        "not recorded, and never crossed by a path"
-    )
-
-
-def executions_chosen(chosen: int, cut: int, bystanders: int) -> str:
-    """How many executions were chosen by chance, and what becomes of the others."""
-    lost = f"; {cut:,} more {'was' if cut == 1 else 'were'} chosen and cut" if cut else ""
-    beside = f"; {plural(bystanders, 'execution')} left out that lay whole in the time of others"
-    left = f"{beside}, as these are short ones" if bystanders else ""
-    return f"{plural(chosen, 'execution')} chosen by chance{lost}{left}"
-
-
-def chances_evened(kind: str, low: float, high: float, kept: int, total: int) -> str:
-    """Executions of a kind were drawn again, as their chances had changed."""
-    return (
-        f"{safe_text(kind)}: the chance to be recorded changed from {format_share(low)} to "
-        f"{format_share(high)}; {kept:,} of {total:,} executions were drawn again, so that each "
-        "counts for as many"
-    )
-
-
-def recorded_took(more: float, low: float, high: float) -> str:
-    """How much longer recorded executions took than others; from low to high with 95 %."""
-    interval = f"({100 * low:+.1f} to {100 * high:+.1f} %)"
-    if low <= 0 <= high:
-        return f"recorded ones took as long as the others {interval}"
-    what = "longer" if more > 0 else "less"
-    return f"recorded ones took {100 * abs(more):.1f} % {what} than the others {interval}"
 
 
 def out_of_order(reason: object) -> str:

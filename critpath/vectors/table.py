@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.text import notes
+from critpath.text.phrases import function_and_caller
 from critpath.vectors._count import add_up, count, count_trips, spent_on
 
 
@@ -186,7 +189,7 @@ def by_thread(path_sets: Sequence[PathSet]) -> Alphabet:
     carries that thread's role, because "waiting for `holder`" and "waiting for
     `helper`" are different types of execution even where their states agree.
     """
-    return _alphabet([_keyed(path_set, with_roles=True) for path_set in path_sets])
+    return _alphabet([_keyed(path_set) for path_set in path_sets])
 
 
 def by_state(path_sets: Sequence[PathSet]) -> Alphabet:
@@ -194,8 +197,35 @@ def by_state(path_sets: Sequence[PathSet]) -> Alphabet:
     return _alphabet([_keyed(path_set, with_roles=False) for path_set in path_sets])
 
 
-ALPHABETS = {"thread": by_thread, "state": by_state}
-_WITH_ROLES = {"thread": True, "state": False}
+def by_function(path_sets: Sequence[PathSet]) -> Alphabet:
+    """Tell apart what threads do and, where they run, the function of Python that they ran."""
+    return _alphabet([_keyed(path_set, places=functions_of) for path_set in path_sets])
+
+
+ALPHABETS = {"thread": by_thread, "state": by_state, "functions": by_function}
+
+_Places = Callable[[CriticalPaths], tuple[I32, list[str]]]
+
+
+def functions_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
+    """Return a code for the function of every segment, and what functions are called by code.
+
+    Without lines: a function that only moved in its file is the same.
+    """
+    runs = np.isin(paths.state, [int(State.RUN), int(State.RUN_USER)])
+    texts, place = {"": 0}, np.zeros(len(paths.strings), np.int32)
+    for code in np.unique(paths.detail[runs]).tolist():
+        name, _ = function_and_caller(paths.strings[code])
+        place[code] = texts.setdefault(_LINE.sub(")", name), len(texts))
+    return np.where(runs, place[paths.detail], np.int32(0)), list(texts)
+
+
+_LINE: Final = re.compile(r":\d+\)$")
+_LETTERS: Final[dict[str, dict[str, Any]]] = {
+    "thread": {},
+    "state": {"with_roles": False},
+    "functions": {"places": functions_of},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +238,7 @@ class _Keyed:
     of_segment: I32
 
 
-def _keyed(path_set: PathSet, *, with_roles: bool) -> _Keyed:
+def _keyed(path_set: PathSet, *, with_roles: bool = True, places: _Places | None = None) -> _Keyed:
     paths, executions = path_set.paths, path_set.executions
     if paths.state.max(initial=0) >= _STATES:
         raise ValueError(f"a state {paths.state.max()}")
@@ -218,12 +248,22 @@ def _keyed(path_set: PathSet, *, with_roles: bool) -> _Keyed:
         own = executions.tid, executions.host
         spent_on(paths.start, paths.tid, paths.host, paths.comm, *own, names, used)
     used[0] = 1
+    whose = np.flatnonzero(used)
+    texts, pairs = [""], np.stack([whose, 0 * whose], axis=1)
+    if places is not None:
+        code, texts = places(paths)
+        pairs, of = np.unique(np.stack([names, code], axis=1), axis=0, return_inverse=True)
+        names[:] = of.reshape(-1)
+        used = np.ones(max(len(pairs), 1), np.uint8)
     row = np.cumsum(used, dtype=np.int64) - 1
     counts, sums = np.zeros((2, (int(row[-1]) + 1) * _STATES), np.int64)
     add_up(names, row, paths.state, paths.begin, paths.end, counts, sums)
     keys = np.flatnonzero(counts)
-    roles = [role_name(paths.strings[code]) if code else "" for code in np.flatnonzero(used)]
-    symbols = [Symbol(State(key % _STATES), roles[key // _STATES]) for key in keys.tolist()]
+    told = [
+        (role_name(paths.strings[name]) if name else "", texts[place])
+        for name, place in pairs.tolist()
+    ]
+    symbols = [Symbol(State(key % _STATES), *told[key // _STATES]) for key in keys.tolist()]
     return _Keyed(symbols, keys, sums[keys].tolist(), names)
 
 
@@ -243,9 +283,10 @@ def _add_time(time: dict[Symbol, int], keyed: _Keyed) -> None:
 def _codes(kept: Sequence[Symbol], keyed: _Keyed) -> U8:
     order = {symbol: code for code, symbol in enumerate(kept)}
     table = np.zeros(int(keyed.keys.max(initial=0)) + 1, np.uint8)
-    table[keyed.keys] = [
-        order.get(s, order.get(Symbol(s.state, OTHER_ROLE), 0)) for s in keyed.symbols
-    ]
+    for key, symbol in zip(keyed.keys.tolist(), keyed.symbols, strict=True):
+        state, role = symbol.state, symbol.role
+        instead = symbol, Symbol(state, role), Symbol(state, OTHER_ROLE)
+        table[key] = next((order[one] for one in instead if one in order), 0)
     codes: U8 = table[keyed.of_segment]
     return codes
 
@@ -267,25 +308,41 @@ class Coder:
     symbols : tuple of Symbol
     folded : int
         See `Alphabet`.
+    warnings : tuple of str
+        Says so, if it is of another kind than asked for: see `like_alphabet`.
     """
 
     def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
-        self._with_roles = _WITH_ROLES[kind]
+        kind, self.warnings = like_alphabet(kind, path_sets)
+        self._letters = _LETTERS[kind]
         time: dict[Symbol, int] = {}
         for path_set in path_sets:
             for chunk in path_set.chunks():
-                _add_time(time, _keyed(chunk, with_roles=self._with_roles))
+                _add_time(time, _keyed(chunk, **self._letters))
         self.symbols, self.folded = _within_limit(time)
 
     def codes(self, part: PathSet) -> U8:
         """Return the symbol of every segment of some executions of the sets."""
-        return _codes(self.symbols, _keyed(part, with_roles=self._with_roles))
+        return _codes(self.symbols, _keyed(part, **self._letters))
 
 
 def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
-    """Keep the symbols with most time; the others share one role per state."""
+    """Keep the symbols with most time; the others share one role per state.
+
+    Before that, places in the code with little time become what they are without them.
+    """
     if len(time) <= LIMIT:
         return tuple(sorted(time)), 0
+    plain = {Symbol(s.state, s.role) for s in time}
+    if len(plain) < len(time):
+        placed = sorted((s for s in time if s.place), key=lambda s: (-time[s], s))
+        small = {*placed[max(0, LIMIT - len(plain)) :]}
+        merged: dict[Symbol, int] = {}
+        for symbol, total in time.items():
+            key = Symbol(symbol.state, symbol.role) if symbol in small else symbol
+            merged[key] = merged.get(key, 0) + total
+        symbols, folded = _within_limit(merged)
+        return symbols, folded + len(small)
     states = sorted({s.state for s in time})
     ranked = sorted((s for s in time if s.role), key=lambda s: (-time[s], s))
     room = LIMIT - len(states) - sum(1 for s in time if not s.role)
@@ -295,7 +352,22 @@ def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
     return tuple(sorted(kept)), len(rest)
 
 
-# Two sets of which only one was recorded with system calls.
+# Two sets of which only one was recorded with functions, or with system calls.
+
+
+def like_alphabet(kind: str, path_sets: Sequence[PathSet]) -> tuple[str, tuple[str, ...]]:
+    """Return the alphabet in which sets can be compared, and a warning if it is another one.
+
+    Places in the code that only some of the sets know would be symbols that the others never had.
+    """
+    places = _LETTERS[kind].get("places")
+    if places is None:
+        return kind, ()
+    known = [any(len(places(of)[1]) > 1 for of in each.paths.chunks()) for each in path_sets]
+    if all(known):
+        return kind, ()
+    which = ("normal", "sample")[known.index(True)] if any(known) else ""
+    return "thread", (notes.in_one_set(which, kind),)
 
 
 _COARSE = {
@@ -323,7 +395,11 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     if traced[0] == traced[1]:
         return normal, sample, ()
     which = "sample" if traced[1] else "normal"
-    return without_syscalls(normal), without_syscalls(sample), (notes.syscalls_in_one_set(which),)
+    return (
+        without_syscalls(normal),
+        without_syscalls(sample),
+        (notes.in_one_set(which, "system calls"),),
+    )
 
 
 def _has_syscalls(path_set: PathSet) -> bool:

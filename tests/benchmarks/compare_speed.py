@@ -274,7 +274,7 @@ def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
     """Return the vectors of two sets of n executions."""
     types = types_of((20, 24, 30, 36, 40, 50, 60))
     sets = draw(n, types, seed, faulty=False), draw(n, types, seed + 1, faulty=True)
-    alphabet = ALPHABETS[CompareSettings().vector](sets)
+    alphabet = ALPHABETS[CompareSettings().alphabet](sets)
     one, other = (
         vector_table(each, alphabet.symbols, codes)
         for each, codes in zip(sets, alphabet.codes, strict=True)

@@ -64,7 +64,7 @@ def main() -> int:
             paths = extract([place], specification=SPECIFICATION)
             comparison = compare(paths, paths)
         segments, table = paths.paths, comparison.normal_vectors
-        codes = ALPHABETS[CompareSettings().vector]((paths,)).codes[0]
+        codes = ALPHABETS[CompareSettings().alphabet]((paths,)).codes[0]
         labels = comparison.normal_clusters.labels
         for group in np.unique(labels):
             rows = np.flatnonzero(labels == group)

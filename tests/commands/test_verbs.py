@@ -76,7 +76,7 @@ def test_compare_passes_every_setting_on(run, fake):
         "session_spread": None,
         "sessions": True,
         # No option sets these.
-        "vector": "thread",
+        "alphabet": "thread",
         "group_limit": 50,
         "explain_limit": 50,
     }

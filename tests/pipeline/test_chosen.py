@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.model import CompareSettings, Executions
+from critpath.model.gaps import make_gaps
 from critpath.pipeline.comparison import _sufficient
-from critpath.pipeline.partial import _even_chances
+from critpath.pipeline.partial import _even_chances, choose_by_begin
 
 
 def executions(chance: list[float], label: list[str], took: list[int] | None = None) -> Executions:
@@ -55,6 +56,50 @@ def test_what_is_kept_had_been_kept_and_similar_chances_stay(rows: list[tuple[fl
             assert any(text.startswith(f"{kind}: ") for text in said)
     again, _ = _even_chances(found, kept)
     assert (again == left).all()
+
+
+def windows(window: float, closed: float) -> tuple[Executions, np.ndarray, np.ndarray]:
+    """Return executions of 5 and 40 ms in 600 s, which are whole, and which begun in time."""
+    chance = np.random.default_rng(7)
+    begin = np.sort(chance.uniform(0, 600, 40_000))
+    rare = chance.random(len(begin)) < 0.1
+    took = np.where(rare, 0.04, 0.005) * chance.lognormal(-0.18, 0.6, len(begin))
+    opens = np.cumsum(chance.uniform(0.5, 1.5, int(600 / closed)) * closed + window) - window
+    edges = np.concatenate([[0.0], opens + window])
+    rows = [
+        [int(1e9 * low), int(1e9 * low), int(1e9 * high), int(1e9 * high), 0, 0, 0]
+        for low, high in zip(edges[:-1], opens, strict=True)
+    ]
+    found = replace(
+        executions([1.0] * len(begin), ["b" if one else "a" for one in rare]),
+        begin=(1e9 * begin).astype(np.int64),
+        end=(1e9 * (begin + took)).astype(np.int64),
+        chance=None,
+    )
+    gaps = make_gaps(rows)
+    last = int(max(rows[-1][3], found.end.max()))
+    whole = ~gaps.overlap(found.host, found.begin, found.end)
+    return found, whole, choose_by_begin(found, gaps, last)
+
+
+def test_of_windows_those_count_that_began_early_enough() -> None:
+    """Whole ones of 40 ms are too short on average in windows of 0.2 s; these are not."""
+    found, whole, begun = windows(0.2, 1.0)
+    took = found.end - found.begin
+    for kind in "ab":
+        mine = np.array(found.label, object) == kind
+        chosen = took[mine & begun]
+        error = took[mine].std() / len(chosen) ** 0.5 / took[mine].mean()
+        assert abs(chosen.mean() / took[mine].mean() - 1) < 3 * error
+        assert (mine & begun & ~whole).sum() <= 0.02 * len(chosen)
+    rare = np.array(found.label, object) == "b"
+    assert took[rare & whole].mean() < 0.93 * took[rare].mean()
+
+
+def test_where_windows_are_too_short_whole_ones_count() -> None:
+    found, whole, begun = windows(0.02, 0.2)
+    rare = np.array(found.label, object) == "b"
+    assert (begun == whole)[rare].all()
 
 
 def test_a_mean_over_changed_chances_is_that_of_all() -> None:

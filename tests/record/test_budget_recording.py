@@ -287,14 +287,16 @@ def test_the_machine_under_a_budget(tmp_path: Path) -> None:
     manifest, gaps = _gaps(tmp_path / "a")
     held = manifest["overhead"]
     assert gaps[0]["why"] == "start"
-    assert 0.1 * 0.05 < held["counted"] < 1.5 * 0.05  # type: ignore[index]
+    late = any("too late" in text for text in manifest["warnings"])  # type: ignore[attr-defined]
+    assert held["counted"] > 0  # type: ignore[index]
+    assert held["counted"] < 1.5 * 0.05 or late  # type: ignore[index]
     assert held["target"] == 0.05  # type: ignore[index]
     assert manifest["layers"]["base"]["windows"] >= 1  # type: ignore[index]
     assert manifest["layers"]["base"]["events"] > 100  # type: ignore[index]
     assert "% counted" in done.stderr
     metadata = (tmp_path / "a" / "trace" / "kernel" / "metadata").read_text()
     assert "critpath_gap_begin" in metadata
-    assert not [p for p in INSTANCES.iterdir() if "critpath-layer" in p.name]
+    assert not [p for p in INSTANCES.iterdir() if p.name.endswith(f".{manifest['session']}")]
 
 
 @pytest.mark.usefixtures("traceable")
@@ -326,15 +328,19 @@ def test_runs_are_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
     assert manifest["executions"] == {"sh": {"seen": 30, "selected": len(chosen), "cut": 0}}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("traceable")
 def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path) -> None:
-    """The ninth of ten runs sleeps for 4 s: it is chosen, its gate closes before its end.
+    """The ninth of ten runs sleeps: it is chosen, its gate closes before its end.
 
-    Runs are busy for some 20 ms, so that recording every one is within the budget anywhere.
+    It sleeps five times as long as the eight before took together: their median is at most twice
+    their mean, so that is over 20 medians however busy the machine is.  Runs are busy for some
+    20 ms, so that recording every one is within the budget anywhere.
     """
     line = (
-        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done;"
-        " echo >> n; test $(wc -l < n) -ne 9 || sleep 4"
+        "[ -e t ] || date +%s%N > t; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done;"
+        " echo >> n; test $(wc -l < n) -ne 9 ||"
+        " sleep $(( ($(date +%s%N) - $(cat t)) / 200000000 + 1 ))"
     )
     done = _critpath(
         tmp_path, "record", "--overhead", "900%", "-n", "10", "-o", "c", "--", "sh", "-c", line
@@ -342,8 +348,10 @@ def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     manifest, gaps = _gaps(tmp_path / "c")
     rows = [json.loads(x) for x in (tmp_path / "c" / "selected.jsonl").read_text().splitlines()]
-    assert manifest["executions"] == {"sh": {"seen": 10, "selected": len(rows), "cut": 1}}
-    assert len(rows) >= 6
+    [(name, counts)] = manifest["executions"].items()  # type: ignore[attr-defined]
+    assert (name, counts["seen"], counts["selected"]) == ("sh", 10, len(rows))
+    assert counts["cut"] >= 1  # another one may have waited for a cpu for as long
+    assert rows
     assert {row["key"] for row in rows} <= {*range(1, 11)} - {9}
     long = manifest["runs"][8]  # type: ignore[index]
     [cut] = [g for g in gaps if long["begin"] < g["begin"] < long["end"]]

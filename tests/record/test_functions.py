@@ -15,7 +15,7 @@ import pytest
 from critpath.errors import UsageError
 from critpath.record import functions
 from critpath.record.ftrace.recorder import missing_requirements
-from critpath.record.functions import FILE, RAW, convert_functions, with_agent
+from critpath.record.functions import FILE, RAW, FunctionFiles, convert_functions, with_agent
 from critpath.record.scripts import split_python
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "functions"))
@@ -124,6 +124,23 @@ def test_numbers_that_are_none_are_left_out(tmp_path):
     assert found["event_ns"] == 40.0
     assert found["events"] == 1
     assert [f["name"] for f in found["functions"]] == ["f"]
+
+
+def test_what_noting_took_is_by_count_and_by_what_files_have_room_for(tmp_path):
+    files = FunctionFiles(tmp_path, 0.03)
+    files.start(None)
+    raw = tmp_path / RAW
+    assert files.spent() == 0
+    (raw / "7-0.slot").write_bytes(slot([(100, 2, 7)] * 50))
+    fifty = files.spent()
+    assert 50 * 60e-9 < fifty < 50 * 100e-9
+    # A program claims what it likes.
+    (raw / "7-1.slot").write_bytes(slot([], count=1 << 31, windows=1 << 60))
+    (raw / "7-2.slot").symlink_to("/dev/zero")
+    (raw / "7-3.slot").write_bytes(b"short")
+    assert files.spent() <= fifty + 4096 * 100e-9
+    files.close()
+    assert files.spent() == 0
 
 
 def test_holes_are_not_read(tmp_path):
@@ -255,7 +272,7 @@ def test_a_cause_names_the_function_and_vectors_stay(critpath, critpath_process,
 @needs_python
 @needs_kernel
 @pytest.mark.xdist_group("kernel")
-def test_functions_have_half_of_a_budget(critpath_process, tmp_path):
+def test_functions_have_at_most_half_of_a_budget_and_are_charged(critpath_process, tmp_path):
     (tmp_path / "app.py").write_text(PROGRAM.replace("{ms}", "2"))
     done = critpath_process(
         *("record", "--functions", "--overhead", "20%", "-n", 4, "-o", "r"),
@@ -264,6 +281,11 @@ def test_functions_have_half_of_a_budget(critpath_process, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "r" / "critpath.json").read_text())
-    assert manifest["overhead"]["target"] == pytest.approx(0.1)
+    held = manifest["overhead"]
+    assert held["target"] == pytest.approx(0.2)
     listed = json.loads((tmp_path / "r" / FILE).read_text())
+    trace = tmp_path / "r" / "trace" / "functions"
+    # Of a stream's bytes an event takes less than 40.
+    least = sum(stream.stat().st_size for stream in trace.glob("functions_*")) / 40
+    assert least * 60e-9 < held["cost"]["functions"] < 0.2
     assert {"main", "spin", "fetch"} <= {one["name"] for one in listed["functions"]}

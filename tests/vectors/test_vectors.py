@@ -9,12 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.model import INTERFERENCE, CriticalPaths, Executions, PathSet, State, Symbol
+from critpath.model import (
+    INTERFERENCE,
+    RUNNING,
+    CompareSettings,
+    CriticalPaths,
+    Executions,
+    PathSet,
+    State,
+    Symbol,
+)
+from critpath.pipeline import compare
 from critpath.vectors.table import (
     ALPHABETS,
     LIMIT,
     OTHER_ROLE,
     fold_interrupts,
+    like_alphabet,
     role_name,
     vector_table,
 )
@@ -23,9 +34,9 @@ SUBJECT = 1
 
 
 def path_set(executions):
-    """A set of executions, each a list of (duration, state, tid, comm)."""
-    strings = ["", *sorted({comm for path in executions for *_, comm in path} - {""})]
-    rows = [segment for path in executions for segment in path]
+    """A set of executions, each a list of (duration, state, tid, comm), and maybe a detail."""
+    rows = [(*segment, "")[:5] for path in executions for segment in path]
+    strings = ["", *sorted({text for row in rows for text in row[3:]} - {""})]
     counts = [len(path) for path in executions]
     ends = np.cumsum([s[0] for s in rows], dtype=np.int64)
     begins = ends - np.array([s[0] for s in rows], np.int64)
@@ -48,7 +59,7 @@ def path_set(executions):
             begin=begins,
             end=ends,
             state=np.array([s[1] for s in rows], np.uint8),
-            detail=np.zeros(size, np.int32),
+            detail=np.array([strings.index(s[4]) for s in rows], np.int32),
             comm=np.array([strings.index(s[3]) for s in rows], np.int32),
             tid=np.array([s[2] for s in rows], np.int64),
             host=np.zeros(size, np.int64),
@@ -123,6 +134,91 @@ def test_vectors_are_what_segments_one_by_one_add_up_to(executions, with_roles):
                 expected[2, row, column] += column != before
                 before = column
     assert np.array_equal(expected, [table.counts, table.durations, table.structure])
+
+
+# Functions of Python.
+
+FUNCTIONS = (
+    "render (shop.py:7)",
+    "render (shop.py:9)",
+    "encode (json.py:3), under render (shop.py:7)",
+)
+IN_FUNCTIONS = st.builds(
+    lambda segment, detail: (*segment, detail if segment[1] in RUNNING else ""),
+    SEGMENTS,
+    st.sampled_from(["", *FUNCTIONS]),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(IN_FUNCTIONS, max_size=12), max_size=6))
+def test_functions_divide_what_threads_do(executions):
+    """Their sum is the vector without them; lines and callers tell nothing apart."""
+    one = path_set(executions)
+    fine, (divided,) = tables(one, alphabet="functions")
+    plain, (whole,) = tables(one, alphabet="thread")
+    places = {symbol.place for symbol in fine.symbols}
+    assert places <= {"", "render (shop.py)", "encode (json.py)"}
+    assert all(s.state in {State.RUN, State.RUN_USER} for s in fine.symbols if s.place)
+    for i, symbol in enumerate(plain.symbols):
+        parts = [
+            k
+            for k, s in enumerate(fine.symbols)
+            if (s.state, s.role) == (symbol.state, symbol.role)
+        ]
+        for name in ("counts", "durations"):
+            sums = getattr(divided, name)[:, parts].sum(axis=1)
+            assert sums.tolist() == getattr(whole, name)[:, i].tolist()
+
+
+def test_functions_with_little_time_are_what_they_are_without():
+    many = [(10 + i, State.RUN, SUBJECT, "", f"f{i} (a.py:{i})") for i in range(100)]
+    one = path_set([[*many, (5, State.WAIT_DISK, SUBJECT, "")]])
+    chosen, (table,) = tables(one, alphabet="functions")
+    assert len(chosen.symbols) == LIMIT
+    assert chosen.folded == 100 - (LIMIT - 2)
+    kept = [s.place for s in chosen.symbols if s.place]
+    assert sorted(kept) == sorted(f"f{i} (a.py)" for i in range(100 - len(kept), 100))
+    rest = chosen.symbols.index(Symbol(State.RUN))
+    assert table.durations[0, rest] == sum(10 + i for i in range(100 - len(kept)))
+
+
+def test_functions_that_one_set_knows_are_left_out():
+    run = [(10, State.RUN, SUBJECT, "", FUNCTIONS[0])]
+    known, unknown = path_set([run]), path_set([[(10, State.RUN, SUBJECT, "")]])
+    assert like_alphabet("functions", (known, known)) == ("functions", ())
+    kind, warnings = like_alphabet("functions", (known, unknown))
+    assert kind == "thread"
+    assert "recorded with functions" in warnings[0]
+    assert "neither set" in like_alphabet("functions", (unknown, unknown))[1][0]
+    assert like_alphabet("thread", (known, unknown)) == ("thread", ())
+
+
+def test_a_function_that_takes_longer_is_a_finding_of_its_own():
+    """Of two functions one takes twice as long, the other half: in states nothing is different."""
+
+    def draw(first, second):
+        return path_set([
+            [
+                (10**7 * first + 1000 * i, State.RUN, SUBJECT, "", FUNCTIONS[0]),
+                (1000, State.WAIT_DISK, SUBJECT, "", "sda"),
+                (10**7 * second + 900 * i, State.RUN, SUBJECT, "", FUNCTIONS[2]),
+            ]
+            for i in range(20)
+        ])  # fmt: skip
+
+    normal, sample = draw(3, 1), draw(2, 4)
+    found = compare(normal, sample, CompareSettings(alphabet="functions", permutations=999))
+    assert found.verdict == "anomaly"
+    growth = {test.name: test.sample_mean - test.normal_mean for test in found.detection.states}
+    assert growth["RUN:encode (json.py)"] > 2.9e7
+    assert growth["RUN:render (shop.py)"] < -0.9e7
+    assert found.findings
+    assert {f.symbol.place for f in found.findings if f.contribution > 0} == {"encode (json.py)"}
+    (cause,) = [cause for cause in found.causes if cause.contribution > 0]
+    assert cause.facts.location == "encode (json.py:3)"
+    assert cause.facts.time_after - cause.facts.time_before > 2.9e7
+    assert "RUN" not in {test.name for test in found.detection.states}
 
 
 @pytest.mark.parametrize(

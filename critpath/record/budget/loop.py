@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from critpath.record.budget.natural import STRETCH, Neighbours
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a poll that comes later is counted
+_BESIDE: Final = 0.02  # s between two looks at what others spend
 _CORRECTED: Final = 10  # pairs after which the correction is made anew
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
 
@@ -58,6 +59,7 @@ class BusyTimes:
         self._file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         self._names = [b"cpu%d" % cpu for cpu in cpus]
         self._last = self._read()
+        self._looked = time.monotonic()
 
     def _read(self) -> list[float]:
         found = dict.fromkeys(self._names, 0.0)
@@ -70,7 +72,13 @@ class BusyTimes:
         return list(found.values())
 
     def passed(self) -> list[float]:
-        """Return the busy time of each cpu since the last call (s)."""
+        """Return the busy time of each cpu since the last call (s).
+
+        The kernel counts in ticks: within one there is nothing new, and looking is dear.
+        """
+        if time.monotonic() < self._looked + 1 / _HZ:
+            return [0.0] * len(self._last)
+        self._looked = time.monotonic()
         now = self._read()
         before, self._last = self._last, now
         return [max(0.0, b - a) for a, b in zip(before, now, strict=True)]
@@ -119,6 +127,8 @@ class Loop:
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
+        self._beside: tuple[str, Callable[[], float]] | None = None
+        self._beside_spent = self._beside_at = 0.0
         self._neighbours = Neighbours()
         self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
@@ -131,6 +141,11 @@ class Loop:
             journal.close_layer(gate.name, START, lambda: None)
         self._thread = threading.Thread(target=self._run, name="critpath-budget", daemon=True)
         self._thread.start()
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far (s) as that part, at every poll."""
+        with self._lock:
+            self._beside = part, spent
 
     def poke(self) -> None:
         """Look at the counts now: pages were moved."""
@@ -265,6 +280,11 @@ class Loop:
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
         self.polls += 1
+        if self._beside is not None and time.monotonic() >= self._beside_at + _BESIDE:
+            part, read = self._beside
+            spent = read()
+            self.control.charge(part, max(0.0, spent - self._beside_spent))
+            self._beside_spent, self._beside_at = max(spent, self._beside_spent), time.monotonic()
         events = {}
         for gate in self.gates:
             now = gate.counts(self._cpus)

@@ -22,7 +22,7 @@ _SWITCH: Final = 100e-6  # s of cpu time to open and close, with what the record
 _BEGIN: Final = 1.8e-6  # s of a coin, and of what a program counts
 _LONGEST_STAY: Final = 0.005  # s to stay open for nobody
 _LONGEST: Final = 10.0  # s an execution may last, until it is known how long its kind does
-_OPEN: Final = (0.002, 0.05)  # s between two polls
+_SHORTEST: Final = 0.002  # s between two polls while open
 _CLOSED: Final = 0.2
 _NOTHING: Final = 60.0  # s until to look again, if only programs count
 _TRIES: Final = 3
@@ -106,7 +106,7 @@ class ProgramLoop(Loop):
             self._left_at = None
             self._admission.ask(True)
             if now - self._opened_at < self._longest():
-                return _OPEN[1]
+                return self.control.longest
             self._admission.give_up()
         elif self._left_at is None:
             self._left_at = now
@@ -265,7 +265,7 @@ class ProgramLoop(Loop):
             return min(wait, self._serve())
         self._learn(learned.seen, learned.admitted, learned.took)
         self._publish()
-        low, high = _OPEN if self._is_open else (_CLOSED, _CLOSED)
+        low, high = (_SHORTEST, self.control.longest) if self._is_open else (_CLOSED, _CLOSED)
         return min(max(low, min(high, self.control.time_to_spend())), self._serve())
 
     def _opened_since(self) -> float | None:

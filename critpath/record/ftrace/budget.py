@@ -34,6 +34,8 @@ SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
+_LONGEST_OPEN: Final = 0.1  # s between two polls while open: sooner when pages were moved
+_MOVED: Final = 0.2  # of the most credit: so much is recorded before it is counted
 _MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
@@ -118,8 +120,13 @@ class BudgetRecording:
         if self.costs is None:
             raise RuntimeError("the layers were not started")
         names = [layer.name for layer in self.layers]
+        # A part of what may be spent at once, whatever comes between two polls.
+        most = _MOVED * self.budget.share * self.budget.horizon / 4
+        for layer in self.layers:
+            layer.move_after(most / (KAPPA * self.costs.events[layer.name] * 1e-9))
         control = Control(self.budget, self.costs, names, len(cpus), self.seed)
         control.charge("calibration", self.costs.seconds)
+        control.longest = _LONGEST_OPEN
         self._control = control
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
         raws.write_json(self._raw / SUMMARY, target)
@@ -141,6 +148,15 @@ class BudgetRecording:
         if self._loop is not None:
             self._loop.poke()
 
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far (s), such as functions of the command."""
+        self._parts()[1].charge_beside(part, spent)
+
+    def _spent_on_events(self) -> float:
+        """Return what opening for runs has cost so far; functions are noted in all of them."""
+        tally = self._parts()[0].tally
+        return sum(tally.cost) - tally.parts.get("functions", 0.0)
+
     def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Toss the coin, and open if it says so."""
         if not self._runs:
@@ -151,12 +167,12 @@ class BudgetRecording:
         if self._recorded:
             loop.hold(True, 0.0 if limited else self._kinds.longest(kind))
         self._begun = time.monotonic_ns()
-        self._spent = sum(control.tally.cost)
+        self._spent = self._spent_on_events()
         return self._recorded
 
     def end_run(self, kind: str, busy: int) -> None:
         """Close, and learn from what the run had in cpu time (ns)."""
-        control, loop = self._parts()
+        _, loop = self._parts()
         if not self._runs:
             loop.look(busy / 1e9)
             return
@@ -167,7 +183,7 @@ class BudgetRecording:
         self._kinds.note({kind: 1}, busy / 1e9)
         self._kinds.note_time(kind, took / 1e9)
         if self._recorded:
-            self._kinds.note_cost({kind: 1}, sum(control.tally.cost) - self._spent)
+            self._kinds.note_cost({kind: 1}, self._spent_on_events() - self._spent)
         for of, time_of in ((self._times, busy or took), (self._took, took)):
             of.setdefault(kind, {True: [], False: []})[self._recorded].append(time_of)
         if self._recorded and loop.given_up:

@@ -39,8 +39,9 @@ _NETWORK: Final = frozenset({"net", "sock", "tcp", "skb"})
 _RARE: Final = "events/sched/sched_kthread_stop/trigger"
 _MOST_SOFT: Final = 64
 _COSTLIEST: Final = ("sched/sched_switch", "sched/sched_waking")
-# Pages are moved, and the count is looked at, after a hundredth of the buffer.
 _MOST_BYTES: Final = 8 << 20
+_EVENT_BYTES: Final = 40  # of the smallest that are frequent
+_MOST_FULL: Final = 25  # percent of a buffer that may wait to be moved
 
 
 def split_layers(events: Iterable[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
@@ -90,6 +91,7 @@ class Layer:
         self.is_open = self.is_off = False
         self._switches: dict[str, int] = {}
         self._stats: dict[int, int] = {}
+        self._buffer_bytes = _MOST_BYTES
         self.missing: tuple[str, ...] = ()
 
     def make(self, available: list[str], buffer_bytes: int, most: int = _MOST_BYTES) -> None:
@@ -102,6 +104,7 @@ class Layer:
         instance.write("options/markers", "0")
         kib = -(-min(buffer_bytes, most) // 1024)
         instance.write("buffer_size_kb", str(kib))
+        self._buffer_bytes = kib << 10
         with contextlib.suppress(CritpathError):
             instance.write("buffer_percent", "1")
         if len(self.events) <= _MOST_SOFT and self._make_soft(self.events):
@@ -155,6 +158,12 @@ class Layer:
         """Keep the kernel's counts open, for `counts`."""
         for cpu in cpus:
             self._stats[cpu] = self.instance.open(f"per_cpu/cpu{cpu}/stats", os.O_RDONLY)
+
+    def move_after(self, events: float) -> None:
+        """Move pages, which is when the count is looked at, after so many events of a cpu."""
+        percent = int(100 * _EVENT_BYTES * events / self._buffer_bytes)
+        with contextlib.suppress(CritpathError):
+            self.instance.write("buffer_percent", str(min(max(percent, 1), _MOST_FULL)))
 
     def open(self) -> None:
         """Record from now on."""

@@ -170,6 +170,11 @@ class FtraceRecorder:
         more = self._budget.count_events() if self._budget else 0
         return Count(more + sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
 
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far to the budget, if there is one."""
+        if self._budget is not None:
+            self._budget.charge_beside(part, spent)
+
     def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Open for a run that is recorded, if there is a budget."""
         return self._budget.begin_run(kind, limited=limited) if self._budget else True

@@ -152,8 +152,8 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
         ),
         symbols=choose_letters(
             [
-                SymbolEntry(name=symbol.name, state=symbol.state.name, role=symbol.role)
-                for symbol in _alphabet(comparison)
+                SymbolEntry(name=s.name, state=s.state.name, role=s.role, place=s.place)
+                for s in _alphabet(comparison)
             ],
             aligned,
         ),
@@ -631,6 +631,7 @@ def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
         kind=finding.kind,
         state=finding.symbol.state.name,
         role=finding.symbol.role,
+        place=finding.symbol.place,
         detail=finding.detail,
         comm=finding.comm,
         before=finding.before,

@@ -79,8 +79,10 @@ class _Names:
         for message in filter(None, map(_MESSAGE.match, sorted(labels))):
             self.add(message[1], "message")
 
-    def add_functions(self, text: str) -> None:
-        """Add functions with their files, as they stand in details and in sentences."""
+    def add_functions(self, text: str, symbols: Iterable[str]) -> None:
+        """Add functions with their files, as they stand in details, in sentences, in symbols."""
+        for place in filter(None, symbols):
+            self.add(place, "function")
         for name, place in sorted({*_LOCATION.findall(text)}):
             stand_in = self.add(f"{name} {place}", "function")
             self.stand_ins.setdefault(f"`{name}` {place}", stand_in)
@@ -186,7 +188,7 @@ def redact(
                 names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
-    names.add_functions(str(plain))
+    names.add_functions(str(plain), {symbol.place for symbol in document.symbols})
     for user in sorted(found - _OURS):
         if len(user) >= _LEAST:
             names.add(user, "user")
