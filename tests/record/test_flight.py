@@ -532,13 +532,13 @@ def test_a_trigger_too_many_is_refused_and_counted(tmp_path: Path) -> None:
         until(lambda: find_dumps(place))
         trigger = json.loads((find_dumps(place)[0] / "critpath.json").read_text())["trigger"]
         assert trigger["when"] == "exit != 0"
+
+        def told() -> dict:
+            return json.loads(critpath("dump", place, "--status", "--json").stdout)["dumps"]
+
+        until(lambda: told()["made"] == 1)
         process.send_signal(signal.SIGUSR2)
-
-        def refused() -> int:
-            told = critpath("dump", place, "--status", "--json")
-            return json.loads(told.stdout)["dumps"]["refused"].get("too many an hour", 0)
-
-        until(refused)
+        until(lambda: told()["refused"].get("too many an hour"))
         assert len(find_dumps(place)) == 1
 
 
@@ -574,7 +574,9 @@ def test_what_others_switch_is_a_gap_and_put_right(tmp_path: Path) -> None:
         (INSTANCES / base / "tracing_on").write_text("0")
         until(lambda: (INSTANCES / base / "tracing_on").read_text().strip() == "1")
         time.sleep(0.3)
-        made = Path(critpath("dump", place).stdout.strip())
+        done = critpath("dump", place)
+        assert done.returncode == 0, done.stderr
+        made = Path(done.stdout.strip())
     gaps = [json.loads(line) for line in (made / "gaps.jsonl").read_text().splitlines()]
     [other] = [gap for gap in gaps if gap["why"] == "other"]
     assert 0 < other["end"] - other["begin"] < 3 * NS_PER_S
