@@ -33,7 +33,8 @@ from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
 from critpath.record.flight.memory import MarkPages, MemoryJournal
 from critpath.record.flight.pages import HEAD, cut, cut_page, records
-from critpath.record.flight.service import Refusals, prepare_directory
+from critpath.record.flight.service import Refusals
+from critpath.record.flight.state import prepare_directory
 from critpath.units import NS_PER_S
 
 pytestmark = pytest.mark.xdist_group("kernel")

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from critpath.errors import CritpathError
-from critpath.record.flight.pages import records
+from critpath.record.flight.pages import has_missed, records
 from critpath.record.ftrace.tracefs import Instance
 from critpath.units import safe_text
 
@@ -82,6 +82,8 @@ class LiveExecutions:
 
     def add(self, pages: list[bytes]) -> list[Execution]:
         """Return the executions that ended in these pages."""
+        if any(has_missed(page) for page in pages):
+            self.forget()  # the end of what is open may be among what was lost
         found = []
         steps = sorted(step for page in pages for step in self._steps(page))
         for time, begins, what, kind, key in steps:
@@ -94,6 +96,10 @@ class LiveExecutions:
             elif (begin := self._open.pop(place, None)) is not None and begin <= time:
                 found.append(Execution(what, kind, key, begin, time))
         return found
+
+    def forget(self) -> None:
+        """Forget what began: pages are left out from here on."""
+        self._open.clear()
 
     def _steps(self, page: bytes) -> Iterator[tuple[int, bool, str, str, str]]:
         of = self._formats

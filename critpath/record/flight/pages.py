@@ -22,6 +22,11 @@ def page_time(page: bytes) -> int:
     return int(HEAD.unpack_from(page)[0])
 
 
+def has_missed(page: bytes) -> bool:
+    """Return whether events before a page were lost, or overwritten."""
+    return bool(HEAD.unpack_from(page)[1] & _MISSED)
+
+
 def records(page: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield time and content of every record of a page."""
     for _, _, time, begin, end in _walk(page):
@@ -68,7 +73,7 @@ def find_begin(file: Path, size: int) -> int:
     with file.open("rb") as stream:
         for number in range(_FIRST):
             head = os.pread(stream.fileno(), HEAD.size, number * size)
-            if len(head) == HEAD.size and HEAD.unpack(head)[1] & _MISSED:
+            if len(head) == HEAD.size and has_missed(head):
                 found = page_time(head)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import json
 import os
@@ -11,7 +10,6 @@ import resource
 import select
 import signal
 import socket
-import stat
 import sys
 import time
 from collections import deque
@@ -20,19 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError, UsageError
+from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
 from critpath.record.budget.account import overhead_of
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import KAPPA, Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.dirfd import open_dir
 from critpath.record.flight.conditions import COMMAND, Condition
 from critpath.record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
 from critpath.record.flight.live import Execution, Formats, LiveExecutions
 from critpath.record.flight.memory import DUMP, Memory
-from critpath.record.flight.state import FORMAT, STATE, hold_lock, write_state
+from critpath.record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
 from critpath.record.flight.triggers import Triggers
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import recorder as ftrace
@@ -59,6 +56,7 @@ _SECOND: Final = 1.0
 _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
+_LAST: Final = 60.0  # s for a dump that is being made at the end
 _HOUR: Final = 3600.0
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
 _SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
@@ -68,7 +66,7 @@ _MOST_WORDS: Final = 4096  # bytes of a request
 _CLIENTS: Final = 16
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
-_TOLD: Final = 2000  # of them in one answer
+_TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
 
 
 @dataclass(frozen=True)
@@ -141,15 +139,16 @@ class Refusals:
 class Flight:
     """A flight recorder, from construction until `run` returns."""
 
+    # There are from `_start` on.
+    _triggers: Triggers
+    _memory: Memory
+    _control: Control
+    _loop: Loop
+    _live: LiveExecutions
+
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
         self.request, self._say = request, say
         self.session = new_session_name()
-        self._memory: Memory | None = None
-        self._loop: Loop | None = None
-        self._control: Control | None = None
-        self._live: LiveExecutions | None = None
-        self._triggers: Triggers | None = None
-        self._watchdogs: list[ftrace.TracingWatchdog] = []
         self._refusals = Refusals(request.at_most)
         self._dump: Dump | None = None
         self._pending: Trigger | None = None  # of who asked meanwhile
@@ -191,14 +190,13 @@ class Flight:
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(hold_lock(directory, self.session))
             woken = stack.enter_context(_signals())
-            server = stack.enter_context(_listen(place))
+            server = stack.enter_context(listen(place, _CLIENTS))
             self._triggers = Triggers(self.request.conditions)
             stack.callback(self._triggers.close)
             stack.callback(self._close_clients)
-            stack.callback(self._take_down)
-            self._start()
+            self._start(stack)
+            stack.callback(self._end)
             self._write_state("running")
-            stack.callback(self._write_state, "stopped")
             _notify("READY=1", f"STATUS={self._headline()}")
             self._say(self._headline())
             self._watch(woken, server)
@@ -211,19 +209,20 @@ class Flight:
         else:
             self._say(f"warning: {error.what} ({error.do})")
 
-    def _start(self) -> None:
+    def _start(self, stack: contextlib.ExitStack) -> None:
         name_thread(b"critpath-flight")
         root = tracefs.find() or tracefs.mount()
         lines = tracefs.Instance(root).read("available_events").splitlines()
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         self._memory = memory = Memory(root, self.session, self.request.memory)
+        stack.callback(memory.remove)
         for number, profile in enumerate(self.request.profiles):
             events = select_events(profile_events(profile), available)
             always, layers = split_layers(events.events)
             if number == 0:
                 memory.make(always)
                 self._open_marks(memory)
-                self._watchdogs.append(ftrace.TracingWatchdog(memory.instance))
+                stack.callback(ftrace.TracingWatchdog(memory.instance).dismiss)
             last = number == len(self.request.profiles) - 1
             if events.missing and not last and profile_label(profile) == "requests":
                 continue
@@ -236,7 +235,8 @@ class Flight:
         self._profile, budget = profile, lengthen_horizon(budget, costs)
         memory.drop()
         self._describe(memory, root, events.missing)
-        self._watchdogs += [ftrace.TracingWatchdog(layer.instance) for layer in memory.layers]
+        for layer in memory.layers:
+            stack.callback(ftrace.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
         self._control.charge("calibration", costs.seconds)
@@ -245,6 +245,7 @@ class Flight:
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
         self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        stack.callback(self._loop.stop)
 
     def _open_marks(self, memory: Memory) -> None:
         """Let other users' programs mark executions, if any may."""
@@ -297,26 +298,21 @@ class Flight:
             "recorder": {"name": "ftrace", "version": self.request.version},
         }
 
-    def _take_down(self) -> None:
-        for watch in self._watchdogs:
-            watch.dismiss()
-        if self._loop is not None:
-            self._loop.stop()
+    def _end(self) -> None:
+        """Finish what is being made, within a minute; else it is given up."""
+        self._pending = None
+        until = time.monotonic() + _LAST
+        while self._dump is not None and time.monotonic() < until:
+            self._look_at_dump()
+            time.sleep(_TICK[0])
         if self._dump is not None:
-            # What is being made is finished: a minute at most, then it is given up.
-            until = time.monotonic() + 60
-            while self._dump is not None and time.monotonic() < until:
-                self._look_at_dump()
-                time.sleep(0.05)
-            if self._dump is not None:
-                self._dump.discard()
-        if self._memory is not None:
-            self._memory.remove()
+            self._dump.discard()
+        self._write_state("stopped")
 
     # The loop
 
     def _watch(self, woken: int, server: socket.socket) -> None:
-        triggers, memory = self._parts()
+        triggers, memory = self._triggers, self._memory
         poll = select.poll()
         for source in (woken, server):
             poll.register(source, select.POLLIN)
@@ -352,7 +348,7 @@ class Flight:
             if number in _ENDING:
                 self._ending = True
                 continue
-            found = self._parts()[0].signalled(number)
+            found = self._triggers.signalled(number)
             if found is None and number != signal.SIGUSR1:
                 continue
             when = found.text if found else "signal USR1"
@@ -361,36 +357,30 @@ class Flight:
             self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
 
     def _look_at_marks(self) -> None:
-        triggers, memory = self._parts()
-        if self._live is None:
+        pages = self._memory.read_marks()
+        if not self._triggers.watches_marks and time.monotonic() > self._watched:
+            self._live.forget()  # nobody looks
             return
-        pages = memory.read_marks()
-        if not triggers.watches_marks and time.monotonic() > self._watched:
-            return  # nobody looks
         ended = self._live.add(pages)
         self._ended.extend(ended)
         self._seen += len(ended)
         if ended:
-            self._fire(triggers.ended(ended, time.monotonic_ns()))
+            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
 
     def _look_at_hands(self) -> None:
         """Put right what somebody else has switched; the time since the last look is a gap."""
-        memory, loop = self._parts()[1], self._loop
         before, self._right = self._right, time.monotonic_ns()
-        if loop is not None:
-            with loop.waiting():
-                wrong = memory.put_right(before)
-            if wrong:
-                self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
+        with self._loop.waiting():
+            wrong = self._memory.put_right(before)
+        if wrong:
+            self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
 
     def _count(self) -> None:
         """Note what the last second cost."""
-        control, loop = self._control, self._loop
-        if control is None or loop is None:
-            return
+        control = self._control
         own, before = time.thread_time(), self._own
         self._own = own
-        with loop.waiting():
+        with self._loop.waiting():
             control.charge("watching", own - before)
         cost, busy = max(
             zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
@@ -430,7 +420,7 @@ class Flight:
             return "a dump is being made"
         if not (trigger.asked or self._refusals.allows()):
             return "too many an hour"
-        used, _ = self._parts()[1].used()
+        used, _ = self._memory.used()
         try:
             found = os.statvfs(self.request.directory)
         except OSError:
@@ -440,16 +430,14 @@ class Flight:
 
     def _move(self, trigger: Trigger) -> Dump:
         """Close the gates, move what is held, and begin to make a recording of it."""
-        memory, loop = self._parts()[1], self._loop
-        if loop is None:
-            raise RuntimeError("it was not started")
+        memory = self._memory
         request = dump_request(self.request.version, self._profile, self.request.execution)
         dump = Dump(self.request.directory, trigger, request)
         dump.make()
         done = False
         begun = time.monotonic_ns()
         try:
-            with loop.closed(DUMP):
+            with self._loop.closed(DUMP):
                 memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
                 try:
@@ -588,14 +576,21 @@ class Flight:
         """Return the executions that ended after so many, as many as an answer holds."""
         self._watched = time.monotonic() + _LOOKED_ON
         first = self._seen - len(self._ended)
-        skip = max(seen - first, 0) if isinstance(seen, int) and seen >= 0 else len(self._ended)
-        ended = list(itertools.islice(self._ended, skip, skip + _TOLD))
+        after = min(seen, self._seen) if isinstance(seen, int) and seen >= 0 else self._seen
+        rows: list[list[object]] = []
+        room = _TOLD
+        for one in itertools.islice(self._ended, max(after - first, 0), None):
+            rows.append([one.what, one.kind, one.begin, one.end])
+            room -= len(json.dumps(rows[-1]))
+            if room < 0:
+                break
+        until = max(after, first) + len(rows)
         return {
             "now": time.monotonic_ns(),
-            "seen": first + skip + len(ended),
-            "more": first + skip + len(ended) < self._seen,
-            "missed": max(first - seen, 0) if isinstance(seen, int) and seen >= 0 else 0,
-            "ended": [[one.what, one.kind, one.begin, one.end] for one in ended],
+            "seen": until,
+            "more": until < self._seen,
+            "missed": max(first - after, 0),
+            "ended": rows,
             "dump": self._last,
             "covers": round(self._covers(), 4),
             "overhead": round(self._second[2], 5),
@@ -609,9 +604,12 @@ class Flight:
 
     def status(self) -> dict[str, object]:
         """Return what is held now, what it costs, and what became of triggers."""
-        memory, control, loop = self._memory, self._control, self._loop
+        memory, control = self._memory, self._control
         now = time.monotonic_ns()
-        document: dict[str, object] = {
+        oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
+        held = (now - oldest) / NS_PER_S
+        used, fullest = memory.used()
+        return {
             "format": FORMAT,
             "session": self.session,
             "pid": os.getpid(),
@@ -630,37 +628,26 @@ class Flight:
                 "cpu": round(self._spent, 2),
                 "refused": dict(sorted(self._refusals.counts.items())),
             },
+            "held": round(held, 1),
+            "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
+            "used": used,
+            "layers": [layer.name for layer in memory.layers],
+            "covers": round(self._covers(), 4),
+            "overhead": {
+                "target": self.request.budget.overhead,
+                "counted": round(control.counted(), 5),
+                "now": round(self._second[2], 5),
+                "of": self.request.budget.of,
+            },
         }
-        if memory is not None and control is not None and loop is not None:
-            oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
-            held = (now - oldest) / NS_PER_S
-            used, fullest = memory.used()
-            document |= {
-                "held": round(held, 1),
-                "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
-                "used": used,
-                "layers": [layer.name for layer in memory.layers],
-                "covers": round(self._covers(), 4),
-                "overhead": {
-                    "target": self.request.budget.overhead,
-                    "counted": round(control.counted(), 5),
-                    "now": round(self._second[2], 5),
-                    "of": self.request.budget.of,
-                },
-            }
-        return document
 
     def _covers(self) -> float:
         """Return the share of the time in which everything was recorded."""
         loop = self._loop
-        if loop is None:
-            return 0.0
         return min(1.0, loop.open_seconds() / max(time.monotonic() - loop.begun, 1e-9))
 
     def _overhead(self, trigger: Trigger) -> dict[str, object]:
-        control, loop = self._control, self._loop
-        if control is None or loop is None:
-            raise RuntimeError("it was not started")
+        control = self._control
         budget, costs, tally = control.budget, control.costs, control.tally
         worst = max(tally.shares(), default=(0.0, 0))
         return {
@@ -707,11 +694,6 @@ class Flight:
         with contextlib.suppress(OSError):
             write_state(self.request.directory, {**self.status(), "state": state})
 
-    def _parts(self) -> tuple[Triggers, Memory]:
-        if self._triggers is None or self._memory is None:
-            raise RuntimeError("it was not started")
-        return self._triggers, self._memory
-
 
 def _births(threads: set[int]) -> dict[int, int]:
     """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
@@ -724,50 +706,6 @@ def _births(threads: set[int]) -> dict[int, int]:
 def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:
     """Return a row for another time: what the thread did then is not known."""
     return (begin, *row[1:5], "?", *row[6:])
-
-
-def prepare_directory(directory: Path) -> Path:
-    """Make the directory, or take one of ours that nobody else may enter, or exchange."""
-    for place in directory.absolute().parents:
-        with contextlib.suppress(OSError):
-            found = place.stat()
-            shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-            if found.st_uid not in {0, os.geteuid()} or shared:
-                raise UsageError(
-                    f"{place} is another user's, or others may write there: {directory} could be "
-                    "exchanged while it records",
-                    "name a directory that only root can exchange, such as -o /var/lib/critpath",
-                )
-    with contextlib.suppress(FileExistsError):
-        try:
-            directory.mkdir(mode=0o700)
-        except FileNotFoundError:
-            raise UsageError(
-                f"{directory.parent} is no directory", f"make it first: mkdir -p {directory.parent}"
-            ) from None
-        except OSError as error:
-            if error.errno == errno.EEXIST:
-                raise
-            raise UsageError(f"cannot make {directory}: {error.strerror}", "-o DIR") from None
-    try:
-        descriptor = open_dir(directory)
-    except OSError as error:
-        raise UsageError(
-            f"cannot use {directory}: {error.strerror}", "name a directory itself with -o"
-        ) from None
-    try:
-        status = os.fstat(descriptor)
-        known = {STATE, *(p.name for p in find_dumps(directory))}
-        names = {n for n in os.listdir(descriptor) if not n.startswith(".")}  # noqa: PTH208
-        if status.st_uid != os.geteuid() or names - known:
-            raise UsageError(
-                f"{directory} is no flight recorder's: others' files are in it",
-                "name another directory with -o",
-            )
-        os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
-    return directory.absolute()
 
 
 @contextlib.contextmanager
@@ -784,22 +722,6 @@ def _signals() -> Iterator[int]:
             signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
-
-
-@contextlib.contextmanager
-def _listen(place: Path) -> Iterator[socket.socket]:
-    """Yield the socket by which others ask; its directory is its user's alone."""
-    path = place.with_suffix(".sock")
-    path.unlink(missing_ok=True)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        server.bind(str(path))
-        server.listen(_CLIENTS)
-        server.setblocking(False)
-        yield server
-    finally:
-        server.close()
-        path.unlink(missing_ok=True)
 
 
 def _reply(client: socket.socket, document: object) -> None:
