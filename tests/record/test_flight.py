@@ -28,6 +28,7 @@ from critpath.commands.top import Ended, Frame, label_rows, percentile
 from critpath.errors import UsageError
 from critpath.record.budget.calibrate import TABLE
 from critpath.record.budget.control import Budget, Control, Reading
+from critpath.record.flight import state
 from critpath.record.flight.conditions import CONDITIONS, parse_condition
 from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
@@ -36,6 +37,7 @@ from critpath.record.flight.pages import HEAD, cut, cut_page, records
 from critpath.record.flight.service import Refusals
 from critpath.record.flight.state import prepare_directory
 from critpath.units import NS_PER_S
+from critpath_marks.sessions import new_session_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -66,6 +68,7 @@ while time.monotonic() < until:
     [
         ("latency checkout > 250ms", "latency", "checkout", 250_000_000),
         ("latency  a/b>1.5s", "latency", "a/b", 1_500_000_000),
+        ("latency view cart > 1s", "latency", "view cart", 1_000_000_000),
         ("loss", "loss", "", 0),
         ("signal USR2", "signal", "USR2", 0),
         ("exit != 0", "exit", "", 0),
@@ -133,7 +136,9 @@ def test_a_directory_that_others_could_exchange_is_refused(tmp_path: Path) -> No
 # Pages
 
 
-def make_page(begin: int, steps: list[tuple[int, bytes]], size: int = 4096) -> bytes:
+def make_page(
+    begin: int, steps: list[tuple[int, bytes]], size: int = 4096, missed: int = 0
+) -> bytes:
     """Return a page as the kernel writes it: deltas, extended where they are long."""
     data = b""
     for delta, content in steps:
@@ -145,7 +150,7 @@ def make_page(begin: int, steps: list[tuple[int, bytes]], size: int = 4096) -> b
             data += struct.pack("=I", len(content) // 4 | delta << 5) + content
         else:
             data += struct.pack("=II", delta << 5, len(content) + 4) + content
-    return (HEAD.pack(begin, len(data) | 1 << 31) + data).ljust(size, b"\0")
+    return (HEAD.pack(begin, len(data) | missed) + data).ljust(size, b"\0")
 
 
 STEPS = st.lists(
@@ -155,7 +160,7 @@ STEPS = st.lists(
 
 @given(st.integers(0, 1 << 60), STEPS, st.integers(0, 1 << 34))
 def test_a_page_is_cut_to_the_records_since_a_time(begin: int, steps, after: int) -> None:
-    page = make_page(begin, steps)
+    page = make_page(begin, steps, missed=1 << 31)
     before = list(records(page))
     times = list(itertools.accumulate((delta for delta, _ in steps), initial=begin))[1:]
     assert [time for time, _ in before] == times
@@ -209,10 +214,60 @@ def test_marks_and_processes_become_executions() -> None:
     ]
 
 
+def test_what_ended_while_nobody_looked_is_not_taken_for_slow() -> None:
+    begin, end = (
+        make_page(t, [(0, mark(5, b"critpath:%s a\n" % w))])
+        for t, w in ((1, b"begin"), (9, b"end"))
+    )
+    live = LiveExecutions(Formats(5, 8, 9, 8))
+    live.add([begin])
+    live.forget()
+    assert not live.add([end])
+    live.add([begin])
+    assert len(live.add([end])) == 1
+    lost = HEAD.pack(9, HEAD.unpack_from(end)[1] | 1 << 31) + end[HEAD.size :]
+    # An end and another begin may be among what was lost.
+    assert not live.add([begin, lost])
+
+
 @given(st.binary(max_size=300))
 def test_a_damaged_page_does_no_harm(data: bytes) -> None:
     LiveExecutions(Formats(5, 8, 9, 8)).add([HEAD.pack(1, len(data)) + data])
     cut_page(HEAD.pack(1, len(data)) + data, 5)
+
+
+# Locks, sockets and links
+
+
+@pytest.fixture
+def registry(monkeypatch, tmp_path: Path) -> Path:
+    """Return a directory of locks of our own."""
+    place = tmp_path / "run"
+    place.mkdir(mode=0o700)
+    monkeypatch.setattr(state, "registry_directory", lambda **_: place)
+    return place
+
+
+def test_flight_recorders_have_sockets_of_their_own(registry: Path, tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("a.v1", "a.v2", "a.sock")]
+    paths = [state.lock_path(place) for place in places]
+    sockets = [state.socket_path(path) for path in paths]
+    assert len({*paths, *sockets}) == 6
+    assert {path.parent for path in paths} == {registry}
+
+
+@pytest.mark.usefixtures("registry")
+def test_what_is_cleaned_up_is_not_the_lock_of_one_that_has_begun(tmp_path: Path) -> None:
+    dead = re.sub(r"-\d+(-\w+)$", r"-1\1", new_session_name())
+    path = state.lock_path(tmp_path)
+    path.write_text(json.dumps({"session": dead, "directory": str(tmp_path)}))
+    [left] = state.find_leftovers()
+    with state.hold_lock(tmp_path, new_session_name()):
+        left.remove()
+        assert path.exists()
+        with pytest.raises(UsageError, match="runs already"):
+            state.hold_lock(tmp_path, dead).__enter__()
+    assert not path.exists()
 
 
 # Dumps in a directory
@@ -240,6 +295,28 @@ def test_a_dump_is_named_after_what_triggered_it() -> None:
     assert Trigger("latency ../../x > 1s", kind="../../x").word == "latency-x"
     assert Trigger("signal USR1", kind="USR1").word == "signal-usr1"
     assert Trigger("\n").word == "dump"
+    assert Trigger("command", "../Users say: slow").word == "users-say-slow"
+    assert Trigger("command").word == "command"
+
+
+def test_one_condition_does_not_take_all_dumps_of_an_hour() -> None:
+    clock = [0.0]
+    refusals = Refusals(3, lambda: clock[0])
+    made = []
+    for second in range(3700):
+        clock[0] = float(second)
+        for when in ("loss", "exit != 0") if second in {5, 6, 3650} else ("loss",):
+            if not refusals.refusal(when):
+                refusals.note_made(when)
+                made.append((second, when))
+    assert made == [
+        (0, "loss"),
+        (5, "exit != 0"),
+        (60, "loss"),
+        (3600, "loss"),
+        (3650, "exit != 0"),
+        (3660, "loss"),
+    ]
 
 
 # What top shows
@@ -325,11 +402,11 @@ def test_a_week_in_a_minute(tmp_path: Path) -> None:
         page = make_page(at, steps)[:1000]
         marks.keep(minute % 2, page)
         recent.extend(live.add([page]))
-        if refusals.allows():
-            refusals.note_made()
-            made += 1
+        if why := refusals.refusal("loss"):
+            refusals.note(why)
         else:
-            refusals.note("too many an hour")
+            refusals.note_made("loss")
+            made += 1
         if minute % (24 * 60) == 24 * 60 - 1:
             sizes.append(size_of(held, set()))
     marks.close()

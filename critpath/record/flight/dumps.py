@@ -26,6 +26,7 @@ from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE, MANIFEST
 from critpath.record.budget.gaps import JOURNAL
+from critpath.record.flight.conditions import COMMAND
 from critpath.record.flight.pages import cut
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.budget import SUMMARY
@@ -76,7 +77,8 @@ class Trigger:
     @property
     def word(self) -> str:
         """What a dump's name ends with."""
-        text = re.sub(r"[^a-z0-9]+", "-", f"{self.when.partition(' ')[0]}-{self.kind}".lower())
+        text = self.value if self.when == COMMAND and self.value else self.when.partition(" ")[0]
+        text = re.sub(r"[^a-z0-9]+", "-", f"{text}-{self.kind}".lower())
         return text.strip("-")[:40].strip("-") or "dump"
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from critpath.errors import CritpathError
-from critpath.record.flight.pages import has_missed, records
+from critpath.record.flight.pages import has_missed, page_time, records
 from critpath.record.ftrace.tracefs import Instance
 from critpath.units import safe_text
 
@@ -82,11 +82,12 @@ class LiveExecutions:
 
     def add(self, pages: list[bytes]) -> list[Execution]:
         """Return the executions that ended in these pages."""
-        if any(has_missed(page) for page in pages):
-            self.forget()  # the end of what is open may be among what was lost
         found = []
         steps = sorted(step for page in pages for step in self._steps(page))
         for time, begins, what, kind, key in steps:
+            if not what:
+                self.forget()  # the end of what is open may be among what was lost
+                continue
             # The name of a process is known when it ends.
             place = (what, kind if what == MARKER else "", key)
             if begins:
@@ -103,6 +104,8 @@ class LiveExecutions:
 
     def _steps(self, page: bytes) -> Iterator[tuple[int, bool, str, str, str]]:
         of = self._formats
+        if has_missed(page):
+            yield page_time(page), False, "", "", ""
         for time, data in records(page):
             if len(data) < _EVENT.size:
                 continue

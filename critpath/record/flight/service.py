@@ -57,7 +57,7 @@ _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
 _LAST: Final = 60.0  # s for a dump that is being made at the end
-_HOUR: Final = 3600.0
+_HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
 _SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -110,21 +110,26 @@ class FlightRequest:
 
 
 class Refusals:
-    """How many dumps an hour triggers may make; what was refused is counted, by why."""
+    """How many dumps conditions may make; what was refused is counted, by why."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
-        self._made: deque[float] = deque(maxlen=most)
+        self._made: deque[tuple[float, str]] = deque(maxlen=most)
         self._said: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
-    def allows(self) -> bool:
-        """Return whether there may be one more now."""
-        return len(self._made) < self._most or self._clock() - self._made[0] >= _HOUR
+    def refusal(self, when: str) -> str:
+        """Return why there may be none for a condition now, "" if there may."""
+        now = self._clock()
+        if len(self._made) == self._most and now - self._made[0][0] < _HOUR:
+            return "too many an hour"
+        # Of what has lasted since the last dump little is held, and the hour's would soon be gone.
+        again = any(of == when and now - at < _AGAIN for at, of in self._made)
+        return "too soon after another" if again else ""
 
-    def note_made(self) -> None:
-        """Count one that is made."""
-        self._made.append(self._clock())
+    def note_made(self, when: str) -> None:
+        """Count one that is made for a condition."""
+        self._made.append((self._clock(), when))
 
     def note(self, why: str) -> bool:
         """Count one that was refused, for one of few reasons; return whether to say so now."""
@@ -405,7 +410,8 @@ class Flight:
         if not why:
             try:
                 self._dump = self._move(trigger)
-                self._refusals.note_made()
+                if not trigger.asked:
+                    self._refusals.note_made(trigger.when)
             except (CritpathError, OSError) as error:
                 full = isinstance(error, OSError) and error.errno in raws.FULL
                 why = "disk full" if full else "failed"
@@ -418,8 +424,8 @@ class Flight:
     def _refusal(self, trigger: Trigger) -> str:
         if self._dump is not None:
             return "a dump is being made"
-        if not (trigger.asked or self._refusals.allows()):
-            return "too many an hour"
+        if not trigger.asked and (why := self._refusals.refusal(trigger.when)):
+            return why
         used, _ = self._memory.used()
         try:
             found = os.statvfs(self.request.directory)
