@@ -33,7 +33,7 @@ from critpath.record.flight.conditions import CONDITIONS, parse_condition
 from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
 from critpath.record.flight.memory import MarkPages, MemoryJournal
-from critpath.record.flight.pages import HEAD, cut, cut_page, records
+from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty, records
 from critpath.record.flight.service import Refusals
 from critpath.record.flight.state import prepare_directory
 from critpath.units import NS_PER_S
@@ -125,8 +125,13 @@ def test_a_directory_that_others_could_exchange_is_refused(tmp_path: Path) -> No
     open_to_all.chmod(0o1777)
     made = prepare_directory(open_to_all / "flight")
     assert made.stat().st_mode & 0o777 == 0o700
+    assert prepare_directory(open_to_all / "not" / "there").is_dir()
+    assert prepare_directory(made) == made  # ours
+    (open_to_all / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot make"):
+        prepare_directory(open_to_all / "file" / "flight")
     (made / "mine").write_text("")
-    with pytest.raises(UsageError, match="others' files"):
+    with pytest.raises(UsageError, match="others' files are in it: mine"):
         prepare_directory(made)
     (open_to_all / "link").symlink_to(made)
     with pytest.raises(UsageError):
@@ -159,7 +164,9 @@ STEPS = st.lists(
 
 
 @given(st.integers(0, 1 << 60), STEPS, st.integers(0, 1 << 34))
-def test_a_page_is_cut_to_the_records_since_a_time(begin: int, steps, after: int) -> None:
+def test_a_page_is_cut_to_the_records_since_a_time(
+    tmp_path_factory, begin: int, steps, after: int
+) -> None:
     page = make_page(begin, steps, missed=1 << 31)
     before = list(records(page))
     times = list(itertools.accumulate((delta for delta, _ in steps), initial=begin))[1:]
@@ -167,6 +174,9 @@ def test_a_page_is_cut_to_the_records_since_a_time(begin: int, steps, after: int
     short = cut_page(page, begin + after)
     assert list(records(short)) == [one for one in before if one[0] >= begin + after]
     assert len(short) == len(page)
+    file = tmp_path_factory.mktemp("page") / "cpu0"
+    file.write_bytes(short)
+    assert is_empty(file, 4096) == (not list(records(short)))
     assert not HEAD.unpack_from(short)[1] >> 30  # nothing says any more that events were lost
 
 

@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -122,5 +123,6 @@ class LiveExecutions:
                 yield time, False, PROCESS, safe_text(comm.decode("utf-8", "replace")), str(pid)
 
 
+@lru_cache(maxsize=1024)
 def _word(text: bytes | None) -> str:
     return safe_text(unquote((text or b"").decode("ascii"), errors="replace"))

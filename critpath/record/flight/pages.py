@@ -95,6 +95,13 @@ def cut(file: Path, size: int, begin: int) -> None:
         os.pwrite(own, cut_page(os.pread(own, size, 0), begin), 0)
 
 
+def is_empty(file: Path, size: int) -> bool:
+    """Return whether there is no record in a file that was cut."""
+    with file.open("rb") as stream:
+        page = stream.read(size)
+        return len(page) < HEAD.size or not (HEAD.unpack_from(page)[1] & SIZE or stream.read(1))
+
+
 def cut_page(page: bytes, begin: int) -> bytes:
     """Return a page without its records before a time."""
     commit = HEAD.unpack_from(page)[1] & SIZE

@@ -51,11 +51,14 @@ from critpath_marks.sessions import new_session_name, start_time
 
 PROFILES: Final = ("requests", "syscalls", "minimal")  # profiles, richest first
 _TRIAL: Final = 1.0  # s
+# Of the budget, for events: the rest is for the recorder's own time, and for busier times.
+_PART: Final = 0.6
 _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
 _SECOND: Final = 1.0
 _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
+_ALL: Final = 0.995  # of the time, but for what the dumps took
 _LAST: Final = 60.0  # s for a dump that is being made at the end
 _HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
@@ -164,6 +167,7 @@ class Flight:
         self._watched = 0.0  # until when somebody looks on
         self._seen = 0  # executions in all, of which the newest are held
         self._profile = ""
+        self._fitted = False  # all of it could be recorded all the time, at the start
         self._began = time.monotonic()
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
         self._right = self._since  # when nobody else had switched anything
@@ -171,7 +175,7 @@ class Flight:
         self._closed = 0.0
         self._last = ""
         self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
-        self._spent = 0.0  # cpu time of processes that make dumps, at nice 19: not in the budget
+        self._moved = self._spent = 0.0  # cpu time for dumps, here and in all: not in the budget
         self._times = 0.0
         self._own = 0.0  # cpu time of this thread until it was charged last
         self._ending = False
@@ -234,7 +238,8 @@ class Flight:
             memory.make_layers(layers, available)
             budget = self.request.budget
             costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
-            if last or self._fits(memory, costs):
+            self._fitted = self._fits(memory, costs)
+            if last or self._fitted:
                 break
             memory.remove_layers()
         self._profile, budget = profile, lengthen_horizon(budget, costs)
@@ -247,6 +252,7 @@ class Flight:
         self._control.charge("calibration", costs.seconds)
         self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
         self._live = LiveExecutions(Formats.read(memory.instance))
+        self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
         self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
@@ -279,7 +285,7 @@ class Flight:
             for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
                 cost[cpu] += 1e-9 * KAPPA * costs.events[layer.name] * (b - a)
         share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
-        return share <= self.request.budget.share
+        return share <= _PART * self.request.budget.share
 
     def _describe(self, memory: Memory, root: Path, missing: Sequence[str]) -> None:
         host = os.uname()
@@ -408,6 +414,7 @@ class Flight:
             return ""
         why = self._refusal(trigger)
         if not why:
+            before = time.thread_time()
             try:
                 self._dump = self._move(trigger)
                 if not trigger.asked:
@@ -417,6 +424,8 @@ class Flight:
                 why = "disk full" if full else "failed"
                 text = error.what if isinstance(error, CritpathError) else str(error.strerror)
                 self._say(f"warning: a dump was given up: {text}")
+            took = time.thread_time() - before
+            self._moved, self._own = self._moved + took, self._own + took
         if why and self._refusals.note(why):
             self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
         return why
@@ -518,7 +527,7 @@ class Flight:
             return
         self._dump = None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self._spent = used.ru_utime + used.ru_stime
+        self._spent = self._moved + used.ru_utime + used.ru_stime
         answer: dict[str, object]
         if said:
             self._refusals.note("failed")
@@ -689,8 +698,8 @@ class Flight:
 
     def _headline(self) -> str:
         budget = self.request.budget
-        covers = self._covers()
-        said = "all the time" if covers > 0.995 or not self._made else f"{100 * covers:.0f} %"
+        said = f"{100 * self._covers():.0f} %" if self._made else "in windows"
+        said = "all the time" if self._covers() > _ALL or self._fitted > self._made else said
         return (
             f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %, open "
             f"{said}; {plural(len(find_dumps(self.request.directory)), 'dump')}"

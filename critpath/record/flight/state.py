@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -46,13 +45,10 @@ def prepare_directory(directory: Path) -> Path:
                 )
     with contextlib.suppress(FileExistsError):
         try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
             directory.mkdir(mode=0o700)
-        except FileNotFoundError:
-            raise UsageError(
-                f"{directory.parent} is no directory", f"make it first: mkdir -p {directory.parent}"
-            ) from None
         except OSError as error:
-            if error.errno == errno.EEXIST:
+            if directory.exists():
                 raise
             raise UsageError(f"cannot make {directory}: {error.strerror}", "-o DIR") from None
     try:
