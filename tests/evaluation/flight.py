@@ -107,7 +107,8 @@ def show(place: Path, asked: argparse.Namespace, fault: str, slow: Path) -> None
     flight = (*CRITPATH, "record", "--always", "--overhead", asked.overhead, "--memory", "64M")
     with running(*flight, "--when", limit, "-o", place) as recorder:
         assert recorder.stderr is not None
-        print("\n##", fault, "\n" + recorder.stderr.readline().strip())
+        line = next(line for line in recorder.stderr if "profile" in line)
+        print(f"\n## {fault}\n{line.strip()}")
         before, begun = cpu_time(recorder.pid), time.monotonic()
         time.sleep(asked.seconds)
         used = (cpu_time(recorder.pid) - before) / (time.monotonic() - begun)

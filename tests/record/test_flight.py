@@ -481,6 +481,11 @@ def instances_of(process: subprocess.Popen[str]) -> list[str]:
     return [p.name for p in INSTANCES.iterdir() if f"-{process.pid}-" in p.name]
 
 
+def process_instance(process: subprocess.Popen[str]) -> str:
+    """Return the instance of a flight recorder that programs write their marks to."""
+    return next(name for name in instances_of(process) if not name.startswith("critpath-layer"))
+
+
 def until(condition, seconds: float = 30.0):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -608,6 +613,47 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(tmp_path: Path) -> Non
     # The first and the last of a connection may reach over the edges; the slow one is whole.
     assert re.search(r"[2-4] executions, median .*, longest 3\d\d ms", done.stdout), done.stdout
     assert "WAIT_TIMER" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_ftrace")
+def test_what_is_asked_is_not_trusted(tmp_path: Path) -> None:
+    """Junk, clients that say nothing, and names as long as marks allow: it goes on, and answers."""
+    place = tmp_path / name_of(tmp_path)
+
+    def send(message: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as to:
+            to.settimeout(30)
+            to.connect(str(RUN / f"flight-{place.name}.sock"))
+            to.send(message)
+            return to.recv(1 << 20)
+
+    with flight(place) as process, contextlib.ExitStack() as stack:
+        for _ in range(40):
+            idle = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            idle.connect(str(RUN / f"flight-{place.name}.sock"))
+        for junk in (b"[" * 4000, b"\xff" * 99, b"1", b'{"dump":', b"x" * 100_000):
+            assert send(junk) == b""
+        for seen in (b"-1", b"1e9", b"true", b"[]", b'"x"', b"9" * 4000):
+            send(b'{"top": %s}' % seen)
+        last = json.loads(send(b'{"top": 0}'))["seen"]
+        marker = INSTANCES / process_instance(process) / "trace_marker"
+        for number in range(1200):
+            for step in ("begin", "end"):
+                marker.write_text(f"critpath:{step} {'%1b' * 200} {number}\n")
+        seen, names = last, set()
+        deadline = time.monotonic() + 60
+        while len(names) < 1 or seen < last + 1200:
+            answer = json.loads(send(b'{"top": %d}' % seen))
+            assert answer["seen"] <= last + 1200
+            assert time.monotonic() < deadline
+            seen = answer["seen"]
+            names |= {one[1] for one in answer["ended"]}
+        assert all("\x1b" not in name for name in names)
+        assert json.loads(send(b'{"dump": "\\u001b[31m"}'))["dump"]
+        assert process.poll() is None
+    [made] = find_dumps(place)
+    assert "\x1b" not in (made / "critpath.json").read_text()
 
 
 @pytest.mark.long

@@ -199,7 +199,7 @@ class Flight:
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(hold_lock(directory, self.session))
             woken = stack.enter_context(_signals())
-            server = stack.enter_context(listen(place, _CLIENTS))
+            server = stack.enter_context(listen(place))
             self._triggers = Triggers(self.request.conditions)
             stack.callback(self._triggers.close)
             stack.callback(self._close_clients)

@@ -28,6 +28,7 @@ STATE: Final = "flight.json"
 _PREFIX: Final = "flight-"
 _SOCKET: Final = ".sock"
 _LONGEST: Final = 65_536
+_BACKLOG: Final = 128
 _ANSWER: Final = 1 << 22
 
 
@@ -126,14 +127,14 @@ def hold_lock(directory: Path, session: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def listen(lock: Path, most: int) -> Iterator[socket.socket]:
+def listen(lock: Path) -> Iterator[socket.socket]:
     """Yield the socket by which others ask; its directory is its user's alone."""
     path = socket_path(lock)
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         server.bind(str(path))
-        server.listen(most)
+        server.listen(_BACKLOG)
         server.setblocking(False)
         yield server
     finally:
