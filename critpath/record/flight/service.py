@@ -35,6 +35,7 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import recorder as ftrace
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.budget import lengthen_horizon, machine_model
+from critpath.record.ftrace.drain import raise_priority
 from critpath.record.ftrace.events import (
     find_net_devices,
     find_timer_functions,
@@ -452,7 +453,7 @@ class Flight:
         done = False
         begun = time.monotonic_ns()
         try:
-            with self._loop.closed(DUMP):
+            with _urgent(), self._loop.closed(DUMP):
                 memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
                 try:
@@ -708,6 +709,20 @@ class Flight:
     def _write_state(self, state: str) -> None:
         with contextlib.suppress(OSError):
             write_state(self.request.directory, {**self.status(), "state": state})
+
+
+@contextlib.contextmanager
+def _urgent() -> Iterator[None]:
+    """Have priority meanwhile: as long as it takes nothing is recorded."""
+    policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    param = os.sched_getparam(0)
+    raise_priority()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, policy, param)
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 def _births(threads: set[int]) -> dict[int, int]:
