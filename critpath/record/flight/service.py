@@ -369,15 +369,19 @@ class Flight:
             self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
 
     def _look_at_marks(self) -> None:
+        if ended := self._read_marks():
+            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
+
+    def _read_marks(self) -> list[Execution]:
+        """Move what marks there are; return the executions that ended, if somebody looks."""
         pages = self._memory.read_marks()
         if not self._triggers.watches_marks and time.monotonic() > self._watched:
-            self._live.forget()  # nobody looks
-            return
+            self._live.forget()
+            return []
         ended = self._live.add(pages)
         self._ended.extend(ended)
         self._seen += len(ended)
-        if ended:
-            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
+        return ended
 
     def _look_at_hands(self) -> None:
         """Put right what somebody else has switched; the time since the last look is a gap."""
@@ -456,6 +460,7 @@ class Flight:
             with _urgent(), self._loop.closed(DUMP):
                 memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
+                self._read_marks()
                 try:
                     since = max(self._since, closed - round(self.request.keep * NS_PER_S))
                     begin = min(memory.move(dump.raw, since), closed)
