@@ -655,10 +655,7 @@ def test_what_is_asked_is_not_trusted(tmp_path: Path) -> None:
         assert len(names) >= 1100  # others' processes end, too: the last batch may be under way
         assert len({*names}) == 1
         assert "\x1b" not in names[0]
-        assert json.loads(send(b'{"dump": "\\u001b[31m"}'))["dump"]
         assert process.poll() is None
-    [made] = find_dumps(place)
-    assert "\x1b" not in (made / "critpath.json").read_text()
 
 
 @pytest.mark.long
