@@ -220,8 +220,8 @@ def draw(frame: Frame, console: Console) -> RenderableType:
     total = f"{plural(sum(row['count'] for row in rows), 'execution')} in {frame.span:g} s"
     if len(rows) > _ROWS:
         total += f", {len(rows) - _ROWS} more labels"
-    lines = [total + "".join(f"; {text}" for text in _said(frame))]
-    return Group(shown(lines[0], console), table)
+    lines = ["; ".join((total, *_said(frame))), *_source(frame)]
+    return Group(*(shown(line, console) for line in lines), table)
 
 
 def _said(frame: Frame) -> Iterator[str]:
@@ -230,8 +230,14 @@ def _said(frame: Frame) -> Iterator[str]:
         yield f"recorded {format_share(frame.said['covers'])} of the time"
     if frame.said.get("missed"):
         yield f"{frame.said['missed']:,} came too fast to be shown"
+
+
+def _source(frame: Frame) -> Iterator[str]:
+    """Yield what "where their time goes" is of."""
     if frame.source:
         yield f"time goes as in {safe_text(frame.source)}"
+    elif frame.said.get("dump"):
+        yield f"where time goes is read from {safe_text(Path(str(frame.said['dump'])).name)}"
     elif "overhead" in frame.said:
         yield "where time goes is known after a dump"
 
@@ -294,7 +300,7 @@ def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
         while held and held[0].end < oldest:
             held.popleft()
         reader.look(str(answer["dump"]))
-        said = {name: answer[name] for name in ("overhead", "covers", "missed")}
+        said = {name: answer[name] for name in ("overhead", "covers", "missed", "dump")}
         yield Frame(now, arguments.window, list(held), reader.shares, reader.source, said)
         if arguments.duration and time.monotonic() - begun >= arguments.duration:
             return

@@ -31,7 +31,7 @@ CONDITIONS: Final = {
     OVERHEAD: "overhead > 2x",
 }
 _FORMS: Final = {
-    LATENCY: re.compile(rf"latency\s+(\S{{1,200}})\s*>\s*{_SPAN}", re.ASCII),
+    LATENCY: re.compile(rf"latency\s+(\S.{{0,199}}?)\s*>\s*{_SPAN}", re.ASCII),
     LOSS: re.compile(r"loss", re.ASCII),
     SIGNAL: re.compile(r"signal\s+(USR1|USR2)", re.ASCII),
     EXIT: re.compile(r"exit\s*!=\s*0", re.ASCII),

@@ -26,7 +26,8 @@ from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE, MANIFEST
 from critpath.record.budget.gaps import JOURNAL
-from critpath.record.flight.pages import cut
+from critpath.record.flight.conditions import COMMAND
+from critpath.record.flight.pages import cut, is_empty
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.budget import SUMMARY
 from critpath.record.ftrace.gate import LAYERS
@@ -38,6 +39,7 @@ from critpath.record.manifests import (
 )
 from critpath.record.recorder import RecordRequest
 from critpath.record.registry import register, unregister
+from critpath.units import NS_PER_S, format_span
 from critpath_marks.sessions import new_session_name
 
 _NICE: Final = 19
@@ -76,7 +78,8 @@ class Trigger:
     @property
     def word(self) -> str:
         """What a dump's name ends with."""
-        text = re.sub(r"[^a-z0-9]+", "-", f"{self.when.partition(' ')[0]}-{self.kind}".lower())
+        text = self.value if self.when == COMMAND and self.value else self.when.partition(" ")[0]
+        text = re.sub(r"[^a-z0-9]+", "-", f"{text}-{self.kind}".lower())
         return text.strip("-")[:40].strip("-") or "dump"
 
 
@@ -226,8 +229,15 @@ def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
     raw = building / raws.RAW
     page, begin = int(prepared["description"]["page_bytes"]), int(prepared["begin"])
     layers = [raw / LAYERS / str(name) for name in prepared["layers"]]
-    for file in (file for place in (raw, *layers) for file in place.glob("cpu[0-9]*")):
+    files = {place: [*place.glob("cpu[0-9]*")] for place in (raw, *layers)}
+    for file in (file for of in files.values() for file in of):
         cut(file, page, begin)
+    if all(is_empty(file, page) for file in files[layers[0]]):
+        seconds = (int(prepared["end"]) - begin) / NS_PER_S
+        raise CritpathError(
+            f"nothing was recorded in the last {format_span(seconds)}: the budget is used up",
+            "allow more (--overhead), or wait",
+        )
     rows = "".join(json.dumps(row) + "\n" for row in prepared["journal"])
     (raw / JOURNAL).write_text(rows, encoding="ascii")
     raws.write_json(raw / SUMMARY, prepared["overhead"])

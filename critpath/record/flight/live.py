@@ -7,11 +7,12 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
 from critpath.errors import CritpathError
-from critpath.record.flight.pages import records
+from critpath.record.flight.pages import has_missed, page_time, records
 from critpath.record.ftrace.tracefs import Instance
 from critpath.units import safe_text
 
@@ -85,6 +86,9 @@ class LiveExecutions:
         found = []
         steps = sorted(step for page in pages for step in self._steps(page))
         for time, begins, what, kind, key in steps:
+            if not what:
+                self.forget()  # the end of what is open may be among what was lost
+                continue
             # The name of a process is known when it ends.
             place = (what, kind if what == MARKER else "", key)
             if begins:
@@ -95,8 +99,14 @@ class LiveExecutions:
                 found.append(Execution(what, kind, key, begin, time))
         return found
 
+    def forget(self) -> None:
+        """Forget what began: pages are left out from here on."""
+        self._open.clear()
+
     def _steps(self, page: bytes) -> Iterator[tuple[int, bool, str, str, str]]:
         of = self._formats
+        if has_missed(page):
+            yield page_time(page), False, "", "", ""
         for time, data in records(page):
             if len(data) < _EVENT.size:
                 continue
@@ -113,5 +123,6 @@ class LiveExecutions:
                 yield time, False, PROCESS, safe_text(comm.decode("utf-8", "replace")), str(pid)
 
 
+@lru_cache(maxsize=1024)
 def _word(text: bytes | None) -> str:
     return safe_text(unquote((text or b"").decode("ascii"), errors="replace"))

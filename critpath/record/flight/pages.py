@@ -22,6 +22,11 @@ def page_time(page: bytes) -> int:
     return int(HEAD.unpack_from(page)[0])
 
 
+def has_missed(page: bytes) -> bool:
+    """Return whether events before a page were lost, or overwritten."""
+    return bool(HEAD.unpack_from(page)[1] & _MISSED)
+
+
 def records(page: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield time and content of every record of a page."""
     for _, _, time, begin, end in _walk(page):
@@ -68,7 +73,7 @@ def find_begin(file: Path, size: int) -> int:
     with file.open("rb") as stream:
         for number in range(_FIRST):
             head = os.pread(stream.fileno(), HEAD.size, number * size)
-            if len(head) == HEAD.size and HEAD.unpack(head)[1] & _MISSED:
+            if len(head) == HEAD.size and has_missed(head):
                 found = page_time(head)
     return found
 
@@ -88,6 +93,13 @@ def cut(file: Path, size: int, begin: int) -> None:
             return
         _move(own, low * size, length)
         os.pwrite(own, cut_page(os.pread(own, size, 0), begin), 0)
+
+
+def is_empty(file: Path, size: int) -> bool:
+    """Return whether there is no record in a file that was cut."""
+    with file.open("rb") as stream:
+        page = stream.read(size)
+        return len(page) < HEAD.size or not (HEAD.unpack_from(page)[1] & SIZE or stream.read(1))
 
 
 def cut_page(page: bytes, begin: int) -> bytes:

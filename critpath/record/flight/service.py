@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import json
 import os
@@ -11,7 +10,6 @@ import resource
 import select
 import signal
 import socket
-import stat
 import sys
 import time
 from collections import deque
@@ -20,24 +18,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError, UsageError
+from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
 from critpath.record.budget.account import overhead_of
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import KAPPA, Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.dirfd import open_dir
 from critpath.record.flight.conditions import COMMAND, Condition
 from critpath.record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
 from critpath.record.flight.live import Execution, Formats, LiveExecutions
 from critpath.record.flight.memory import DUMP, Memory
-from critpath.record.flight.state import FORMAT, STATE, hold_lock, write_state
+from critpath.record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
 from critpath.record.flight.triggers import Triggers
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import recorder as ftrace
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.budget import lengthen_horizon, machine_model
+from critpath.record.ftrace.drain import raise_priority
 from critpath.record.ftrace.events import (
     find_net_devices,
     find_timer_functions,
@@ -54,12 +52,16 @@ from critpath_marks.sessions import new_session_name, start_time
 
 PROFILES: Final = ("requests", "syscalls", "minimal")  # profiles, richest first
 _TRIAL: Final = 1.0  # s
+# Of the budget, for events: the rest is for the recorder's own time, and for busier times.
+_PART: Final = 0.6
 _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
 _SECOND: Final = 1.0
 _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
-_HOUR: Final = 3600.0
+_ALL: Final = 0.995  # of the time, but for what the dumps took
+_LAST: Final = 60.0  # s for a dump that is being made at the end
+_HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
 _SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -68,7 +70,7 @@ _MOST_WORDS: Final = 4096  # bytes of a request
 _CLIENTS: Final = 16
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
-_TOLD: Final = 2000  # of them in one answer
+_TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
 
 
 @dataclass(frozen=True)
@@ -112,21 +114,26 @@ class FlightRequest:
 
 
 class Refusals:
-    """How many dumps an hour triggers may make; what was refused is counted, by why."""
+    """How many dumps conditions may make; what was refused is counted, by why."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._clock = most, clock
-        self._made: deque[float] = deque(maxlen=most)
+        self._made: deque[tuple[float, str]] = deque(maxlen=most)
         self._said: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
-    def allows(self) -> bool:
-        """Return whether there may be one more now."""
-        return len(self._made) < self._most or self._clock() - self._made[0] >= _HOUR
+    def refusal(self, when: str) -> str:
+        """Return why there may be none for a condition now, "" if there may."""
+        now = self._clock()
+        if len(self._made) == self._most and now - self._made[0][0] < _HOUR:
+            return "too many an hour"
+        # Of what has lasted since the last dump little is held, and the hour's would soon be gone.
+        again = any(of == when and now - at < _AGAIN for at, of in self._made)
+        return "too soon after another" if again else ""
 
-    def note_made(self) -> None:
-        """Count one that is made."""
-        self._made.append(self._clock())
+    def note_made(self, when: str) -> None:
+        """Count one that is made for a condition."""
+        self._made.append((self._clock(), when))
 
     def note(self, why: str) -> bool:
         """Count one that was refused, for one of few reasons; return whether to say so now."""
@@ -141,15 +148,16 @@ class Refusals:
 class Flight:
     """A flight recorder, from construction until `run` returns."""
 
+    # There are from `_start` on.
+    _triggers: Triggers
+    _memory: Memory
+    _control: Control
+    _loop: Loop
+    _live: LiveExecutions
+
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
         self.request, self._say = request, say
         self.session = new_session_name()
-        self._memory: Memory | None = None
-        self._loop: Loop | None = None
-        self._control: Control | None = None
-        self._live: LiveExecutions | None = None
-        self._triggers: Triggers | None = None
-        self._watchdogs: list[ftrace.TracingWatchdog] = []
         self._refusals = Refusals(request.at_most)
         self._dump: Dump | None = None
         self._pending: Trigger | None = None  # of who asked meanwhile
@@ -160,6 +168,7 @@ class Flight:
         self._watched = 0.0  # until when somebody looks on
         self._seen = 0  # executions in all, of which the newest are held
         self._profile = ""
+        self._fitted = False  # all of it could be recorded all the time, at the start
         self._began = time.monotonic()
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
         self._right = self._since  # when nobody else had switched anything
@@ -167,7 +176,7 @@ class Flight:
         self._closed = 0.0
         self._last = ""
         self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
-        self._spent = 0.0  # cpu time of processes that make dumps, at nice 19: not in the budget
+        self._moved = self._spent = 0.0  # cpu time for dumps, here and in all: not in the budget
         self._times = 0.0
         self._own = 0.0  # cpu time of this thread until it was charged last
         self._ending = False
@@ -191,14 +200,13 @@ class Flight:
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(hold_lock(directory, self.session))
             woken = stack.enter_context(_signals())
-            server = stack.enter_context(_listen(place))
+            server = stack.enter_context(listen(place))
             self._triggers = Triggers(self.request.conditions)
             stack.callback(self._triggers.close)
             stack.callback(self._close_clients)
-            stack.callback(self._take_down)
-            self._start()
+            self._start(stack)
+            stack.callback(self._end)
             self._write_state("running")
-            stack.callback(self._write_state, "stopped")
             _notify("READY=1", f"STATUS={self._headline()}")
             self._say(self._headline())
             self._watch(woken, server)
@@ -211,40 +219,45 @@ class Flight:
         else:
             self._say(f"warning: {error.what} ({error.do})")
 
-    def _start(self) -> None:
+    def _start(self, stack: contextlib.ExitStack) -> None:
         name_thread(b"critpath-flight")
         root = tracefs.find() or tracefs.mount()
         lines = tracefs.Instance(root).read("available_events").splitlines()
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         self._memory = memory = Memory(root, self.session, self.request.memory)
+        stack.callback(memory.remove)
         for number, profile in enumerate(self.request.profiles):
             events = select_events(profile_events(profile), available)
             always, layers = split_layers(events.events)
             if number == 0:
                 memory.make(always)
                 self._open_marks(memory)
-                self._watchdogs.append(ftrace.TracingWatchdog(memory.instance))
+                stack.callback(ftrace.TracingWatchdog(memory.instance).dismiss)
             last = number == len(self.request.profiles) - 1
             if events.missing and not last and profile_label(profile) == "requests":
                 continue
             memory.make_layers(layers, available)
             budget = self.request.budget
             costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
-            if last or self._fits(memory, costs):
+            self._fitted = self._fits(memory, costs)
+            if last or self._fitted:
                 break
             memory.remove_layers()
         self._profile, budget = profile, lengthen_horizon(budget, costs)
         memory.drop()
         self._describe(memory, root, events.missing)
-        self._watchdogs += [ftrace.TracingWatchdog(layer.instance) for layer in memory.layers]
+        for layer in memory.layers:
+            stack.callback(ftrace.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
         self._control.charge("calibration", costs.seconds)
         self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
         self._live = LiveExecutions(Formats.read(memory.instance))
+        self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
         self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        stack.callback(self._loop.stop)
 
     def _open_marks(self, memory: Memory) -> None:
         """Let other users' programs mark executions, if any may."""
@@ -273,7 +286,7 @@ class Flight:
             for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
                 cost[cpu] += 1e-9 * KAPPA * costs.events[layer.name] * (b - a)
         share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
-        return share <= self.request.budget.share
+        return share <= _PART * self.request.budget.share
 
     def _describe(self, memory: Memory, root: Path, missing: Sequence[str]) -> None:
         host = os.uname()
@@ -297,26 +310,21 @@ class Flight:
             "recorder": {"name": "ftrace", "version": self.request.version},
         }
 
-    def _take_down(self) -> None:
-        for watch in self._watchdogs:
-            watch.dismiss()
-        if self._loop is not None:
-            self._loop.stop()
+    def _end(self) -> None:
+        """Finish what is being made, within a minute; else it is given up."""
+        self._pending = None
+        until = time.monotonic() + _LAST
+        while self._dump is not None and time.monotonic() < until:
+            self._look_at_dump()
+            time.sleep(_TICK[0])
         if self._dump is not None:
-            # What is being made is finished: a minute at most, then it is given up.
-            until = time.monotonic() + 60
-            while self._dump is not None and time.monotonic() < until:
-                self._look_at_dump()
-                time.sleep(0.05)
-            if self._dump is not None:
-                self._dump.discard()
-        if self._memory is not None:
-            self._memory.remove()
+            self._dump.discard()
+        self._write_state("stopped")
 
     # The loop
 
     def _watch(self, woken: int, server: socket.socket) -> None:
-        triggers, memory = self._parts()
+        triggers, memory = self._triggers, self._memory
         poll = select.poll()
         for source in (woken, server):
             poll.register(source, select.POLLIN)
@@ -352,7 +360,7 @@ class Flight:
             if number in _ENDING:
                 self._ending = True
                 continue
-            found = self._parts()[0].signalled(number)
+            found = self._triggers.signalled(number)
             if found is None and number != signal.SIGUSR1:
                 continue
             when = found.text if found else "signal USR1"
@@ -361,36 +369,34 @@ class Flight:
             self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
 
     def _look_at_marks(self) -> None:
-        triggers, memory = self._parts()
-        if self._live is None:
-            return
-        pages = memory.read_marks()
-        if not triggers.watches_marks and time.monotonic() > self._watched:
-            return  # nobody looks
+        if ended := self._read_marks():
+            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
+
+    def _read_marks(self) -> list[Execution]:
+        """Move what marks there are; return the executions that ended, if somebody looks."""
+        pages = self._memory.read_marks()
+        if not self._triggers.watches_marks and time.monotonic() > self._watched:
+            self._live.forget()
+            return []
         ended = self._live.add(pages)
         self._ended.extend(ended)
         self._seen += len(ended)
-        if ended:
-            self._fire(triggers.ended(ended, time.monotonic_ns()))
+        return ended
 
     def _look_at_hands(self) -> None:
         """Put right what somebody else has switched; the time since the last look is a gap."""
-        memory, loop = self._parts()[1], self._loop
         before, self._right = self._right, time.monotonic_ns()
-        if loop is not None:
-            with loop.waiting():
-                wrong = memory.put_right(before)
-            if wrong:
-                self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
+        with self._loop.waiting():
+            wrong = self._memory.put_right(before)
+        if wrong:
+            self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
 
     def _count(self) -> None:
         """Note what the last second cost."""
-        control, loop = self._control, self._loop
-        if control is None or loop is None:
-            return
+        control = self._control
         own, before = time.thread_time(), self._own
         self._own = own
-        with loop.waiting():
+        with self._loop.waiting():
             control.charge("watching", own - before)
         cost, busy = max(
             zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
@@ -413,14 +419,18 @@ class Flight:
             return ""
         why = self._refusal(trigger)
         if not why:
+            before = time.thread_time()
             try:
                 self._dump = self._move(trigger)
-                self._refusals.note_made()
+                if not trigger.asked:
+                    self._refusals.note_made(trigger.when)
             except (CritpathError, OSError) as error:
                 full = isinstance(error, OSError) and error.errno in raws.FULL
                 why = "disk full" if full else "failed"
                 text = error.what if isinstance(error, CritpathError) else str(error.strerror)
                 self._say(f"warning: a dump was given up: {text}")
+            took = time.thread_time() - before
+            self._moved, self._own = self._moved + took, self._own + took
         if why and self._refusals.note(why):
             self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
         return why
@@ -428,9 +438,9 @@ class Flight:
     def _refusal(self, trigger: Trigger) -> str:
         if self._dump is not None:
             return "a dump is being made"
-        if not (trigger.asked or self._refusals.allows()):
-            return "too many an hour"
-        used, _ = self._parts()[1].used()
+        if not trigger.asked and (why := self._refusals.refusal(trigger.when)):
+            return why
+        used, _ = self._memory.used()
         try:
             found = os.statvfs(self.request.directory)
         except OSError:
@@ -440,18 +450,17 @@ class Flight:
 
     def _move(self, trigger: Trigger) -> Dump:
         """Close the gates, move what is held, and begin to make a recording of it."""
-        memory, loop = self._parts()[1], self._loop
-        if loop is None:
-            raise RuntimeError("it was not started")
+        memory = self._memory
         request = dump_request(self.request.version, self._profile, self.request.execution)
         dump = Dump(self.request.directory, trigger, request)
         dump.make()
         done = False
         begun = time.monotonic_ns()
         try:
-            with loop.closed(DUMP):
+            with _urgent(), self._loop.closed(DUMP):
                 memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
+                self._read_marks()
                 try:
                     since = max(self._since, closed - round(self.request.keep * NS_PER_S))
                     begin = min(memory.move(dump.raw, since), closed)
@@ -524,7 +533,7 @@ class Flight:
             return
         self._dump = None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self._spent = used.ru_utime + used.ru_stime
+        self._spent = self._moved + used.ru_utime + used.ru_stime
         answer: dict[str, object]
         if said:
             self._refusals.note("failed")
@@ -588,14 +597,21 @@ class Flight:
         """Return the executions that ended after so many, as many as an answer holds."""
         self._watched = time.monotonic() + _LOOKED_ON
         first = self._seen - len(self._ended)
-        skip = max(seen - first, 0) if isinstance(seen, int) and seen >= 0 else len(self._ended)
-        ended = list(itertools.islice(self._ended, skip, skip + _TOLD))
+        after = min(seen, self._seen) if isinstance(seen, int) and seen >= 0 else self._seen
+        rows: list[list[object]] = []
+        room = _TOLD
+        for one in itertools.islice(self._ended, max(after - first, 0), None):
+            rows.append([one.what, one.kind, one.begin, one.end])
+            room -= len(json.dumps(rows[-1]))
+            if room < 0:
+                break
+        until = max(after, first) + len(rows)
         return {
             "now": time.monotonic_ns(),
-            "seen": first + skip + len(ended),
-            "more": first + skip + len(ended) < self._seen,
-            "missed": max(first - seen, 0) if isinstance(seen, int) and seen >= 0 else 0,
-            "ended": [[one.what, one.kind, one.begin, one.end] for one in ended],
+            "seen": until,
+            "more": until < self._seen,
+            "missed": max(first - after, 0),
+            "ended": rows,
             "dump": self._last,
             "covers": round(self._covers(), 4),
             "overhead": round(self._second[2], 5),
@@ -609,9 +625,12 @@ class Flight:
 
     def status(self) -> dict[str, object]:
         """Return what is held now, what it costs, and what became of triggers."""
-        memory, control, loop = self._memory, self._control, self._loop
+        memory, control = self._memory, self._control
         now = time.monotonic_ns()
-        document: dict[str, object] = {
+        oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
+        held = (now - oldest) / NS_PER_S
+        used, fullest = memory.used()
+        return {
             "format": FORMAT,
             "session": self.session,
             "pid": os.getpid(),
@@ -630,37 +649,26 @@ class Flight:
                 "cpu": round(self._spent, 2),
                 "refused": dict(sorted(self._refusals.counts.items())),
             },
+            "held": round(held, 1),
+            "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
+            "used": used,
+            "layers": [layer.name for layer in memory.layers],
+            "covers": round(self._covers(), 4),
+            "overhead": {
+                "target": self.request.budget.overhead,
+                "counted": round(control.counted(), 5),
+                "now": round(self._second[2], 5),
+                "of": self.request.budget.of,
+            },
         }
-        if memory is not None and control is not None and loop is not None:
-            oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
-            held = (now - oldest) / NS_PER_S
-            used, fullest = memory.used()
-            document |= {
-                "held": round(held, 1),
-                "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
-                "used": used,
-                "layers": [layer.name for layer in memory.layers],
-                "covers": round(self._covers(), 4),
-                "overhead": {
-                    "target": self.request.budget.overhead,
-                    "counted": round(control.counted(), 5),
-                    "now": round(self._second[2], 5),
-                    "of": self.request.budget.of,
-                },
-            }
-        return document
 
     def _covers(self) -> float:
         """Return the share of the time in which everything was recorded."""
         loop = self._loop
-        if loop is None:
-            return 0.0
         return min(1.0, loop.open_seconds() / max(time.monotonic() - loop.begun, 1e-9))
 
     def _overhead(self, trigger: Trigger) -> dict[str, object]:
-        control, loop = self._control, self._loop
-        if control is None or loop is None:
-            raise RuntimeError("it was not started")
+        control = self._control
         budget, costs, tally = control.budget, control.costs, control.tally
         worst = max(tally.shares(), default=(0.0, 0))
         return {
@@ -696,8 +704,8 @@ class Flight:
 
     def _headline(self) -> str:
         budget = self.request.budget
-        covers = self._covers()
-        said = "all the time" if covers > 0.995 or not self._made else f"{100 * covers:.0f} %"
+        said = f"{100 * self._covers():.0f} %" if self._made else "in windows"
+        said = "all the time" if self._covers() > _ALL or self._fitted > self._made else said
         return (
             f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %, open "
             f"{said}; {plural(len(find_dumps(self.request.directory)), 'dump')}"
@@ -707,10 +715,19 @@ class Flight:
         with contextlib.suppress(OSError):
             write_state(self.request.directory, {**self.status(), "state": state})
 
-    def _parts(self) -> tuple[Triggers, Memory]:
-        if self._triggers is None or self._memory is None:
-            raise RuntimeError("it was not started")
-        return self._triggers, self._memory
+
+@contextlib.contextmanager
+def _urgent() -> Iterator[None]:
+    """Have priority meanwhile: as long as it takes nothing is recorded."""
+    policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    param = os.sched_getparam(0)
+    raise_priority()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, policy, param)
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 def _births(threads: set[int]) -> dict[int, int]:
@@ -724,50 +741,6 @@ def _births(threads: set[int]) -> dict[int, int]:
 def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:
     """Return a row for another time: what the thread did then is not known."""
     return (begin, *row[1:5], "?", *row[6:])
-
-
-def prepare_directory(directory: Path) -> Path:
-    """Make the directory, or take one of ours that nobody else may enter, or exchange."""
-    for place in directory.absolute().parents:
-        with contextlib.suppress(OSError):
-            found = place.stat()
-            shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-            if found.st_uid not in {0, os.geteuid()} or shared:
-                raise UsageError(
-                    f"{place} is another user's, or others may write there: {directory} could be "
-                    "exchanged while it records",
-                    "name a directory that only root can exchange, such as -o /var/lib/critpath",
-                )
-    with contextlib.suppress(FileExistsError):
-        try:
-            directory.mkdir(mode=0o700)
-        except FileNotFoundError:
-            raise UsageError(
-                f"{directory.parent} is no directory", f"make it first: mkdir -p {directory.parent}"
-            ) from None
-        except OSError as error:
-            if error.errno == errno.EEXIST:
-                raise
-            raise UsageError(f"cannot make {directory}: {error.strerror}", "-o DIR") from None
-    try:
-        descriptor = open_dir(directory)
-    except OSError as error:
-        raise UsageError(
-            f"cannot use {directory}: {error.strerror}", "name a directory itself with -o"
-        ) from None
-    try:
-        status = os.fstat(descriptor)
-        known = {STATE, *(p.name for p in find_dumps(directory))}
-        names = {n for n in os.listdir(descriptor) if not n.startswith(".")}  # noqa: PTH208
-        if status.st_uid != os.geteuid() or names - known:
-            raise UsageError(
-                f"{directory} is no flight recorder's: others' files are in it",
-                "name another directory with -o",
-            )
-        os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
-    return directory.absolute()
 
 
 @contextlib.contextmanager
@@ -784,22 +757,6 @@ def _signals() -> Iterator[int]:
             signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
-
-
-@contextlib.contextmanager
-def _listen(place: Path) -> Iterator[socket.socket]:
-    """Yield the socket by which others ask; its directory is its user's alone."""
-    path = place.with_suffix(".sock")
-    path.unlink(missing_ok=True)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        server.bind(str(path))
-        server.listen(_CLIENTS)
-        server.setblocking(False)
-        yield server
-    finally:
-        server.close()
-        path.unlink(missing_ok=True)
 
 
 def _reply(client: socket.socket, document: object) -> None:

@@ -22,7 +22,9 @@ from critpath.units import format_ns, format_share
 _PRESSURE: Final = Path("/proc/pressure")
 _EXITED: Final = 0x8000_0000  # of linux/cn_proc.h
 _AT: Final = 36  # where an event says what it is
-_EXIT_EVENT: Final = struct.Struct("=IIQIIII")  # what, cpu, time, thread, process, code, signal
+_EXIT_EVENT: Final = struct.Struct(
+    "=IIQ6I"
+)  # what, cpu, time, thread, process, code, signal, parents
 _MOST: Final = 1000  # events at a time
 
 
@@ -101,8 +103,10 @@ class Triggers:
                 return
             if len(data) < _AT + _EXIT_EVENT.size:
                 continue
-            what, _, _, thread, process, code, _ = _EXIT_EVENT.unpack_from(data, _AT)
-            if what == _EXITED and thread == process and code:
+            found = _EXIT_EVENT.unpack_from(data, _AT)
+            what, _, _, thread, process, code, _, _, parent = found
+            # A dump of ours that fails is no reason for another.
+            if what == _EXITED and thread == process and code and parent != os.getpid():
                 yield process, code >> 8 & 0xFF or 128 + (code & 0x7F)
 
     def ended(self, executions: Sequence[Execution], now: int) -> Iterator[Trigger]:
