@@ -144,7 +144,7 @@ _MODULES: Final = re.compile(
     r"|libpq|libsqlite3|libuuid|libffi)(?:[.-].*)?|(?:python\d?(?:\.\d+)?|node|java|perl|ruby)"
 )
 _FILES: Final = re.compile(
-    r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<.*"
+    r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<[^/]*"
     r"|(?:^|.*/)(?:sysdeps|nptl|csu|bits|c\+\+/\d+)/.*|/rustc/.*|/usr/(?:lib|include|local/go)/.*"
 )
 _FUNCTIONS: Final = re.compile(
@@ -176,9 +176,25 @@ def location_of(text: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=1 << 14)
+def own_stack(text: str) -> str:
+    """Return a stack of the program's own frames alone, without directories of the machine.
+
+    Its location is that of the whole.
+    """
+    own = [frame for frame in frames_of(text) if is_own(frame)]
+    return stack_text(
+        [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
+    )
+
+
 def _place(frame: Frame) -> str:
-    """Return the last two parts of a source file's path with the line, else the program's name."""
+    """Return where a source file is with the line, else the program's name."""
     if not frame.file:
         return frame.module.rpartition("/")[2]
-    short = "/".join(part for part in frame.file.split("/")[-2:] if part not in {"", "."})
-    return f"{short}:{frame.line}" if frame.line else short
+    return f"{_short(frame.file)}:{frame.line}" if frame.line else _short(frame.file)
+
+
+def _short(file: str) -> str:
+    """Return the last two parts of a path."""
+    return "/".join(part for part in file.split("/")[-2:] if part not in {"", "."})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.model.stacks import Frame, frames_of, is_own, location_of, stack_text
+from critpath.model.stacks import Frame, frames_of, is_own, location_of, own_stack, stack_text
 
 LIBC = Frame(
     "__GI___clock_nanosleep", "./time/../sysdeps/x/clock_nanosleep.c", 48, "/lib/libc.so.6"
@@ -48,6 +48,29 @@ NAMES = st.text(st.characters(exclude_characters="\t\n", exclude_categories=["Cs
 )
 def test_a_stack_survives_as_text(frames):
     assert frames_of(stack_text(frames)) == frames
+
+
+PARTS = st.sampled_from(["", ".", "srv", "bits", "site-packages", "<x>", "usr", "lib", "c++"])
+FILES = st.builds(
+    lambda parts, name: "/".join([*parts, name]),
+    st.lists(PARTS, max_size=4),
+    st.sampled_from(["a.py", "a.c", "<x>", "libc.so.6"]),
+)
+FRAMES = st.builds(
+    Frame,
+    st.sampled_from(["f", "__f", "std::x", ""]),
+    st.just("") | FILES,
+    st.integers(0, 9),
+    FILES,
+)
+
+
+@given(st.lists(FRAMES, max_size=5))
+def test_what_a_baseline_keeps_has_the_same_location_and_no_directories(frames):
+    kept = own_stack(stack_text(frames))
+    assert location_of(kept) == location_of(stack_text(frames))
+    assert own_stack(kept) == kept
+    assert all(f.file.count("/") < 2 and "/" not in f.module for f in frames_of(kept))
 
 
 @given(st.text(max_size=200))
