@@ -46,6 +46,15 @@ def as_text(value: Any) -> str:
     return value
 
 
+def as_names(value: Any) -> tuple[str, ...]:
+    """Accept names separated by commas, or a list of them."""
+    names = value.split(",") if isinstance(value, str) else value
+    plain = isinstance(names, list | tuple) and all(isinstance(n, str) for n in names)
+    if not plain or any(not name or "/" in name for name in names):
+        raise WrongValueError("names separated by commas, without /")
+    return tuple(names)
+
+
 def as_recording(value: Any) -> str:
     """Accept a path that can stand in a specification of executions, or none."""
     if not isinstance(value, str) or any(letter in value for letter in ",[]\\"):
@@ -660,6 +669,20 @@ SETTINGS: Final[dict[str, Setting]] = {
             repeated=True,
         ),
         Setting(
+            "own",
+            as_names,
+            (),
+            "with stacks: modules, files or directories whose functions are the program's own",
+            "NAME,...",
+        ),
+        Setting(
+            "not-own",
+            as_names,
+            (),
+            "with stacks: modules, files or directories that no place in the code is named in",
+            "NAME,...",
+        ),
+        Setting(
             "trace-url",
             as_trace_url,
             "",
@@ -674,6 +697,7 @@ SETTINGS: Final[dict[str, Setting]] = {
 READING: Final = (
     *("execution", "doubtful", "assign", "learn", "reader", "hosts", "interrupts", "max-memory"),
 )
+CODING: Final = ("own", "not-own")  # of commands that name places in the code
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
@@ -691,7 +715,7 @@ _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 LINKING: Final = ("trace-url",)  # of commands that write pages
 _OTHERS: Final = {
-    *(*READING, *RUNNING, *RECORDING, *LINKING, *SIGNING, *KNOWING),
+    *(*READING, *RUNNING, *RECORDING, *CODING, *LINKING, *SIGNING, *KNOWING),
     *("known-level", "quiet"),
 }
 COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)

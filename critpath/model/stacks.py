@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -28,12 +29,15 @@ class Frame(NamedTuple):
         Where it was in that; of Python, where the function is defined; 0 where not known.
     module : str
         The program or library that it is of.
+    own : bool or None
+        Whether the user says that it is the program's own; None: as the tables here say.
     """
 
     function: str
     file: str
     line: int
     module: str
+    own: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +127,18 @@ class Stacks(Table):
 
 def stack_text(frames: list[Frame]) -> str:
     """Return a stack as text; names have neither tabs nor line breaks."""
-    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}" for f in frames)
+    marks = {None: "", True: "\t+", False: "\t-"}
+    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}{marks[f.own]}" for f in frames)
 
 
 def frames_of(text: str) -> list[Frame]:
     """Return the frames of a stack, innermost first; of a malformed text what can be read."""
     found = []
     for line in text.split("\n"):
-        function, file, number, module = (*line.split("\t"), "", "", "", "")[:4]
+        function, file, number, module, mark = (*line.split("\t"), "", "", "", "", "")[:5]
         plain = number.isascii() and number.isdecimal() and len(number) < 10
-        found.append(Frame(function, file, int(number) if plain else 0, module))
+        own = {"+": True, "-": False}.get(mark)
+        found.append(Frame(function, file, int(number) if plain else 0, module, own))
     return found
 
 
@@ -155,6 +161,8 @@ _FUNCTIONS: Final = re.compile(
 
 def is_own(frame: Frame) -> bool:
     """Tell whether a frame is of the program itself, not of what it stands on."""
+    if frame.own is not None:
+        return frame.own
     if frame.file.endswith(".py"):
         return not _FILES.fullmatch(frame.file)
     module = frame.module.rpartition("/")[2]
@@ -172,8 +180,32 @@ def location_of(text: str) -> str:
     """
     for frame in frames_of(text):
         if is_own(frame):
-            return f"{frame.function} ({_place(frame)})"
+            return frame_name(frame)
     return ""
+
+
+def frame_name(frame: Frame) -> str:
+    """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
+    return f"{frame.function} ({_place(frame)})"
+
+
+def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
+    """Return a stack in which frames of named modules are the program's own, or not.
+
+    A module is named as a directory, file or program of that name, with or without its ending.
+    What is named on both sides is not the program's own.
+    """
+
+    def named(frame: Frame, names: Collection[str]) -> bool:
+        parts = [*frame.file.split("/"), frame.module.rpartition("/")[2]]
+        return any(part in names or part.partition(".")[0] in names for part in parts if part)
+
+    return stack_text(
+        [
+            f._replace(own=False if named(f, not_own) else True if named(f, own) else f.own)
+            for f in frames_of(text)
+        ]
+    )
 
 
 @lru_cache(maxsize=1 << 14)

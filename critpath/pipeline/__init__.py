@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.executions.specification import parse_specification
+    from critpath.graph.stacks import mark_own
     from critpath.model import CompareSettings
     from critpath.pipeline.baselines import (
         describe_baseline,
@@ -98,6 +99,7 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("mark_own",), "critpath.graph.stacks"),
     **dict.fromkeys(("count_chosen",), "critpath.pipeline.partial"),
     **dict.fromkeys(("decide_hosts",), "critpath.read.hosts"),
     **dict.fromkeys(("sum_services",), "critpath.requests.services"),
@@ -135,6 +137,7 @@ __all__ = [
     "join_sets",
     "load_saved_paths",
     "make_sessions",
+    "mark_own",
     "note_repaired_switches",
     "parse_specification",
     "read_sketches",

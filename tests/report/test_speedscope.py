@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.model import State
 from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_perfetto import perfetto_trace
 from critpath.report.exports.as_speedscope import speedscope_profiles
 from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
@@ -117,3 +120,19 @@ def test_any_set(factory, executions, columns, seed):
     made = factory.comparison(samples=executions, anomalous=0, columns=columns, seed=seed)
     sets = [Exported("s", made.sample)]
     check(read(sets), sets)
+
+
+def test_functions_stand_below_the_state_and_in_perfetto(factory):
+    paths = factory.comparison(anomalous=0, samples=1).sample
+    stack = np.full(len(paths.paths.begin), -1, np.int32)
+    stack[0] = len(paths.paths.strings)
+    strings = (*paths.paths.strings, "in\x1b\t/srv/app/a.c\t7\tapp\nmain\t\t0\tapp")
+    changed = replace(paths, paths=replace(paths.paths, stack=stack, strings=strings))
+    sets = [Exported("s", changed)]
+    found = json.loads(b"".join(speedscope_profiles(sets)))
+    names = [frame["name"] for frame in found["shared"]["frames"]]
+    shown = [names[n] for n in found["profiles"][0]["samples"][0]]
+    assert shown[-2] == "main (app)"
+    assert shown[-1].endswith("(app/a.c:7)")
+    assert "\x1b" not in shown[-1]
+    assert f"{shown[-2]} > {shown[-1]}".encode() in b"".join(perfetto_trace(sets))
