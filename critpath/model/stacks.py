@@ -153,6 +153,9 @@ _FILES: Final = re.compile(
     r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<[^/]*"
     r"|(?:^|.*/)(?:sysdeps|nptl|csu|bits|c\+\+/\d+)/.*|/rustc/.*|/usr/(?:lib|include|local/go)/.*"
 )
+_INSTALLED: Final = re.compile(
+    r".*/(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*"
+)
 _FUNCTIONS: Final = re.compile(
     r"(?:__|_Py|Py[A-Z]|std::|__gnu_cxx::|core::|alloc::|runtime\.|tokio::).*|_start|start_thread"
     r"|\[unknown\]|main\.constprop.*|pthread_\w+"
@@ -166,6 +169,8 @@ def is_own(frame: Frame) -> bool:
     if frame.file.endswith(".py"):
         return not _FILES.fullmatch(frame.file)
     module = frame.module.rpartition("/")[2]
+    if _INSTALLED.fullmatch(frame.module):
+        return False
     if _MODULES.fullmatch(module) or _FUNCTIONS.fullmatch(frame.function):
         return False
     return not (frame.file and _FILES.fullmatch(frame.file)) and bool(frame.function)

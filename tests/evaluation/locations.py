@@ -86,7 +86,7 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
             command = command_of(program, where, chosen.python)
             record(where / "normal", command)
             for fault in faults:
-                record(where / fault, [*command, fault.rpartition("-")[2]])
+                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]])
                 rows.append(judge(where, fault, number))
                 print(json.dumps(rows[-1]), flush=True)
             if not chosen.keep:
@@ -110,11 +110,13 @@ def command_of(program: str, place: Path, python: str) -> list[str]:
     return [str(built)]
 
 
-def critpath(*words: object, code: int | None = 0) -> str:
+def critpath(*words: object, place: Path, code: int | None = 0) -> str:
     """Run critpath; return what it said on stderr."""
     command = [sys.executable, "-m", "critpath", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(MARKS)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=place
+    )
     if code is not None and done.returncode != code:
         sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stderr
@@ -122,10 +124,11 @@ def critpath(*words: object, code: int | None = 0) -> str:
 
 def record(place: Path, command: list[str]) -> None:
     """Record one run, whose requests are marked."""
-    sources = "native,python" if command[-1].endswith(".py") or ".py" in command[-2] else "native"
+    sources = "native,python" if any(word.endswith(".py") for word in command) else "native"
     critpath(
         *("record", "--recorder", "ftrace", "--stacks", sources, "--execution", "marker"),
         *("-o", place, "--", *command),
+        place=place.parent,
     )
 
 
@@ -133,7 +136,9 @@ def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
     """Compare, and say whether the first cause names the place."""
     program, function = FAULTS[fault]
     out = place / f"{fault}.json"
-    critpath("compare", place / "normal", place / fault, "--json", out, code=None)
+    critpath(
+        "compare", place / "normal", place / f"with-{fault}", "--json", out, place=place, code=None
+    )
     causes = json.loads(out.read_text())["causes"]
     facts = causes[0]["facts"] if causes else {}
     named = [*(one["location"] for one in facts.get("locations", ()))][:1]
@@ -173,7 +178,7 @@ def hold_frames(place: Path) -> int:
         subprocess.run(command, check=True)
         written = place / f"{name}.txt"
         words = ["record", "--recorder", "ftrace", "--stacks", "native", "-o", out]
-        critpath(*words, "--", program, written)
+        critpath(*words, "--", program, written, place=place)
         right, total = count_right(program, written, out)
         worst = min(worst, right / max(total, 1))
         print(f"{name} frame pointers: {right} of {total} sleeps have the frames of addr2line")
