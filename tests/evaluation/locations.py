@@ -11,6 +11,10 @@ Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with 
 pointers) held against what ``addr2line`` says of the addresses that the program itself writes
 down; and that a stripped program is said to be one.
 
+``--alike PAIRS``: healthy executions against healthy ones of the same recordings, drawn by lot;
+in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
+tested whatever the verdict is.
+
 Needs root, tracefs, perf, gcc, and a Python from 3.12 on with gunicorn, flask and aiohttp.
 """
 
@@ -27,8 +31,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from critpath import pipeline
+from critpath.detect.flame import FlameSets, build_flame
 from critpath.model.stacks import SLEEP, frames_of
 from critpath.read.stacks import open_stacks
+from critpath.vectors.chains import chain_times
 
 HERE: Final = Path(__file__).resolve().parent
 PROGRAMS: Final = HERE / "locations"
@@ -63,10 +72,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--frames", action="store_true")
+    parser.add_argument("--alike", type=int, default=0, metavar="PAIRS")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         place = chosen.keep or Path(scratch)
         place.mkdir(exist_ok=True, parents=True)
+        if chosen.alike:
+            return compare_alike(place, chosen.alike)
         if chosen.frames:
             return hold_frames(place)
         return find_faults(place, chosen)
@@ -165,6 +177,39 @@ def lines_of(program: str, function: str) -> Iterator[int]:
             yield number
 
 
+# Colours
+
+
+def compare_alike(place: Path, pairs: int) -> int:
+    """Compare healthy executions with healthy ones, and count flame graphs with a colour."""
+    command = command_of("lock.c", place, "")
+    recordings = [place / f"healthy-{number}" for number in range(8)]
+    for recording in recordings:
+        if not recording.exists():
+            record(recording, command)
+    paths = pipeline.extract(recordings, specification="marker")
+    rng = np.random.default_rng(1)
+    alarms = coloured = framed = tested = 0
+    for _ in range(pairs):
+        order = rng.permutation(len(paths))
+        sets = [paths.take(np.sort(order[first : first + 60])) for first in (0, 60)]
+        analysis = pipeline.compare(*sets)
+        alarms += analysis.verdict == "anomaly"
+        coloured += any(node.change for node in analysis.flame)
+        framed += any(node.kind == "frame" for node in analysis.flame)
+        nodes = build_flame(
+            chain_times(*sets),
+            FlameSets(((), ()), (np.zeros(60, np.int64),) * 2, (np.zeros(60, np.int64),) * 2),
+            level=0.01,
+            permutations=999,
+            directions=("more", "less"),
+        )
+        tested += any(node.change for node in nodes)
+    print(f"{pairs} pairs, {framed} with functions: {alarms} alarms, {coloured} with a colour")
+    print(f"{tested} with one where changes are tested at 1 % whatever the verdict")
+    return coloured > 0.01 * pairs
+
+
 # Frames
 
 
@@ -188,6 +233,7 @@ def hold_frames(place: Path) -> int:
         *("record", "--recorder", "ftrace", "--stacks", "native", "-o", out, "--"),
         stripped,
         place / "stripped.txt",
+        place=place,
     )
     lines = [line for line in said.splitlines() if "frames-stripped" in line]
     print(f"stripped: {lines}")
