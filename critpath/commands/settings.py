@@ -672,14 +672,14 @@ SETTINGS: Final[dict[str, Setting]] = {
             "own",
             as_names,
             (),
-            "with stacks: modules, files or directories whose functions are the program's own",
+            "with stacks: functions that are the program's own, or files and directories of such",
             "NAME,...",
         ),
         Setting(
             "not-own",
             as_names,
             (),
-            "with stacks: modules, files or directories that no place in the code is named in",
+            "with stacks: functions that no cause should name, such as wrappers, or their files",
             "NAME,...",
         ),
         Setting(

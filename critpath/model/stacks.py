@@ -195,14 +195,14 @@ def frame_name(frame: Frame) -> str:
 
 
 def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
-    """Return a stack in which frames of named modules are the program's own, or not.
+    """Return a stack in which frames that the user names are the program's own, or not.
 
-    A module is named as a directory, file or program of that name, with or without its ending.
+    A frame is named by its function, or a directory, file or program, with or without its ending.
     What is named on both sides is not the program's own.
     """
 
     def named(frame: Frame, names: Collection[str]) -> bool:
-        parts = [*frame.file.split("/"), frame.module.rpartition("/")[2]]
+        parts = [frame.function, *frame.file.split("/"), frame.module.rpartition("/")[2]]
         return any(part in names or part.partition(".")[0] in names for part in parts if part)
 
     return stack_text(

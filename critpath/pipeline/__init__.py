@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from critpath.read.hosts import decide_hosts
     from critpath.requests.tiers import sum_tiers
+    from critpath.vectors.chains import chain_times
 
 _HOMES: Final = {
     **dict.fromkeys(("parse_specification",), "critpath.executions.specification"),
@@ -104,6 +105,7 @@ _HOMES: Final = {
     **dict.fromkeys(("decide_hosts",), "critpath.read.hosts"),
     **dict.fromkeys(("sum_services",), "critpath.requests.services"),
     **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
+    **dict.fromkeys(("chain_times",), "critpath.vectors.chains"),
 }
 
 
@@ -120,6 +122,7 @@ __all__ = [
     "CompareSettings",
     "ExtractSettings",
     "calibrate",
+    "chain_times",
     "choose_executions",
     "compare",
     "count_chosen",

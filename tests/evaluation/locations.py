@@ -57,6 +57,7 @@ FAULTS: Final = {
     "feed-pool": ("feed.py", "render_page"),
     "feed-queue": ("feed.py", "fetch_item"),
 }
+LABELS: Final = {"serve", "ask", "order", "show"}
 FLAGS: Final = {
     "without": ["-fomit-frame-pointer"],
     "with": ["-fno-omit-frame-pointer"],
@@ -151,7 +152,10 @@ def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
     critpath(
         "compare", place / "normal", place / f"with-{fault}", "--json", out, place=place, code=None
     )
-    causes = json.loads(out.read_text())["causes"]
+    document = json.loads(out.read_text())
+    # Marks of others' programs may be in the recording: the cause is the first of these executions.
+    labels = {e["position"]: e["label"] for e in document["executions"] if e["set"] == "sample"}
+    causes = [c for c in document["causes"] if labels[c["positions"][0]] in LABELS]
     facts = causes[0]["facts"] if causes else {}
     named = [*(one["location"] for one in facts.get("locations", ()))][:1]
     named += [facts.get("waits_at", ""), facts.get("waker_location", "")]
