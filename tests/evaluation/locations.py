@@ -150,7 +150,10 @@ def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
     program, function = FAULTS[fault]
     out = place / f"{fault}.json"
     critpath(
-        "compare", place / "normal", place / f"with-{fault}", "--json", out, place=place, code=None
+        *("compare", place / "normal", place / f"with-{fault}", "--not-own", "nap"),
+        *("--json", out),
+        place=place,
+        code=None,
     )
     document = json.loads(out.read_text())
     # Marks of others' programs may be in the recording: the cause is the first of these executions.

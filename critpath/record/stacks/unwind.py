@@ -50,6 +50,7 @@ _MOST_SAMPLES: Final = 20_000_000
 _MOST_STACKS: Final = 500_000
 _MOST_FRAMES: Final = 500_000
 _MEMORY: Final = 4 << 30  # of perf and addr2line
+_INSTALLED: Final = re.compile(r"/(?:usr/)?lib(?:64)?/|.*/(?:(?:site|dist)-packages|lib-dynload)/")
 _UNNAMED: Final = 20  # stripped programs that are named
 _PATIENCE: Final = 120  # s for the lines of one file
 _SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
@@ -235,10 +236,13 @@ def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
 
 
 def find_unnamed(addresses: Iterable[Address]) -> list[str]:
-    """Return the programs and libraries of whose functions none has a name: stripped ones."""
+    """Return the programs and libraries of whose functions none has a name: stripped ones.
+
+    Those that were installed are none of the user's to build.
+    """
     named: dict[str, bool] = {}
     for address in addresses:
-        if address.module.startswith("/"):
+        if address.module.startswith("/") and not _INSTALLED.match(address.module):
             known = address.function not in {"", "[unknown]"}
             named[address.module] = known or named.get(address.module, False)
     return sorted(_clean(module) for module, known in named.items() if not known)[:_UNNAMED]
