@@ -46,15 +46,6 @@ def as_text(value: Any) -> str:
     return value
 
 
-def as_names(value: Any) -> tuple[str, ...]:
-    """Accept names separated by commas, or a list of them."""
-    names = value.split(",") if isinstance(value, str) else value
-    plain = isinstance(names, list | tuple) and all(isinstance(n, str) for n in names)
-    if not plain or any(not name or "/" in name for name in names):
-        raise WrongValueError("names separated by commas, without /")
-    return tuple(names)
-
-
 def as_recording(value: Any) -> str:
     """Accept a path that can stand in a specification of executions, or none."""
     if not isinstance(value, str) or any(letter in value for letter in ",[]\\"):
@@ -669,19 +660,9 @@ SETTINGS: Final[dict[str, Setting]] = {
             repeated=True,
         ),
         Setting(
-            "own",
-            as_names,
-            (),
-            "with stacks: functions that are the program's own, or files and directories of such",
-            "NAME,...",
+            "own", str, "", "with stacks: functions or files of the program itself", "NAME,..."
         ),
-        Setting(
-            "not-own",
-            as_names,
-            (),
-            "with stacks: functions that no cause should name, such as wrappers, or their files",
-            "NAME,...",
-        ),
+        Setting("not-own", str, "", "with stacks: functions or files no cause names", "NAME,..."),
         Setting(
             "trace-url",
             as_trace_url,

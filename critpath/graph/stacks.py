@@ -62,11 +62,12 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     return replace(paths, paths=changed)
 
 
-def mark_own(paths: PathSet, own: Collection[str], not_own: Collection[str]) -> PathSet:
-    """Return paths whose stacks say which frames are the program's own, as the user names them."""
+def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
+    """Return paths whose stacks say which frames are the program's own, as the user names them (with commas between)."""
     if not (own or not_own):
         return paths
-    return replace(paths, paths=paths.paths.map(partial(_mark_path, own=own, not_own=not_own)))
+    mark = partial(_mark_path, own=own.split(","), not_own=not_own.split(","))
+    return replace(paths, paths=paths.paths.map(mark))
 
 
 def _mark_path(
