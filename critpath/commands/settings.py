@@ -659,10 +659,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             "COND",
             repeated=True,
         ),
-        Setting(
-            "own", str, "", "with stacks: functions or files of the program itself", "NAME,..."
-        ),
-        Setting("not-own", str, "", "with stacks: functions or files no cause names", "NAME,..."),
+        Setting("own", str, "", "with stacks: functions or files of the program itself", "NAMES"),
+        Setting("not-own", str, "", "with stacks: functions or files no cause names", "NAMES"),
         Setting(
             "trace-url",
             as_trace_url,

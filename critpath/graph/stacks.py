@@ -63,10 +63,10 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
 
 def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
-    """Return paths whose stacks say which frames are the program's own, as the user names them (with commas between)."""
+    """Return paths whose stacks say which frames are the program's own: names with commas."""
     if not (own or not_own):
         return paths
-    mark = partial(_mark_path, own=own.split(","), not_own=not_own.split(","))
+    mark = partial(_mark_path, own={*own.split(",")} - {""}, not_own={*not_own.split(",")} - {""})
     return replace(paths, paths=paths.paths.map(mark))
 
 
