@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.commands.output import Progress, check_inputs, hint, require_executions, warn
 from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
 from critpath.commands.settings import (
+    CODING,
     COMPARING,
     KNOWING,
     LINKING,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, KnownEntry
     from critpath.model import Analysis, PathSet
 
-SETTINGS = (*READING, *RUNNING, *COMPARING, *LINKING, *KNOWING)
+SETTINGS = (*READING, *RUNNING, *COMPARING, *CODING, *LINKING, *KNOWING)
 
 # What --help shows together; the last group has the rest.
 GROUPS: Final = {
@@ -191,7 +192,7 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
                 progress=progress,
             )
             require_executions(paths, [source])
-            return paths
+            return pipeline.mark_own(paths, settings["own"], settings["not-own"])
 
         before = extract(normal)
         try:

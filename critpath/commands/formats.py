@@ -72,6 +72,18 @@ def _speedscope(sets: Sequence[Exported]) -> Iterable[bytes]:
     return speedscope_profiles(sets)
 
 
+def _collapsed(sets: Sequence[Exported]) -> Iterable[bytes]:
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports.as_collapsed import collapsed_stacks  # noqa: PLC0415 - start-up time
+
+    if len(sets) > 2:
+        raise UsageError(
+            f"collapsed stacks are of one set, or of two beside each other, not of {len(sets)}",
+            "name one or two",
+        )
+    return collapsed_stacks(pipeline.chain_times(sets[0].paths, sets[-1].paths), two=len(sets) == 2)
+
+
 def _segments(sets: Sequence[Exported]) -> Iterable[bytes]:
     from critpath.report.exports.as_parquet import segments_parquet  # noqa: PLC0415 - start-up time
 
@@ -106,6 +118,7 @@ def _graphml(
 FORMATS: Final[dict[str, Format]] = {
     "perfetto": Format(PATHS, _perfetto, (".pftrace", ".perfetto-trace"), binary=True),
     "speedscope": Format(PATHS, _speedscope, (".speedscope.json",)),
+    "collapsed": Format(PATHS, _collapsed, (".collapsed", ".folded")),
     "segments": Format(PATHS, _segments, (".parquet",), binary=True),
     "vectors": Format(PATHS, _vectors, (".parquet",), binary=True),
     "graphml": Format(WINDOW, _graphml, (".graphml",), several=False),

@@ -35,7 +35,7 @@ from critpath.commands.output import (
     write_pieces,
 )
 from critpath.commands.parser import checked
-from critpath.commands.settings import READING, Settings, whole
+from critpath.commands.settings import CODING, READING, Settings, whole
 from critpath.errors import UsageError
 from critpath.units import format_ns, plural, safe_text
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.pipeline.requesting import ServiceRow
 
-SETTINGS = READING
+SETTINGS = (*READING, *CODING)
 _SOME_IDS = 5
 _LEAST_TRACE = 32  # letters of a trace's id
 _SHOWN = ("text", "json")
@@ -78,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="text: what each execution did in order of time, not where those of each label "
         "spend their time",
+    )
+    parser.add_argument(
+        "--top",
+        type=checked(whole(1, 10_000)),
+        metavar="N",
+        help="of a recording with stacks, the N places in the code where most of the time goes",
     )
     parser.add_argument(
         "--by",
@@ -121,6 +127,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return 0
     if arguments.by:
         _check_by_tier(arguments, name)
+    if arguments.top and (name not in _SHOWN or arguments.by or arguments.segments):
+        raise UsageError(
+            "--top is a table of places in the code", "choose --format text or json for it alone"
+        )
     try:
         if arguments.by:
             write_output(arguments.output, _tiers(arguments, settings, name))
@@ -132,8 +142,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             raise
         print_services(rows)
         return 0
+    _write(arguments, settings, paths, name)
+    return 0
+
+
+def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, name: str) -> None:
+    """Write paths in a format, or where in the code their time goes."""
     warn(messages_of(paths), quiet=settings["quiet"])
-    if name in FORMATS:
+    if arguments.top:
+        write_output(arguments.output, _top(arguments, settings, paths, name))
+    elif name in FORMATS:
         sets = [exported(paths, str(arguments.trace))]
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
@@ -147,7 +165,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print_paths(paths, name, text, segments=arguments.segments)
         write_output(arguments.output, text.getvalue())
         hint_written(arguments, paths, quiet=settings["quiet"])
-    return 0
 
 
 def _check_by_tier(arguments: argparse.Namespace, name: str) -> None:
@@ -195,6 +212,25 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
 
     text = StringIO()
     render_tiers(tiers, left, make_console(text))
+    return text.getvalue()
+
+
+def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, format_: str) -> str:
+    """Return where in the code the time goes: a table, or an object a line."""
+    from critpath.report.document.path import summarize_code  # noqa: PLC0415 - start-up time
+    from critpath.report.text.path import render_code  # noqa: PLC0415 - as above
+
+    places, left = summarize_code(paths, arguments.top)
+    if not any(place.location for place in places):
+        raise UsageError(
+            f"{arguments.trace} has no stacks that name a place in the code",
+            "record with --stacks native or python; docs/code-locations.md says what it takes",
+        )
+    if format_ == "json":
+        return "".join(json.dumps(asdict(place)) + "\n" for place in places)
+    text = StringIO()
+    render_code(places, left, len(paths), make_console(text))
+    hint("next: critpath compare NORMAL SAMPLE names what changed", quiet=settings["quiet"])
     return text.getvalue()
 
 
@@ -306,7 +342,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 bystanders=True,
             )
             require_executions(paths, [arguments.trace])
-            return _chosen(paths, arguments)
+            return _chosen(paths, arguments, settings)
         paths = pipeline.thread_paths(
             arguments.trace,
             tid=arguments.tid,
@@ -329,15 +365,16 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
             f"no {who} in {arguments.trace}" + " within the window" * window,
             f"critpath path {arguments.trace} --execution thread shows every thread",
         )
-    return _chosen(paths, arguments)
+    return _chosen(paths, arguments, settings)
 
 
-def _chosen(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
+def _chosen(paths: PathSet, arguments: argparse.Namespace, settings: Settings) -> PathSet:
     """Return the executions that are wanted, all of them by default."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
     wanted = _resolve(arguments, paths.executions.id, pipeline.traces_of(paths))
-    return pipeline.choose_executions(paths, wanted)
+    chosen = pipeline.choose_executions(paths, wanted)
+    return pipeline.mark_own(chosen, settings["own"], settings["not-own"])
 
 
 def _resolve(arguments: argparse.Namespace, ids: Sequence[str], traces: Sequence[str]) -> list[str]:

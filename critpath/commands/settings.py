@@ -661,6 +661,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             "COND",
             repeated=True,
         ),
+        Setting("own", str, "", "with stacks: functions or files of the program itself", "NAMES"),
+        Setting("not-own", str, "", "with stacks: functions or files no cause names", "NAMES"),
         Setting(
             "trace-url",
             as_trace_url,
@@ -676,6 +678,7 @@ SETTINGS: Final[dict[str, Setting]] = {
 READING: Final = (
     *("execution", "doubtful", "assign", "learn", "reader", "hosts", "interrupts", "max-memory"),
 )
+CODING: Final = ("own", "not-own")  # of commands that name places in the code
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
 # Of commands that read several recordings.
 RUNNING: Final = ("jobs",)
@@ -693,7 +696,7 @@ _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 LINKING: Final = ("trace-url",)  # of commands that write pages
 _OTHERS: Final = {
-    *(*READING, *RUNNING, *RECORDING, *LINKING, *SIGNING, *KNOWING),
+    *(*READING, *RUNNING, *RECORDING, *CODING, *LINKING, *SIGNING, *KNOWING),
     *("known-level", "quiet"),
 }
 COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)

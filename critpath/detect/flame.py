@@ -10,6 +10,7 @@ import numpy as np
 
 from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
 from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
+from critpath.model.vectors import FRAME
 
 _LEAST: Final = 0.004  # of the whole: smaller changes are not marked
 _POOLED: Final = 0.002  # of all time: smaller nodes are not tested
@@ -159,7 +160,8 @@ class _Tree:
     def grow(self, parent: int, chain: int, both: tuple[F64, F64], *, stratum: int) -> None:
         """Add what is below a chain: what its last thread does, and whom that waits for."""
         times, many = self._times, self.nodes[parent].executions
-        role = times.chains[chain][-1] if chain else ""
+        threads = [name for name in times.chains[chain] if not name.startswith(FRAME)]
+        role = threads[-1] if threads else ""
         found: list[tuple[float, str, int, float, float]] = []
         for column in self._leaves[chain]:
             before, after = float(both[0][column]), float(both[1][column])
@@ -180,7 +182,12 @@ class _Tree:
                 self.add(parent, kind, name, role, before, after, many, (stratum, chains + place))
             else:
                 name = times.chains[place][-1]
-                node = self.add(parent, kind, name, name, before, after, many, (stratum, place))
+                at = stratum, place
+                if name.startswith(FRAME):
+                    plain = name.removeprefix(FRAME)
+                    node = self.add(parent, "frame", plain, role, before, after, many, at)
+                else:
+                    node = self.add(parent, kind, name, name, before, after, many, at)
                 self.grow(node, place, both, stratum=stratum)
         if any(rest):
             self.add(parent, "rest", "", role, rest[0], rest[1], many)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from critpath.documents.base import (
     Maybe,
@@ -527,6 +527,15 @@ class PathSubject(Part):
     comm: Annotated[str, doc("its name")]
 
 
+class FrameEntry(Part):
+    """A function of a stack."""
+
+    function: Annotated[str, doc("its name")]
+    file: Annotated[str, doc("its source, '' if not known")]
+    line: Annotated[int, doc("where it was; of Python where it is defined; 0 if not known")]
+    module: Annotated[str, doc("the program or library it is of")]
+
+
 class PathSegment(Part):
     """A segment of a critical path."""
 
@@ -541,6 +550,13 @@ class PathSegment(Part):
         int | None, doc("between two hosts, by how much their clocks may be wrong; null: not known")
     ] = 0
     confidence: Annotated[Number, doc("how probable it is that this was for the execution")] = 1.0
+    stack: Annotated[
+        list[FrameEntry] | UnsetType,
+        doc("where in the code its thread was, innermost first; missing if not known"),
+    ] = UNSET
+    waker_stack: Annotated[
+        list[FrameEntry] | UnsetType, doc("of a wait, where the thread was that ended it")
+    ] = UNSET
 
 
 class PathLoss(Part):

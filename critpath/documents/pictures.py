@@ -102,10 +102,13 @@ class FlameEntry(Part):
 
     parent: Annotated[int, doc("place of the node above in this list, -1 for the first")]
     kind: Annotated[
-        Literal["all", "label", "thread", "state", "rest"],
-        doc("everything, a kind, what is waited for, what a thread does, what is too small"),
+        Literal["all", "label", "thread", "frame", "state", "rest"],
+        doc(
+            "everything, a kind, what is waited for, in which function, what a thread does, what "
+            "is too small"
+        ),
     ]
-    name: Annotated[str, doc("the kind's label, the thread's role or the state; '' for neither")]
+    name: Annotated[str, doc("label, thread's role, function or state; '' for none of them")]
     thread: Annotated[int, doc("place in the list of threads of who spends the time; -1: several")]
     before: Annotated[Number, doc("mean time of all executions (ns), in the sample's mix of kinds")]
     after: Annotated[Number, doc("mean time of all sample executions (ns)")]

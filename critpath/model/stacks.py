@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -28,12 +29,15 @@ class Frame(NamedTuple):
         Where it was in that; of Python, where the function is defined; 0 where not known.
     module : str
         The program or library that it is of.
+    own : bool or None
+        Whether the user says that it is the program's own; None: as the tables here say.
     """
 
     function: str
     file: str
     line: int
     module: str
+    own: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +127,18 @@ class Stacks(Table):
 
 def stack_text(frames: list[Frame]) -> str:
     """Return a stack as text; names have neither tabs nor line breaks."""
-    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}" for f in frames)
+    marks = {None: "", True: "\t+", False: "\t-"}
+    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}{marks[f.own]}" for f in frames)
 
 
 def frames_of(text: str) -> list[Frame]:
     """Return the frames of a stack, innermost first; of a malformed text what can be read."""
     found = []
     for line in text.split("\n"):
-        function, file, number, module = (*line.split("\t"), "", "", "", "")[:4]
+        function, file, number, module, mark = (*line.split("\t"), "", "", "", "", "")[:5]
         plain = number.isascii() and number.isdecimal() and len(number) < 10
-        found.append(Frame(function, file, int(number) if plain else 0, module))
+        own = {"+": True, "-": False}.get(mark)
+        found.append(Frame(function, file, int(number) if plain else 0, module, own))
     return found
 
 
@@ -144,8 +150,11 @@ _MODULES: Final = re.compile(
     r"|libpq|libsqlite3|libuuid|libffi)(?:[.-].*)?|(?:python\d?(?:\.\d+)?|node|java|perl|ruby)"
 )
 _FILES: Final = re.compile(
-    r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<.*"
+    r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<[^/]*"
     r"|(?:^|.*/)(?:sysdeps|nptl|csu|bits|c\+\+/\d+)/.*|/rustc/.*|/usr/(?:lib|include|local/go)/.*"
+)
+_INSTALLED: Final = re.compile(
+    r".*/(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*"
 )
 _FUNCTIONS: Final = re.compile(
     r"(?:__|_Py|Py[A-Z]|std::|__gnu_cxx::|core::|alloc::|runtime\.|tokio::).*|_start|start_thread"
@@ -155,9 +164,13 @@ _FUNCTIONS: Final = re.compile(
 
 def is_own(frame: Frame) -> bool:
     """Tell whether a frame is of the program itself, not of what it stands on."""
+    if frame.own is not None:
+        return frame.own
     if frame.file.endswith(".py"):
         return not _FILES.fullmatch(frame.file)
     module = frame.module.rpartition("/")[2]
+    if _INSTALLED.fullmatch(frame.module):
+        return False
     if _MODULES.fullmatch(module) or _FUNCTIONS.fullmatch(frame.function):
         return False
     return not (frame.file and _FILES.fullmatch(frame.file)) and bool(frame.function)
@@ -172,13 +185,53 @@ def location_of(text: str) -> str:
     """
     for frame in frames_of(text):
         if is_own(frame):
-            return f"{frame.function} ({_place(frame)})"
+            return frame_name(frame)
     return ""
 
 
+def frame_name(frame: Frame) -> str:
+    """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
+    return f"{frame.function} ({_place(frame)})"
+
+
+def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
+    """Return a stack in which frames that the user names are the program's own, or not.
+
+    A frame is named by its function, or a directory, file or program, with or without its ending.
+    What is named on both sides is not the program's own.
+    """
+
+    def named(frame: Frame, names: Collection[str]) -> bool:
+        parts = [frame.function, *frame.file.split("/"), frame.module.rpartition("/")[2]]
+        return any(part in names or part.partition(".")[0] in names for part in parts if part)
+
+    return stack_text(
+        [
+            f._replace(own=False if named(f, not_own) else True if named(f, own) else f.own)
+            for f in frames_of(text)
+        ]
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def own_stack(text: str) -> str:
+    """Return a stack of the program's own frames alone, without directories of the machine.
+
+    Its location is that of the whole.
+    """
+    own = [frame for frame in frames_of(text) if is_own(frame)]
+    return stack_text(
+        [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
+    )
+
+
 def _place(frame: Frame) -> str:
-    """Return the last two parts of a source file's path with the line, else the program's name."""
+    """Return where a source file is with the line, else the program's name."""
     if not frame.file:
         return frame.module.rpartition("/")[2]
-    short = "/".join(part for part in frame.file.split("/")[-2:] if part not in {"", "."})
-    return f"{short}:{frame.line}" if frame.line else short
+    return f"{_short(frame.file)}:{frame.line}" if frame.line else _short(frame.file)
+
+
+def _short(file: str) -> str:
+    """Return the last two parts of a path."""
+    return "/".join(part for part in file.split("/")[-2:] if part not in {"", "."})

@@ -141,6 +141,9 @@ class VectorTable(Table):
         return result
 
 
+FRAME: Final = "\t"  # what a part of a chain begins with that is no thread's role but a function
+
+
 @dataclass(frozen=True, eq=False)
 class ChainTimes:
     """How long executions do what, by whom they wait for, and whom these wait for.
@@ -149,7 +152,8 @@ class ChainTimes:
     ----------
     chains : tuple of tuple of str
         Roles from the thread that an execution waits for to the last of the chain; the first
-        chain is that of its own thread, ``()``.
+        chain is that of its own thread, ``()``.  With stacks, behind each (and first of all of
+        the own thread) the functions that it was in, each with `FRAME` before it.
     leaves : tuple of (int, State)
         Columns: a chain, and what its last thread does.  States that pictures do not tell
         apart are one: see `critpath.vectors.chains`.
@@ -194,10 +198,10 @@ class FlameNode:
     parent : int
         Place of the node above among all nodes; -1 for the first, which is everything.
     kind : str
-        ``all``, ``label``, ``thread`` (what is waited for), ``state``, or ``rest``: what is too
-        small to be told apart.
+        ``all``, ``label``, ``thread`` (what is waited for), ``frame`` (in which function),
+        ``state``, or ``rest``: what is too small to be told apart.
     name : str
-        The label, the thread's role or the state.
+        The label, the thread's role, the function or the state.
     role : str
         The thread that the time is spent on, "" for the execution's own.
     before, after : float

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from critpath.executions.specification import parse_specification
+    from critpath.graph.stacks import mark_own
     from critpath.model import CompareSettings
     from critpath.pipeline.baselines import (
         describe_baseline,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     )
     from critpath.read.hosts import decide_hosts
     from critpath.requests.tiers import sum_tiers
+    from critpath.vectors.chains import chain_times
 
 _HOMES: Final = {
     **dict.fromkeys(("parse_specification",), "critpath.executions.specification"),
@@ -98,10 +100,12 @@ _HOMES: Final = {
         ),
         "critpath.pipeline.recordings",
     ),
+    **dict.fromkeys(("mark_own",), "critpath.graph.stacks"),
     **dict.fromkeys(("count_chosen",), "critpath.pipeline.partial"),
     **dict.fromkeys(("decide_hosts",), "critpath.read.hosts"),
     **dict.fromkeys(("sum_services",), "critpath.requests.services"),
     **dict.fromkeys(("sum_tiers",), "critpath.requests.tiers"),
+    **dict.fromkeys(("chain_times",), "critpath.vectors.chains"),
 }
 
 
@@ -118,6 +122,7 @@ __all__ = [
     "CompareSettings",
     "ExtractSettings",
     "calibrate",
+    "chain_times",
     "choose_executions",
     "compare",
     "count_chosen",
@@ -135,6 +140,7 @@ __all__ = [
     "join_sets",
     "load_saved_paths",
     "make_sessions",
+    "mark_own",
     "note_repaired_switches",
     "parse_specification",
     "read_sketches",

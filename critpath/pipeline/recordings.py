@@ -226,8 +226,10 @@ def extract_file(
     limited = settings.max_memory > 0 and jobs != 1
     scratch = store.scratch_directory(file) if limited else nullcontext()
     with store.atomic(file) as stream, scratch as parts:
-        found = _extract_sources(sources, settings, jobs, progress, parts)
-        with store.PathsWriter(stream) as writer, closing(found):
+        items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
+        stacks = any(map(_has_stacks, items))
+        found = _extract_items(items, settings, jobs, progress, parts)
+        with store.PathsWriter(stream, stacks=stacks) as writer, closing(found):
             for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
@@ -332,6 +334,14 @@ def _resolve_sources(
             yield from store.load_dataset(source)
         else:
             yield from find_recordings(source)
+
+
+def _has_stacks(item: Path | PathSet) -> bool:
+    """Tell whether paths may come with stacks, before they are read."""
+    from critpath import store
+    from critpath.read.stacks import find_stacks
+
+    return find_stacks(item) is not None if isinstance(item, Path) else store.has_stacks(item)
 
 
 def _extract_sources(

@@ -23,6 +23,12 @@ _FRAMES: Final = 1024  # of one stack
 _DO: Final = "record it again, or remove its directory stacks to do without"
 
 
+def find_stacks(recording: Path) -> tuple[Path, Path] | None:
+    """Return the files of a recording's frames and samples; None without stacks."""
+    named, rows = recording / "stacks" / "frames.json", recording / "stacks" / "samples.bin"
+    return (named, rows) if named.is_file() and rows.is_file() else None
+
+
 def open_stacks(recording: Path) -> Stacks | None:
     """Return the stacks that were recorded beside a trace; None without any.
 
@@ -31,10 +37,10 @@ def open_stacks(recording: Path) -> Stacks | None:
     UnreadableError
         If what is there is not what a recorder writes.
     """
-    place = recording / "stacks"
-    named, rows = place / "frames.json", place / "samples.bin"
-    if not (named.is_file() and rows.is_file()):
+    if (found := find_stacks(recording)) is None:
         return None
+    named, rows = found
+    place = named.parent
     try:
         frames, stacks, lost = _read_frames(named)
         events = _read_rows(rows, len(stacks))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         write_text,
     )
     from critpath.store.reading import RESIDENT, is_paths_file, load_paths, open_paths
-    from critpath.store.writing import PathsWriter, save_paths, settle
+    from critpath.store.writing import PathsWriter, has_stacks, save_paths, settle
 
 _HOMES: Final = {
     **dict.fromkeys(
@@ -44,7 +44,7 @@ _HOMES: Final = {
         "dataset",
     ),
     **dict.fromkeys(("RESIDENT", "is_paths_file", "load_paths", "open_paths"), "reading"),
-    **dict.fromkeys(("PathsWriter", "save_paths", "settle"), "writing"),
+    **dict.fromkeys(("PathsWriter", "has_stacks", "save_paths", "settle"), "writing"),
 }
 
 
@@ -65,6 +65,7 @@ __all__ = [
     "PathsWriter",
     "atomic",
     "atomic_directory",
+    "has_stacks",
     "is_dataset",
     "is_paths_file",
     "load_dataset",

@@ -25,6 +25,7 @@ from critpath.model import (
 )
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.stacks import own_stack
 from critpath.store import write_text
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
@@ -291,6 +292,8 @@ def _paths(
         rows.append((where, row))
     if spent >= MOST_TIME:
         _wrong(f"{place}.executions", "executions whose times can be added up")
+    start = np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64)
+    stacks = _read_stacks(given, place, rows, start, strings)
     texts = tuple(strings)
     executions = Executions(
         id=tuple(columns["id"]),
@@ -311,7 +314,6 @@ def _paths(
     ).astype(np.int64)
     kind_table = np.array(kinds, np.int64).reshape(-1, 2)[table[:, 0]]
     thread_table = np.array(threads, np.int64).reshape(-1, 3)[table[:, 1]]
-    start = np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64)
     paths = CriticalPaths(
         start=start,
         begin=ended - table[:, 3],
@@ -325,9 +327,33 @@ def _paths(
         lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
         strings=texts,
         elsewhere_idle=np.concatenate([np.zeros(0, np.int64), *elsewhere]),
+        **stacks,
         **_read_certainty(rows, start, thread_table[:, 1], kind_table[:, 0].astype(np.uint8)),
     )
     return executions, paths, np.array(columns["session"], np.int64), np.array(affected, np.bool_)
+
+
+_STACKS: Final = ("stack", "waker_stack")
+
+
+def _read_stacks(
+    given: Mapping[str, Any],
+    place: str,
+    rows: Sequence[tuple[str, dict[str, Any]]],
+    start: I64,
+    strings: dict[str, int],
+) -> dict[str, Any]:
+    """Return with which stacks threads slept, ran and were woken, as codes of texts."""
+    known = [
+        strings.setdefault(_text(text, where), len(strings))
+        for where, text in _items(given.get("stacks", []), f"{place}.stacks", str)
+    ]
+    found = {name: np.full(int(start[-1]), -1, np.int32) for name in _STACKS}
+    for (where, row), low, high in zip(rows, start.tolist(), start[1:].tolist(), strict=False):
+        for name, codes in found.items():
+            for at, value in _pairs(row, name, where, high - low):
+                codes[low + at] = known[_whole(value, f"{where}.{name}", 0, len(known))]
+    return found
 
 
 def _read_certainty(
@@ -509,6 +535,7 @@ def _session_lines(session: Session) -> Iterator[str]:
     executions = paths.executions
     origin = int(executions.begin[0]) if len(paths) else 0
     (kinds, kind), (threads, thread) = _kinds(paths), _threads(paths)
+    stacks = _stack_codes(paths.paths)
     single = {
         "sources": paths.sources,
         "recorded": session.recorded,
@@ -526,7 +553,8 @@ def _session_lines(session: Session) -> Iterator[str]:
         "means": [list(pair) for pair in mean_times(paths)],
         "kinds": list(map(list, kinds)),
         "threads": list(map(list, threads)),
-        "executions": list(_rows(paths, origin, kind, thread, threads)),
+        **({"stacks": list(stacks)} if stacks else {}),
+        "executions": list(_rows(paths, origin, kind, thread, threads, stacks)),
     }
     yield "{"
     for key, value in single.items():
@@ -578,8 +606,19 @@ def _threads(paths: PathSet) -> tuple[list[tuple[int, int, str]], I64]:
     return table, np.array([place[thread] for thread in named], np.int64)[codes]
 
 
+def _stack_codes(of: CriticalPaths) -> dict[str, int]:
+    """Return the place of every stack that a segment has, in order of text."""
+    used = {code for name in _STACKS for code in np.unique(getattr(of, name)).tolist()} - {-1}
+    return {text: place for place, text in enumerate(sorted({of.strings[code] for code in used}))}
+
+
 def _rows(
-    paths: PathSet, origin: int, kinds: I64, threads: I64, table: Sequence[tuple[int, int, str]]
+    paths: PathSet,
+    origin: int,
+    kinds: I64,
+    threads: I64,
+    table: Sequence[tuple[int, int, str]],
+    stacks: Mapping[str, int],
 ) -> Iterator[dict[str, Any]]:
     """Yield what is on each execution's line; what is usual is left out."""
     thread_of = {thread: code for code, thread in enumerate(table)}
@@ -605,6 +644,11 @@ def _rows(
             pairs = np.column_stack([idle, of.elsewhere_idle[mine][idle]])
             row["elsewhere_idle"] = pairs.reshape(-1).tolist()
         row |= _write_certainty(of, mine, usual[mine])
+        for column in _STACKS if stacks else ():
+            codes = getattr(of, column)[mine]
+            some = np.flatnonzero(codes >= 0).tolist()
+            if some:
+                row[column] = [n for at in some for n in (at, stacks[of.strings[codes[at]]])]
         if executions.requests is not None:
             row["request"] = _request(executions.requests, i)
         row["path"] = steps[mine].reshape(-1).tolist()
@@ -658,6 +702,22 @@ def anonymize(parts: Sequence[PathSet], taken: Sequence[str] = ()) -> list[PathS
     return result
 
 
+def _with_own_stacks(paths: CriticalPaths) -> CriticalPaths:
+    """Return paths whose stacks have the program's own frames alone."""
+    strings, known = list(paths.strings), dict[str, int]()
+    changed: dict[str, Any] = {}
+    for column in _STACKS:
+        table = np.full(len(paths.strings) + 1, -1, np.int32)  # the last is of those without
+        for code in np.unique(getattr(paths, column)).tolist():
+            if code >= 0 and (text := own_stack(paths.strings[code])):
+                if text not in known:
+                    known[text] = len(strings)
+                    strings.append(text)
+                table[code] = known[text]
+        changed[column] = table[getattr(paths, column)]
+    return replace(paths, strings=tuple(strings), **changed)
+
+
 def _unused_name(name: str, used: set[str]) -> str:
     number = 2
     free = name
@@ -682,6 +742,7 @@ def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
     return replace(
         part,
         executions=replace(part.executions, notes=tuple(map(clean, part.executions.notes))),
+        paths=part.paths.map(_with_own_stacks),
         sources=tuple(names[source] for source in part.sources),
         specification=specification,
         losses=tuple(

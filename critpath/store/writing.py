@@ -56,6 +56,8 @@ class PathsWriter:
     ----------
     stream : IO[bytes]
         The file; use the writer as a context, whose end makes it whole.
+    stacks : bool
+        Some set will have stacks, though the first may have none.
 
     Attributes
     ----------
@@ -63,8 +65,8 @@ class PathsWriter:
         Written so far.
     """
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[bytes], *, stacks: bool = False) -> None:
+        self._stream, self._stacks = stream, stacks
         self._parquet: pq.ParquetWriter | None = None
         self._about: dict[str, Any] = {}
         self._specifications: dict[str, None] = {}
@@ -77,14 +79,14 @@ class PathsWriter:
         self.segments = 0
         self._time = 0
 
-    def _open(self, *, requests: bool, stacks: bool = False) -> pq.ParquetWriter:
+    def _open(self, *, requests: bool) -> pq.ParquetWriter:
         """Return what writes rows; the first ones say what more is known: of requests, of code."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - 0.1 s that only writers of paths need
 
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(
                 self._stream,
-                arrow_schema(requests=requests, coded=True, stacks=stacks),
+                arrow_schema(requests=requests, coded=True, stacks=self._stacks),
                 compression="zstd",
                 use_dictionary=[*REPEATED],
                 write_statistics=False,
@@ -164,11 +166,13 @@ class PathsWriter:
         self._rest = None
 
     def _write(self, chunk: PathSet, rows: slice) -> None:
+        stacked = has_stacks(chunk)
+        if self._parquet is None:
+            self._stacks |= stacked
+        elif stacked and not self._stacks:
+            raise ValueError("stacks in a file without")
         several = any("clocks" in about for about in chunk.environment)
-        parquet = self._open(
-            requests=several or chunk.executions.requests is not None,
-            stacks=any("stacks" in about for about in chunk.environment),
-        )
+        parquet = self._open(requests=several or chunk.executions.requests is not None)
         table = _table(chunk, rows, self._base, parquet.schema, self._strings)
         parquet.write_table(table, row_group_size=len(table))
 
@@ -194,6 +198,11 @@ class PathsWriter:
             "strings": ["", *sorted(self._strings - {""})],
         }
         return json.dumps(about, separators=(",", ":"))
+
+
+def has_stacks(paths: PathSet) -> bool:
+    """Tell whether paths are of a recording with stacks."""
+    return any("stacks" in about for about in paths.environment)
 
 
 def settle() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain as each_of
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, role_name
 from critpath.model.paths import find_crossings
-from critpath.model.vectors import HostWait
+from critpath.model.stacks import frame_name, frames_of, is_own
+from critpath.model.vectors import FRAME, HostWait
 from critpath.text.phrases import IDLE, LATE_NS
 from critpath.vectors._count import follow_chains
 from critpath.vectors.table import Coder
 
 _MOST: Final = 512  # chains told apart; what is beyond counts as the thread that waits for it
 
+_MOST_PLACES: Final = 20_000  # chains of threads and functions
+_LEAST_PLACE: Final = 0.0005  # of all time: what takes less counts as what is above it
+_DEEP: Final = 8  # functions of a stack that are shown
 _LEAST_WAIT: Final = 0.001  # of the longest wait: shorter ones are not told
 _INTERRUPTED: Final = [int(s) for s in (State.IRQ, State.SOFTIRQ, State.UNKNOWN)]
 # States that pictures do not tell apart, as the one that stands for them.
@@ -84,6 +90,85 @@ class _Chains:
         return tuple(reversed(result))
 
 
+class _Places:
+    """Chains of threads and of places in the code, as they are found: a number for each.
+
+    What a thread waits for stands below where it does so.
+    """
+
+    def __init__(self, chains: _Chains) -> None:
+        self._chains = chains
+        self._known: dict[tuple[int, str], int] = {}
+        self.above, self.names = [0], [""]
+
+    def of(self, part: PathSet) -> I64:
+        """Return the column of every segment: its place times 32, and the state."""
+        paths, columns = part.paths, self._chains.of(part)
+        chain, state = columns // 32, columns % 32
+        stack = np.where(paths.stack >= 0, paths.stack, len(paths.strings))
+        first, place = paths.start[paths.path], np.zeros(len(chain), np.int64)
+        frames = {len(paths.strings): tuple[str, ...]()}
+        numbers = np.arange(len(chain))
+        for number in np.unique(chain).tolist():  # the one above has the lower number
+            mine = np.flatnonzero(chain == number)
+            roles = self._chains.name(number)
+            base = np.zeros(len(mine), np.int64)
+            if number:
+                waits = chain == self._chains.above[number]
+                last = np.maximum.accumulate(np.where(waits, numbers, -1))[mine]
+                base = np.where(last >= first[mine], place[last], -1)
+            pairs, where = np.unique(np.stack([base, stack[mine]]), axis=1, return_inverse=True)
+            found = []
+            for below, code in pairs.T.tolist():
+                if code not in frames:
+                    frames[code] = own_frames(paths.strings[code])
+                names = (roles[-1:] if below >= 0 else roles) + frames[code]
+                found.append(self._descend(max(below, 0), names))
+            place[mine] = np.array(found, np.int64)[where.reshape(-1)]
+        return np.asarray(place * 32 + state, np.int64)
+
+    def _descend(self, at: int, names: Sequence[str]) -> int:
+        for name in names:
+            if (at, name) not in self._known:
+                if len(self.above) >= _MOST_PLACES:
+                    break
+                self._known[at, name] = len(self.above)
+                self.above.append(at)
+                self.names.append(name)
+            at = self._known[at, name]
+        return at
+
+    def name(self, place: int) -> tuple[str, ...]:
+        """Return threads and functions, from the outermost."""
+        result: list[str] = []
+        while place:
+            result.append(self.names[place])
+            place = self.above[place]
+        return tuple(reversed(result))
+
+    def large(self, times: Mapping[int, int]) -> list[int]:
+        """Return for every place what stands for it: itself, or the one above that is large."""
+        sums = [0] * len(self.above)
+        for column, time in times.items():
+            sums[column // 32] += time
+        for place in range(len(sums) - 1, 0, -1):
+            sums[self.above[place]] += sums[place]
+        stands = [0] * len(sums)
+        for place in range(1, len(sums)):
+            large = sums[place] >= _LEAST_PLACE * sums[0]
+            stands[place] = place if large else stands[self.above[place]]
+        return stands
+
+
+def own_frames(text: str) -> tuple[str, ...]:
+    """Return the program's own functions of a stack as parts of a chain, the outermost first."""
+    names = [
+        FRAME + frame_name(frame._replace(line=0)) for frame in frames_of(text) if is_own(frame)
+    ]
+    found = [name for name, inner in pairwise([*reversed(names), ""]) if name != inner]
+    return tuple(found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]])
+
+
 def chain_times(normal: PathSet, sample: PathSet) -> ChainTimes:
     """Add up what executions do, by the chain of threads that were waited for.
 
@@ -97,29 +182,48 @@ def chain_times(normal: PathSet, sample: PathSet) -> ChainTimes:
     ChainTimes
     """
     chains = _Chains(Coder((normal, sample), "thread"))
-    found = [[_add_up(part, chains) for part in one.chunks()] for one in (normal, sample)]
-    keys = sorted({key for parts in found for columns, _ in parts for key in columns})
+    # Of one set alone every function would be new.
+    coded = all(any("stacks" in about for about in one.environment) for one in (normal, sample))
+    places = _Places(chains) if coded else None
+    of = places.of if places else chains.of
+    found = [[_add_up(part, of) for part in one.chunks()] for one in (normal, sample)]
+    stands: Mapping[int, int] = {}
+    if places is not None:
+        times = Counter[int]()
+        for columns, table in each_of(*found):
+            times.update(dict(zip(columns, table.sum(axis=0).tolist(), strict=True)))
+        large = places.large(times)
+        stands = {key: 32 * large[key // 32] + key % 32 for key in times}
+    keys = sorted({stands.get(key, key) for columns, _ in each_of(*found) for key in columns})
     place = {key: i for i, key in enumerate(keys)}
     tables = []
     for parts in found:
         rows = [np.zeros((0, len(keys)), np.int64)]
-        for columns, times in parts:
-            table = np.zeros((len(times), len(keys)), np.int64)
-            table[:, [place[key] for key in columns]] = times
+        for columns, times_of in parts:
+            table = np.zeros((len(times_of), len(keys)), np.int64)
+            for column, key in enumerate(columns):
+                table[:, place[stands.get(key, key)]] += times_of[:, column]
             rows.append(table)
         tables.append(np.concatenate(rows))
+    if places is None:
+        names = [chains.name(number) for number in range(chains.known)]
+    else:
+        kept_places = sorted({0, *large})
+        number_of = {old: new for new, old in enumerate(kept_places)}
+        names = [places.name(number) for number in kept_places]
+        keys = [32 * number_of[key // 32] + key % 32 for key in keys]
     return ChainTimes(
-        chains=tuple(chains.name(chain) for chain in range(chains.known)),
+        chains=tuple(names),
         leaves=tuple((key // 32, State(key % 32)) for key in keys),
         normal=tables[0],
         sample=tables[1],
     )
 
 
-def _add_up(part: PathSet, chains: _Chains) -> tuple[list[int], I64]:
+def _add_up(part: PathSet, of: Callable[[PathSet], I64]) -> tuple[list[int], I64]:
     """Return the columns that some executions have, and their time in each."""
     paths = part.paths
-    columns, where = np.unique(chains.of(part), return_inverse=True)
+    columns, where = np.unique(of(part), return_inverse=True)
     size = max(len(columns), 1)
     cells = np.bincount(
         paths.path * size + where.reshape(-1), weights=paths.duration, minlength=len(paths) * size

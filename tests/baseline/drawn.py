@@ -23,6 +23,11 @@ TEXTS = st.one_of(st.sampled_from(["", "worker-1", "kworker/0:1H", *HOSTILE]), s
 NUMBERS = st.integers(-(2**62), 2**62 - 1)
 
 
+def _present(codes):
+    """No stack is "": that stands for none."""
+    return np.where(codes, codes, -1).astype(np.int32)
+
+
 @st.composite
 def path_sets(draw: st.DrawFn) -> PathSet:
     sources = draw(st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique=True))
@@ -78,6 +83,8 @@ def path_sets(draw: st.DrawFn) -> PathSet:
             beneath=column(0, len(State) - 1, total, np.uint8),
             uncertainty=column(-1, 9, total),
             confidence=column(0, 3, total) / 3,
+            stack=_present(column(-1, len(strings) - 1, total, np.int32)),
+            waker_stack=_present(column(-1, len(strings) - 1, total, np.int32)),
         ),
         session=column(0, len(sources) - 1, count),
         sources=tuple(sources),

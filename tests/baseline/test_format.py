@@ -55,6 +55,10 @@ def plain(paths: PathSet) -> dict:
         },
         "detail": [utf8(of.strings[c]) for c in of.detail.tolist()],
         "comm": [utf8(of.strings[c]) for c in of.comm.tolist()],
+        **{
+            name: [utf8(of.strings[c]) if c >= 0 else None for c in getattr(of, name).tolist()]
+            for name in ("stack", "waker_stack")
+        },
         "session": paths.session.tolist(),
         "sources": [utf8(t) for t in paths.sources],
         "specification": utf8(paths.specification),

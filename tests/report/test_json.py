@@ -7,6 +7,7 @@ import io
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,13 +79,33 @@ def test_path_as_the_design_says(factory):
     assert document.loss == PathLoss(events=5, packets=2)
     segments = document.segments
     named = {"begin", "end", "tid", "comm", "state", "detail", "beneath"}
-    named |= {"uncertainty_ns", "confidence"}
+    named |= {"uncertainty_ns", "confidence", "stack", "waker_stack"}
     assert set(segments[0].__struct_fields__) == named
     assert document.begin == segments[0].begin
     assert document.end == segments[-1].end
     assert sum(document.totals.values()) == document.end - document.begin
     assert document.totals["WAIT_TIMER"] == 30_000_000
     assert document.unexplained == 0
+    assert load_document(line) == document
+
+
+def test_path_with_stacks(factory):
+    paths = factory.comparison(anomalous=0, samples=1).sample.paths
+    texts = ("f\ta.c\t7\tapp\ng\t\t0\tapp\t+", "w\t\t0\tapp")
+    first, codes = len(paths.strings), np.full(len(paths.begin), -1, np.int32)
+    stack, waker = codes.copy(), codes.copy()
+    stack[1], waker[1] = first, first + 1
+    columns = {"stack": stack, "waker_stack": waker, "strings": (*paths.strings, *texts)}
+    changed = type(paths)(**{**vars(paths), **columns})
+    document = path_document(changed, 0, tid=1, comm="", losses=())
+    line = path_json(changed, 0, tid=1, comm="", losses=())
+    assert line == json.dumps(to_plain(document)) + "\n"
+    found = json.loads(line)["segments"]
+    inner = {"function": "f", "file": "a.c", "line": 7, "module": "app"}
+    outer = {"function": "g", "file": "", "line": 0, "module": "app"}
+    assert found[1]["stack"] == [inner, outer]
+    assert [frame["function"] for frame in found[1]["waker_stack"]] == ["w"]
+    assert "stack" not in found[0]
     assert load_document(line) == document
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.model import State
+from critpath.model import ChainTimes, State
 from critpath.report.document.comparison import comparison_document
+from critpath.report.exports.as_collapsed import collapsed_stacks
+from critpath.report.exports.as_perfetto import perfetto_trace
 from critpath.report.exports.as_speedscope import speedscope_profiles
 from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
+from critpath.vectors.chains import chain_times
 
 COUNT = {"type": "integer", "minimum": 0}
 # The rules of the format for what we use of it, in words of our own.
@@ -117,3 +122,40 @@ def test_any_set(factory, executions, columns, seed):
     made = factory.comparison(samples=executions, anomalous=0, columns=columns, seed=seed)
     sets = [Exported("s", made.sample)]
     check(read(sets), sets)
+
+
+def test_functions_stand_below_the_state_and_in_perfetto(factory):
+    paths = factory.comparison(anomalous=0, samples=1).sample
+    stack = np.full(len(paths.paths.begin), -1, np.int32)
+    stack[0] = len(paths.paths.strings)
+    strings = (*paths.paths.strings, "in\x1b\t/srv/app/a.c\t7\tapp\nmain\t\t0\tapp")
+    changed = replace(paths, paths=replace(paths.paths, stack=stack, strings=strings))
+    sets = [Exported("s", changed)]
+    found = json.loads(b"".join(speedscope_profiles(sets)))
+    names = [frame["name"] for frame in found["shared"]["frames"]]
+    shown = [names[n] for n in found["profiles"][0]["samples"][0]]
+    assert shown[-2] == "main (app)"
+    assert shown[-1].endswith("(app/a.c:7)")
+    assert "\x1b" not in shown[-1]
+    assert f"{shown[-2]} > {shown[-1]}".encode() in b"".join(perfetto_trace(sets))
+
+
+def test_collapsed_stacks_add_up_to_the_time(factory):
+    comparison = factory.comparison(anomalous=1, samples=2)
+    normal, sample = comparison.normal, comparison.sample
+    lines = b"".join(collapsed_stacks(chain_times(sample, sample), two=False)).decode().splitlines()
+    whole = int((sample.paths.end - sample.paths.begin).sum())
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == whole
+    assert all(line.startswith("all;") for line in lines)
+    both = b"".join(collapsed_stacks(chain_times(normal, sample), two=True)).decode().splitlines()
+    figures = [tuple(map(int, line.split(" ")[-2:])) for line in both]
+    assert abs(sum(after for _, after in figures) - whole / len(sample)) <= len(both)
+
+
+def test_a_name_ends_no_stack_and_no_line():
+    name = "\tf;g\nh (a b.c)"
+    one = np.array([[5]])
+    times = ChainTimes(((), ("w;x\n 7",), ("w;x\n 7", name)), ((2, State.RUN),), one, one)
+    [line] = b"".join(collapsed_stacks(times, two=False)).decode().splitlines()
+    assert line.count(";") == 3
+    assert line.endswith(" 5")

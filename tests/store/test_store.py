@@ -134,6 +134,11 @@ def test_stacks_are_saved_where_there_are_any(tmp_path, lengths):
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "p.parquet").read_bytes()
     save_paths(path_set(lengths), tmp_path / "without.parquet")
     assert b"waker_stack" not in (tmp_path / "without.parquet").read_bytes()
+    with (tmp_path / "several").open("wb") as stream, PathsWriter(stream, stacks=True) as writer:
+        for part in (path_set(lengths), saved):
+            writer.write(part)
+    several = load_paths(tmp_path / "several")
+    assert_same(several.take(np.arange(len(saved), 2 * len(saved))).paths, saved.paths)
     joined = join_sets([loaded, path_set(lengths)])
     assert_same(joined.take(np.arange(len(saved))).paths, saved.paths)
 

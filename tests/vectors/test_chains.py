@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -77,3 +78,62 @@ def test_time_by_chain_is_that_of_a_plain_walk(paths):
                 found[times.chains[chain], state] += ns
         assert found == walk(steps)
     assert np.array_equal(times.normal, times.sample)
+
+
+STACKS = (
+    "f\t\t0\tapp",
+    "g\t\t0\tapp\nmalloc\t\t0\t/lib/libc.so.6\nf\ta/b/x.py\t3\tapp",
+    "k\t\t0\tlibc.so.6",
+)
+FRAMES = (("\tf (app)",), ("\tf (b/x.py)", "\tg (app)"), ())
+
+
+def walk_with_places(steps, stacks):
+    """Return the time by threads and functions: what is waited for is below where that is done."""
+    stack, chains = [], []
+    for thread, *_ in reversed(steps):
+        if thread == 0:
+            stack = []
+        elif thread in stack:
+            stack = stack[: stack.index(thread) + 1]
+        else:
+            stack = [*stack, thread]
+        chains.append(tuple(NAMES[t] for t in stack))
+    time: Counter = Counter()
+    last: dict = {}
+    for chain, (_, state, length), code in zip(reversed(chains), steps, stacks, strict=True):
+        above = last.get(chain[:-1], chain[:-1]) if chain else ()
+        last[chain] = (*above, *chain[-1:], *(FRAMES[code] if code >= 0 else ()))
+        time[last[chain], state] += length
+    return time
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(STEP, st.integers(-1, 2)), min_size=1, max_size=12),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_time_by_functions_is_that_of_a_plain_walk(drawn):
+    paths = [[(thread, state, 10**6) for (thread, state, _), _ in steps] for steps in drawn]
+    codes = [[code for _, code in steps] for steps in drawn]
+    one = path_set(paths)
+    first = len(one.paths.strings)
+    stack = np.array([first + code if code >= 0 else -1 for each in codes for code in each])
+    changed = replace(
+        one.paths, strings=(*one.paths.strings, *STACKS), stack=stack.astype(np.int32)
+    )
+    with_stacks = replace(one, paths=changed, environment=({"stacks": 9},))
+    times = chain_times(with_stacks, with_stacks)
+    for number, (steps, own) in enumerate(zip(paths, codes, strict=True)):
+        found = Counter()
+        for (chain, state), ns in zip(times.leaves, times.normal[number].tolist(), strict=True):
+            if ns:
+                found[times.chains[chain], state] += ns
+        assert found == walk_with_places(steps, own)
+    # Where one set alone has stacks, its functions are no change.
+    alone = chain_times(one, with_stacks)
+    assert alone.chains == chain_times(one, one).chains
+    assert np.array_equal(alone.normal, alone.sample)

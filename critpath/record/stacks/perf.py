@@ -34,6 +34,7 @@ _RATE: Final = 199  # samples a second of threads that run
 _BUFFERS: Final = "4M"  # per cpu
 _LARGEST: Final = "4G"  # of perf.data
 _PATIENCE: Final = 20.0  # s for perf to begin and to end
+_NAMES, _NAME = 3, 200  # programs without names that are said, and letters of each
 _UNWINDING: Final = 600.0  # s
 # Neither runnable nor preempted.
 _SLEEPS: Final = "prev_state != 0 && prev_state != 256 && common_pid != {}"
@@ -154,16 +155,24 @@ class PerfSource:
         return self._told(said)
 
     def _told(self, said: list[str]) -> StackFacts:
-        """Take what the child process counted: numbers only, as it read what others wrote."""
+        """Take what the child process counted, bounded, as it read what others wrote."""
         try:
             counted: Any = json.loads(said[-1])
             facts = {name: int(counted[name]) for name in ("samples", "stacks", "lost", "cut")}
+            unnamed = [safe_text(str(name)[-_NAME:]) for name in counted["unnamed"][:_NAMES]]
+            more = len(counted["unnamed"]) - len(unnamed)
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
             return self._dropped("what was unwound is not counted")
         warnings = []
         if facts["lost"]:
             lost = plural(facts["lost"], "stack")
             warnings.append(f"{lost} were lost: perf could not write them fast enough")
+        if unnamed:
+            names = ", ".join(unnamed) + (f" and {more} more" if more > 0 else "")
+            warnings.append(
+                f"no function of {names} has a name: stripped, or its file was not found; install "
+                "its debug symbols, or keep them when it is built"
+            )
         if self.early:
             warnings.append("perf ended before the recording did: of its end there are no stacks")
         if not facts["samples"]:

@@ -50,6 +50,8 @@ _MOST_SAMPLES: Final = 20_000_000
 _MOST_STACKS: Final = 500_000
 _MOST_FRAMES: Final = 500_000
 _MEMORY: Final = 4 << 30  # of perf and addr2line
+_INSTALLED: Final = re.compile(r"/(?:usr/)?lib(?:64)?/|.*/(?:(?:site|dist)-packages|lib-dynload)/")
+_UNNAMED: Final = 20  # stripped programs that are named
 _PATIENCE: Final = 120  # s for the lines of one file
 _SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
 
@@ -108,7 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
-    counted = {"samples": found.samples, "stacks": len(found.stacks)}
+    counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
+    counted["unnamed"] = find_unnamed(found.addresses)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -230,6 +233,19 @@ def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     if not (0 < thread < 2**31 and 0 <= woken < 2**31):
         return None
     return int(match[2]) * 1_000_000_000 + int(match[3]), thread, woken, kind
+
+
+def find_unnamed(addresses: Iterable[Address]) -> list[str]:
+    """Return the programs and libraries of whose functions none has a name: stripped ones.
+
+    Those that were installed are none of the user's to build.
+    """
+    named: dict[str, bool] = {}
+    for address in addresses:
+        if address.module.startswith("/") and not _INSTALLED.match(address.module):
+            known = address.function not in {"", "[unknown]"}
+            named[address.module] = known or named.get(address.module, False)
+    return sorted(_clean(module) for module, known in named.items() if not known)[:_UNNAMED]
 
 
 # Names of addresses

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model import CriticalPaths, Loss, State
+from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
+from critpath.model.stacks import frames_of, location_of
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
@@ -59,7 +60,7 @@ def path_document(
     """
     import msgspec  # noqa: PLC0415 - start-up time: `path_json` does without
 
-    from critpath.documents import PathDocument, PathSegment  # noqa: PLC0415 - as above
+    from critpath.documents import FrameEntry, PathDocument, PathSegment  # noqa: PLC0415 - as above
 
     named = {"execution": execution, "label": label}
     sure = uncertainty, confidence
@@ -76,8 +77,11 @@ def path_document(
             beneath=_beneath(beneath),
             uncertainty_ns=bound if bound >= 0 else None,
             confidence=_round(sure),
+            **msgspec.convert(
+                _named_stacks(paths.strings, stack, waker), dict[str, list[FrameEntry]]
+            ),
         )
-        for begin, end, tid_, comm_, state, detail, beneath, bound, sure in zip(
+        for begin, end, tid_, comm_, state, detail, beneath, bound, sure, stack, waker in zip(
             paths.begin[rows].tolist(),
             paths.end[rows].tolist(),
             paths.tid[rows].tolist(),
@@ -87,6 +91,8 @@ def path_document(
             paths.beneath[rows].tolist(),
             paths.uncertainty[rows].tolist(),
             paths.confidence[rows].tolist(),
+            paths.stack[rows].tolist(),
+            paths.waker_stack[rows].tolist(),
             strict=True,
         )
     ]
@@ -127,6 +133,8 @@ def path_json(
             paths.beneath[rows].tolist(),
             paths.uncertainty[rows].tolist(),
             paths.confidence[rows].tolist(),
+            paths.stack[rows].tolist(),
+            paths.waker_stack[rows].tolist(),
             strict=True,
         ),
     )
@@ -151,20 +159,35 @@ def _round(probability: float) -> float:
     return round(probability, 4)
 
 
+_FRAME: Final = ("function", "file", "line", "module")
+
+
+def _named_stacks(strings: Sequence[str], stack: int, waker: int) -> dict[str, Any]:
+    """Return the frames of a segment's stacks, of those that are known."""
+    return {
+        name: [dict(zip(_FRAME, frame, strict=False)) for frame in frames_of(strings[code])]
+        for name, code in (("stack", stack), ("waker_stack", waker))
+        if code >= 0
+    }
+
+
 def _beneath(state: int) -> str:
     return State(state).name if state else ""
 
 
-class _Kinds(dict[tuple[int, int, int, int, int, int, float], str]):
+_Kind = tuple[int, int, int, int, int, int, float, int, int]
+
+
+class _Kinds(dict[_Kind, str]):
     """The JSON of everything but the times of a segment, made once per kind."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         super().__init__()
         self.strings = strings
 
-    def __missing__(self, kind: tuple[int, int, int, int, int, int, float]) -> str:
-        tid, comm, state, detail, beneath, bound, sure = kind
-        named = {
+    def __missing__(self, kind: _Kind) -> str:
+        tid, comm, state, detail, beneath, bound, sure, stack, waker = kind
+        named: dict[str, Any] = {
             "tid": tid,
             "comm": self.strings[comm],
             "state": State(state).name,
@@ -173,6 +196,7 @@ class _Kinds(dict[tuple[int, int, int, int, int, int, float], str]):
             "uncertainty_ns": bound if bound >= 0 else None,
             "confidence": _round(sure),
         }
+        named |= _named_stacks(self.strings, stack, waker)
         self[kind] = json.dumps(named)[1:]
         return self[kind]
 
@@ -261,6 +285,70 @@ class LabelSummary:
     longest: float
     places: tuple[PlaceSummary, ...]
     beneath: tuple[tuple[State, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class CodeSummary:
+    """What executions spend in one place of the code.
+
+    Attributes
+    ----------
+    location : str
+        ``function (file:line)``; "" for what is in no known place.
+    time, running : float
+        Of a mean execution (ns): all of it, and what its threads ran meanwhile.
+    share : float
+        Of all executions' time.
+    count : float
+        Segments of a mean execution.
+    executions : int
+        That have any.
+    """
+
+    location: str
+    time: float
+    running: float
+    share: float
+    count: float
+    executions: int
+
+
+def summarize_code(paths: PathSet, most: int) -> tuple[list[CodeSummary], CodeSummary | None]:
+    """Return the places in the code where most of the time goes, and what the others have."""
+    names: dict[str, int] = {"": 0}
+    sums = [np.zeros((1, 3), np.int64)]
+    seen = [np.zeros(0, np.int64)]
+    first = 0
+    for chunk in paths.paths.chunks():
+        table = np.zeros(len(chunk.strings) + 1, np.int64)  # the last is of those without
+        for code in np.unique(chunk.stack[chunk.stack >= 0]).tolist():
+            table[code] = names.setdefault(location_of(chunk.strings[code]), len(names))
+        of, time = table[chunk.stack], chunk.duration
+        found = np.zeros((len(names), 3), np.int64)
+        runs = np.isin(chunk.state, [int(state) for state in RUNNING])
+        for column, values in enumerate((time, time * runs, np.ones_like(time))):
+            np.add.at(found[:, column], of, values)
+        sums.append(found)
+        seen.append(np.unique((chunk.path + first) * 2**32 + of) % 2**32)
+        first += len(chunk)
+    total = np.zeros((len(names), 3), np.int64)
+    for found in sums:
+        total[: len(found)] += found
+    executions = np.bincount(np.concatenate(seen), minlength=len(names))
+    size, whole = max(len(paths), 1), max(int(total[:, 0].sum()), 1)
+
+    def summary(location: str, row: I64, executions: int) -> CodeSummary:
+        time, running, count = row.tolist()
+        return CodeSummary(
+            location, time / size, running / size, time / whole, count / size, executions
+        )
+
+    located = list(names)
+    order = np.argsort(-total[:, 0], kind="stable").tolist()
+    order = [at for at in order if total[at, 2]]
+    rows = [summary(located[at], total[at], int(executions[at])) for at in order[:most]]
+    rest = total[order[most:]].sum(axis=0)
+    return rows, summary("", rest, len(order) - most) if len(order) > most else None
 
 
 def summarize_paths(paths: PathSet, vectors: VectorTable) -> list[LabelSummary]:

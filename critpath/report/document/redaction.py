@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from critpath.documents import CauseEntry, ComparisonDocument, RequestEntry
+from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
 from critpath.text.notes import redacted
 from critpath.text.phrases import location
 from critpath.units import safe_text
@@ -96,6 +96,12 @@ class _Names:
                 self.stand_ins.setdefault(location(place), stand_in)
                 self.stand_ins.setdefault(safe_text(location(place)), stand_in)
 
+    def add_frames(self, pictures: Pictures | None) -> None:
+        """Add the functions of a flame graph."""
+        for node in pictures.flame if pictures else ():
+            if node.kind == "frame":
+                self.add(node.name, "function")
+
     def used_of(self) -> dict[str, int]:
         """Return how many names of each kind were replaced."""
         return dict(Counter(self.kinds[known] for known in sorted(self.used)))
@@ -173,6 +179,7 @@ def redact(
     # A store's labels, notes and links are the team's own.
     document = msgspec.structs.replace(document, known=None)
     names.add_locations(document.causes)
+    names.add_frames(document.pictures)
     plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):

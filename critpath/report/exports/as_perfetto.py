@@ -21,6 +21,7 @@ import numpy as np
 
 from critpath.documents import FindingEntry
 from critpath.model import Bool, CriticalPaths, State
+from critpath.model.stacks import frame_name, frames_of
 from critpath.model.vectors import split_host
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS, words_of
@@ -299,7 +300,7 @@ class _Bodies(dict[tuple[int, ...], bytes]):
         self.slices, self.paths = slices, paths
 
     def __missing__(self, kind: tuple[int, ...]) -> bytes:
-        code, detail, comm, tid, cpu, lossy, bound, mille = kind
+        code, detail, comm, tid, cpu, lossy, bound, stack, waker, mille = kind
         state, said = State(code), self.paths.strings[detail]
         waited = state == State.WAIT_CPU
         self[kind] = self.slices.body(
@@ -314,9 +315,16 @@ class _Bodies(dict[tuple[int, ...], bytes]):
                 "lossy": True if lossy else None,
                 "between hosts, wrong by at most (ns)": bound or None if bound >= 0 else UNKNOWN,
                 "inferred, sure (per mille)": mille if mille < _SURE else None,
+                "in the code": self._calls(stack),
+                "woken in the code": self._calls(waker),
             },
         )
         return self[kind]
+
+    def _calls(self, code: int) -> str:
+        """Return the functions of a stack, the outermost first."""
+        frames = frames_of(self.paths.strings[code])[::-1] if code >= 0 else []
+        return " > ".join(frame_name(frame) for frame in frames)
 
 
 def _execution(
@@ -350,7 +358,7 @@ def _execution(
     several = bool((paths.host[rows] != executions.host[index]).any())
     before = -1
     for low, high, *kind, mille, host, leaves in zip(
-        *(getattr(paths, column)[rows].tolist() for column in columns),
+        *(getattr(paths, column)[rows].tolist() for column in (*columns, "stack", "waker_stack")),
         np.floor(_SURE * paths.confidence[rows]).astype(np.int64).tolist(),
         paths.host[rows].tolist(),
         moves[rows].tolist(),

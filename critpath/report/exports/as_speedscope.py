@@ -12,18 +12,20 @@ from importlib.metadata import version
 from typing import Final
 
 from critpath.model import State
+from critpath.model.stacks import frame_name, frames_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS
 from critpath.units import safe_text
 
 _SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
-_COLUMNS: Final = ("tid", "comm", "state", "detail")
+_COLUMNS: Final = ("tid", "comm", "state", "detail", "stack")
 
 
 def speedscope_profiles(sets: Sequence[Exported]) -> Iterator[bytes]:
     """Write critical paths as speedscope profiles, one per execution.
 
-    A stack is thread, state and, where there is one, the state's qualifier.  Time counts
+    A stack is thread, state and, where there is one, the state's qualifier; then functions of the
+    program where they are known.  Time counts
     from the begin of the execution: the viewer's numbers are 53 bits wide, which those of
     a clock may not be.
 
@@ -64,10 +66,13 @@ class _Stacks(dict[tuple[int, ...], list[int]]):
         self.strings, self.frames = one.paths.paths.strings, frames
 
     def __missing__(self, kind: tuple[int, ...]) -> list[int]:
-        tid, comm, state, detail = kind
+        tid, comm, state, detail, stack = kind
         names = [thread_name(self.strings[comm], tid), LOOKS[State(state).name].words]
         if self.strings[detail]:
             names.append(safe_text(self.strings[detail]))
+        if stack >= 0:
+            frames = frames_of(self.strings[stack])[::-1]
+            names += [safe_text(frame_name(frame)) for frame in frames]
         self[kind] = [self.frames.setdefault(name, len(self.frames)) for name in names]
         return self[kind]
 

@@ -17,6 +17,7 @@ from critpath.text.page import noun_of
 
 _ROW: Final = 24  # px
 _SEEN: Final = 0.15  # % of the whole: narrower boxes are not drawn
+_DEEPEST: Final = 32  # boxes below each other that are shown: those of the style sheet
 _LABEL: Final = 1.6  # % that the shortest label takes
 _PARTS: Final = {"more": "added", "less": "saved"}
 
@@ -68,12 +69,15 @@ def render_flame(document: ComparisonDocument) -> str:
         return ""
     nouns = noun_of(document)
     names = [_name(pictures, boxes, at, nouns) for at in range(len(boxes))]
-    depth = 1 + max((b.depth for b in boxes if 100 * b.width / whole >= _SEEN), default=0)
+    deepest = 1 + max((b.depth for b in boxes if 100 * b.width / whole >= _SEEN), default=0)
+    depth = min(deepest, _DEEPEST)
     drawn = []
     for at, box in enumerate(boxes):
         if 100 * box.width / whole >= _SEEN:
             drawn.append(_box(pictures, boxes, names, at, document))
     kinds = "kind, " if any(one.kind == "label" for one in pictures.flame) else ""
+    framed = any(one.kind == "frame" for one in pictures.flame)
+    code = "in which of the program's own functions, " if framed else ""
     coloured = {box.entry.change for box in boxes}
     legend = '<span><i class="f"></i>as before, or no test supports a change</span>' + "".join(
         f'<span><i class="{part}"></i>{part}</span>'
@@ -82,8 +86,9 @@ def render_flame(document: ComparisonDocument) -> str:
     )
     section = (
         f'<p class="sub">Width is time on the critical path, as a mean over all {text(nouns)}. '
-        f"Downwards: {kinds}what its own thread did, whom it waited for, and whom that thread "
-        'waited for. <span class="needjs">Choose a box to zoom; <kbd>Esc</kbd> goes back.</span>'
+        f"Downwards: {kinds}{code}what its own thread did, whom it waited for, and whom that "
+        'thread waited for. <span class="needjs">Choose a box to zoom; <kbd>Esc</kbd> goes back.'
+        "</span>"
         f'</p><div class="legend flat">{legend}</div>'
         f'<div class="flame d{depth}" role="group" aria-label="Flame graph">{"".join(drawn)}</div>'
         '<p id="box" class="needjs small" role="status"></p>'
@@ -124,9 +129,11 @@ def _name(pictures: Pictures, boxes: list[Box], at: int, nouns: str) -> str:
         return one.name
     if one.kind == "thread":
         return f"waits for {name}"
+    if one.kind == "frame":
+        return one.name
     doing = doing_of(one.name)
     said = "other" if one.kind == "rest" else SHORT.get(doing, "running")
-    own = boxes[at].above < 0 or boxes[boxes[at].above].entry.kind in {"all", "label"}
+    own = boxes[at].above < 0 or boxes[boxes[at].above].entry.kind in {"all", "label", "frame"}
     return said if own else f"{name} {said}"
 
 
@@ -159,7 +166,7 @@ def _box(
         few = f", too few {noun_of(document)}" if one.kind == "label" and box.few else ""
         label = f"<span>{text(names[at])}{text(few)}{text(shown)}</span>"
     stripe = ""
-    if one.kind in {"thread", "state"} and one.thread >= 0:
+    if one.kind in {"thread", "frame", "state"} and one.thread >= 0:
         stripe = f'<s class="w{pictures.threads[one.thread].colour}"></s>'
     kind = " k" if one.kind == "label" else ""
     where = place(100 * box.left / whole, wide, top=f"{box.depth * _ROW}px")

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from critpath.documents import PathDocument
 from critpath.model.requests import Tier
-from critpath.report.document.path import LabelSummary
+from critpath.report.document.path import CodeSummary, LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import requests, sentences
@@ -54,6 +54,47 @@ def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
         count = sum(of.executions for of in beyond)
         what = f"{plural(len(beyond), 'further label')} of {plural(count, 'execution')} left out"
         print_line(console, f"{what}: --execution chooses", style="dim")
+
+
+def render_code(
+    places: Sequence[CodeSummary], left: CodeSummary | None, count: int, console: Console
+) -> None:
+    """Print where in the code the time of executions goes.
+
+    Parameters
+    ----------
+    places, left : sequence of CodeSummary, CodeSummary or None
+        From `summarize_code`.
+    count : int
+        Executions.
+    console : rich.console.Console
+    """
+    print_line(console, f"{plural(count, 'execution')}, by place in the code", style="bold")
+    table = new_table(
+        *(console, "function (file:line)", ">time each", ">share", ">running", ">times each"),
+        *(">executions",),
+        folding="function (file:line)",
+    )
+    for place in places:
+        name = shown(place.location, console) if place.location else Text("(not known)", "dim")
+        table.add_row(name, *_figures(place, console), Text(f"{place.executions:,}"))
+    if left:
+        table.add_row(
+            Text(f"({plural(left.executions, 'further place')})", style="dim"),
+            *_figures(left, console),
+            Text(),
+        )
+    console.print(table)
+
+
+def _figures(place: CodeSummary, console: Console) -> tuple[Text, ...]:
+    count = place.count
+    return (
+        shown(format_ns(place.time), console),
+        Text(format_share(place.share)),
+        shown(format_ns(place.running) if place.running else "–", console),
+        Text(f"{count:,.3g}" if count < 1000 else f"{count:,.0f}"),
+    )
 
 
 def render_tiers(tiers: Sequence[Tier], left: int, console: Console) -> None:

@@ -122,7 +122,9 @@ def compare_two(critpath_process, place, sources, command):
         )
         if "cannot record here" in done.stderr:
             pytest.skip(done.stderr)
-        assert "stacks" not in done.stderr, done.stderr
+        # A busy machine may lose some: that is said, and the location is right nevertheless.
+        assert "stacks could not be read" not in done.stderr, done.stderr
+        assert "no stacks" not in done.stderr, done.stderr
         assert {f.name for f in (place / name / "stacks").iterdir()} == {
             "frames.json",
             "samples.bin",

@@ -58,6 +58,23 @@ def test_events_and_stacks():
     assert cut == 3
 
 
+def test_a_stripped_program_is_known():
+    modules = (
+        "/srv/app",
+        "/srv/app",
+        "/srv/whole",
+        "/usr/lib/x.so",
+        "/v/site-packages/y.so",
+        "[x]",
+    )
+    functions = ("[unknown]", "[unknown]", "f", "[unknown]", "[unknown]", "[unknown]")
+    rows = zip(modules, functions, strict=True)
+    addresses = [unwind.Address(module, at, name, False) for at, (module, name) in enumerate(rows)]
+    assert unwind.find_unnamed(addresses) == ["/srv/app"]
+    one = unwind.Address("/srv/app", 9, "main", True)
+    assert unwind.find_unnamed([*addresses, one]) == []
+
+
 @given(
     st.lists(
         st.sampled_from([*PRINTED.splitlines(), "\t", "x", "\t zz (", "\x1b[2J\t"]), max_size=40

@@ -1,0 +1,285 @@
+"""Whether the first cause names the function and the line: twelve faults in four programs.
+
+``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--only FAULT,...]
+[--json FILE] [--keep DIR]``: each program (``locations/``: Flask under gunicorn, aiohttp, two in
+C built without frame pointers) is recorded without a fault and with each of its three, 40
+executions a side, and compared as ``critpath compare`` does.  A fault counts as found if the
+first cause names its function with its line: as where its thread was, where another thread was
+that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
+
+Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
+pointers) held against what ``addr2line`` says of the addresses that the program itself writes
+down; and that a stripped program is said to be one.
+
+``--alike PAIRS``: healthy executions against healthy ones of the same recordings, drawn by lot;
+in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
+tested whatever the verdict is.
+
+Needs root, tracefs, perf, gcc, and a Python from 3.12 on with gunicorn, flask and aiohttp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from critpath import pipeline
+from critpath.detect.flame import FlameSets, build_flame
+from critpath.model.stacks import SLEEP, frames_of
+from critpath.read.stacks import open_stacks
+from critpath.vectors.chains import chain_times
+
+HERE: Final = Path(__file__).resolve().parent
+PROGRAMS: Final = HERE / "locations"
+MARKS: Final = HERE.parent.parent / "marks"
+# Fault: program, and the function in which the time is lost.
+FAULTS: Final = {
+    "lock": ("lock.c", "flush_log"),
+    "condition": ("lock.c", "fetch_item"),
+    "fsync": ("lock.c", "write_audit"),
+    "helper": ("pipe.c", "compute_answer"),
+    "sleep": ("pipe.c", "back_off"),
+    "poll": ("pipe.c", "await_peer"),
+    "shop-lock": ("shop.py", "flush_log"),
+    "shop-sleep": ("shop.py", "ask_stock"),
+    "shop-compute": ("shop.py", "compute_price"),
+    "feed-fsync": ("feed.py", "save_audit"),
+    "feed-pool": ("feed.py", "render_page"),
+    "feed-queue": ("feed.py", "fetch_item"),
+}
+LABELS: Final = {"serve", "ask", "order", "show"}
+FLAGS: Final = {
+    "without": ["-fomit-frame-pointer"],
+    "with": ["-fno-omit-frame-pointer"],
+}
+
+
+def main() -> int:
+    """Run what is asked for; return 1 if less is right than should be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--frames", action="store_true")
+    parser.add_argument("--alike", type=int, default=0, metavar="PAIRS")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        place = chosen.keep or Path(scratch)
+        place.mkdir(exist_ok=True, parents=True)
+        if chosen.alike:
+            return compare_alike(place, chosen.alike)
+        if chosen.frames:
+            return hold_frames(place)
+        return find_faults(place, chosen)
+
+
+def find_faults(place: Path, chosen: argparse.Namespace) -> int:
+    """Record and compare every fault, say what was found, and count it."""
+    only = set(filter(None, chosen.only.split(",")))
+    rows = []
+    for number in range(chosen.repetitions):
+        for program in sorted({of for of, _ in FAULTS.values()}):
+            faults = [f for f, (of, _) in FAULTS.items() if of == program and f in (only or FAULTS)]
+            if not faults:
+                continue
+            where = place / f"{program}-{number}"
+            where.mkdir()
+            command = command_of(program, where, chosen.python)
+            record(where / "normal", command)
+            for fault in faults:
+                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]])
+                rows.append(judge(where, fault, number))
+                print(json.dumps(rows[-1]), flush=True)
+            if not chosen.keep:
+                shutil.rmtree(where)
+    found = sum(row["found"] for row in rows)
+    print(f"{found} of {len(rows)} first causes name the function and the line")
+    print(f"{sum(row['wrong_file'] for row in rows)} name a file that is not the program's")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return found < 0.95 * len(rows)
+
+
+def command_of(program: str, place: Path, python: str) -> list[str]:
+    """Return how a program is started; one in C is built first."""
+    source = PROGRAMS / program
+    if program.endswith(".py"):
+        return [python, str(source)]
+    built = place / source.stem
+    flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"]
+    subprocess.run(["gcc", *flags, "-o", built, source], check=True)
+    return [str(built)]
+
+
+def critpath(*words: object, place: Path, code: int | None = 0) -> str:
+    """Run critpath; return what it said on stderr."""
+    command = [sys.executable, "-m", "critpath", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(MARKS)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=place
+    )
+    if code is not None and done.returncode != code:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stderr
+
+
+def record(place: Path, command: list[str]) -> None:
+    """Record one run, whose requests are marked."""
+    sources = "native,python" if any(word.endswith(".py") for word in command) else "native"
+    critpath(
+        *("record", "--recorder", "ftrace", "--stacks", sources, "--execution", "marker"),
+        *("-o", place, "--", *command),
+        place=place.parent,
+    )
+
+
+def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
+    """Compare, and say whether the first cause names the place."""
+    program, function = FAULTS[fault]
+    out = place / f"{fault}.json"
+    critpath(
+        *("compare", place / "normal", place / f"with-{fault}", "--not-own", "nap"),
+        *("--json", out),
+        place=place,
+        code=None,
+    )
+    document = json.loads(out.read_text())
+    # Marks of others' programs may be in the recording: the cause is the first of these executions.
+    labels = {e["position"]: e["label"] for e in document["executions"] if e["set"] == "sample"}
+    causes = [c for c in document["causes"] if labels[c["positions"][0]] in LABELS]
+    facts = causes[0]["facts"] if causes else {}
+    named = [*(one["location"] for one in facts.get("locations", ()))][:1]
+    named += [facts.get("waits_at", ""), facts.get("waker_location", "")]
+    named = [name for name in named if name]
+    lines = lines_of(program, function)
+    right = {f"{function} (locations/{program}:{line})" for line in lines}
+    files = {name.rpartition("(")[2].partition(":")[0] for name in named}
+    return {
+        "fault": fault,
+        "repetition": number,
+        "found": bool(right & set(named)),
+        "wrong_file": bool(files - {f"locations/{program}"}),
+        "named": named,
+        "state": facts.get("state", ""),
+    }
+
+
+def lines_of(program: str, function: str) -> Iterator[int]:
+    """Yield the lines that are right: of Python the definition's, else those marked."""
+    python = program.endswith(".py")
+    for number, line in enumerate((PROGRAMS / program).read_text().splitlines(), 1):
+        if f"def {function}(" in line if python else f"/* {function} */" in line:
+            yield number
+
+
+# Colours
+
+
+def compare_alike(place: Path, pairs: int) -> int:
+    """Compare healthy executions with healthy ones, and count flame graphs with a colour."""
+    command = command_of("lock.c", place, "")
+    recordings = [place / f"healthy-{number}" for number in range(8)]
+    for recording in recordings:
+        if not recording.exists():
+            record(recording, command)
+    paths = pipeline.extract(recordings, specification="marker")
+    rng = np.random.default_rng(1)
+    alarms = coloured = framed = tested = 0
+    for _ in range(pairs):
+        order = rng.permutation(len(paths))
+        sets = [paths.take(np.sort(order[first : first + 60])) for first in (0, 60)]
+        analysis = pipeline.compare(*sets)
+        alarms += analysis.verdict == "anomaly"
+        coloured += any(node.change for node in analysis.flame)
+        framed += any(node.kind == "frame" for node in analysis.flame)
+        nodes = build_flame(
+            chain_times(*sets),
+            FlameSets(((), ()), (np.zeros(60, np.int64),) * 2, (np.zeros(60, np.int64),) * 2),
+            level=0.01,
+            permutations=999,
+            directions=("more", "less"),
+        )
+        tested += any(node.change for node in nodes)
+    print(f"{pairs} pairs, {framed} with functions: {alarms} alarms, {coloured} with a colour")
+    print(f"{tested} with one where changes are tested at 1 % whatever the verdict")
+    return coloured > 0.01 * pairs
+
+
+# Frames
+
+
+def hold_frames(place: Path) -> int:
+    """Hold stacks of sleeps against what addr2line says of the addresses the program wrote."""
+    worst = 1.0
+    source = PROGRAMS / "frames.c"
+    for name, flags in FLAGS.items():
+        program, out = place / f"frames-{name}", place / f"recording-{name}"
+        command = ["gcc", "-O2", "-g", "-pthread", *flags, "-o", program, source]
+        subprocess.run(command, check=True)
+        written = place / f"{name}.txt"
+        words = ["record", "--recorder", "ftrace", "--stacks", "native", "-o", out]
+        critpath(*words, "--", program, written, place=place)
+        right, total = count_right(program, written, out)
+        worst = min(worst, right / max(total, 1))
+        print(f"{name} frame pointers: {right} of {total} sleeps have the frames of addr2line")
+    stripped, out = place / "frames-stripped", place / "recording-stripped"
+    subprocess.run(["strip", "-o", stripped, place / "frames-without"], check=True)
+    said = critpath(
+        *("record", "--recorder", "ftrace", "--stacks", "native", "-o", out, "--"),
+        stripped,
+        place / "stripped.txt",
+        place=place,
+    )
+    lines = [line for line in said.splitlines() if "frames-stripped" in line]
+    print(f"stripped: {lines}")
+    return worst < 0.98 or len(lines) != 1
+
+
+def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int]:
+    """Return how many sleeps have the frames that they should have, and how many there are."""
+    stacks = open_stacks(recording)
+    if stacks is None:
+        sys.exit(f"{recording}: no stacks")
+    rows = [line.split() for line in written.read_text().splitlines()]
+    asked = sorted({row[2] for row in rows} | {row[3] for row in rows})
+    said = addr2line(program, asked)
+    right = 0
+    for tid, time, inner, outer in rows:
+        mine = (stacks.tid == int(tid)) & (stacks.kind == SLEEP) & (stacks.time >= int(time))
+        first = mine.argmax()
+        stack = int(stacks.stack[first]) if mine[first] else -1
+        found = frames_of(stacks.texts[stack]) if stack >= 0 else []
+        places = [(f.function, f.file.rpartition("/")[2], f.line) for f in found]
+        wanted = [*said[inner], *said[outer]]
+        begin = next((i for i, p in enumerate(places) if p == wanted[0]), 0)
+        right += places[begin : begin + len(wanted)] == wanted
+    return right, len(rows)
+
+
+def addr2line(program: Path, addresses: list[str]) -> dict[str, list[tuple[str, str, int]]]:
+    """Return the functions, files and lines of return addresses, inlined ones first."""
+    found = {}
+    for address in addresses:
+        command = ["addr2line", "-f", "-i", "-e", program, hex(int(address, 16) - 1)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        lines, found[address] = done.stdout.splitlines(), []
+        for function, where in zip(lines[::2], lines[1::2], strict=False):
+            file, _, line = where.partition(" ")[0].rpartition(":")
+            found[address].append((function, file.rpartition("/")[2], int(line)))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
