@@ -1,0 +1,16 @@
+"""Names of threads on several hosts, whatever is in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from critpath.model.vectors import name_on_host, role_name, split_host
+
+
+@pytest.mark.parametrize("host", ["web", "db1", "10"])
+@pytest.mark.parametrize("name", ["w", "a@b", "x@y@z", "worker@3", "@", "@b", "a@"])
+def test_a_name_with_an_at_keeps_its_host_apart(name, host):
+    whole = name_on_host(name, host)
+    own, at = split_host(whole)
+    assert (own, at.removeprefix("@").removeprefix("host-")) == (name, host)
+    assert role_name(whole).endswith(at)
