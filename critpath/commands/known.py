@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+import contextlib
+import json
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath import __version__
 from critpath.commands.output import (
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from critpath.known.entries import Store
     from critpath.model import Counts, Manifest
     from critpath.pipeline.signing import SignSettings
+    from critpath.pipeline.watching import Watch
 
 SETTINGS = ()
 
@@ -45,6 +53,9 @@ CODES: Final[Mapping[str, int]] = {
     "inconclusive": EXIT_INCONCLUSIVE,
     "not comparable": EXIT_INCONCLUSIVE,
 }
+_MOST_WAITING: Final = 64  # intervals that were counted and are not looked up yet
+_POLL: Final = 0.2  # s
+_STALE: Final = 3  # intervals without a line
 _READING: Final = ("execution", "reader", *(name for name in SIGNING if name != "weights"))
 
 
@@ -94,6 +105,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_json(searching)
     _add_reading(searching)
     add_settings(searching, [ALL["known-level"]])
+    watching = add("watch", "count what the machine does now, and say when the answer changes")
+    watching.add_argument(
+        "--events",
+        choices=("minimal", "broad", "all", "free"),
+        default="minimal",
+        help="what is counted, as of record",
+    )
+    watching.add_argument(
+        "--fail-on", default="", metavar="LABEL", help="end with 1 once it is this, 5 times in 10"
+    )
+    _add_json(watching)
+    add_settings(watching, [ALL[name] for name in ("interval", "scope", "known-level")])
     listing = add("list", "list labels, or a label's sessions")
     listing.add_argument("label", nargs="?", default="", help="of this label")
     showing = add("show", "show a label's usual terms, notes and links")
@@ -297,6 +320,128 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
     return CODES[answer.status]
 
 
+def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Count until a signal comes, the group is gone, or the label is there that must not be."""
+    from critpath.errors import CritpathError  # noqa: PLC0415 - with what follows
+    from critpath.record.counts.counting import COMMAND  # noqa: PLC0415 - as above
+    from critpath.record.counts.recorder import missing_requirements  # noqa: PLC0415 - as above
+
+    check_outputs([arguments.json], [])
+    store = _open(arguments, settings)
+    labels = {entry.label for entry in store.entries if entry.kind == "state"}
+    if not labels:
+        raise InconclusiveError(
+            f"{arguments.store}: has no states to look up",
+            "add recordings: critpath known add STORE SOURCE --label NAME",
+        )
+    if arguments.fail_on and arguments.fail_on not in labels:
+        raise UsageError(
+            f"{arguments.store}: no label {safe_text(arguments.fail_on)!r:.80} of a state",
+            f"see critpath known list {arguments.store}",
+        )
+    if settings["scope"] == COMMAND:
+        raise UsageError("no command is run to be counted", "give machine, or a control group")
+    lacking = [need for need in missing_requirements() if need.fatal]
+    if lacking and arguments.events != "free":
+        raise CritpathError(lacking[0].what, "sudo critpath known watch ..., or --events free")
+    stopping = threading.Event()
+    with contextlib.ExitStack() as stack:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, lambda *_: stopping.set())
+            stack.callback(signal.signal, number, before)
+        write = stack.enter_context(_open_lines(arguments.json))
+        return _count_and_say(arguments, settings, store, stopping, write)
+
+
+def _count_and_say(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    store: Store,
+    stopping: threading.Event,
+    write: Callable[[str], None],
+) -> int:
+    from critpath.pipeline.watching import Watch  # noqa: PLC0415 - numpy and the stages
+    from critpath.record.counts.counting import MACHINE, Counting  # noqa: PLC0415 - as above
+    from critpath.record.recorder import CountsRequest  # noqa: PLC0415 - as above
+    from critpath.text import known as words  # noqa: PLC0415 - as above
+
+    lines: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_MOST_WAITING)
+    left_out: list[int] = [0]
+
+    def keep(line: Mapping[str, Any]) -> None:
+        try:
+            lines.put_nowait(line)
+        except queue.Full:
+            left_out[0] += 1
+
+    interval = settings["interval"]
+    scope = settings["scope"] or MACHINE
+    counting = Counting(
+        CountsRequest(round(interval * NS_PER_S), arguments.events, scope), keep, ""
+    )
+    counting.start()
+    code: int | None = None
+    try:
+        warn(counting.warnings, quiet=settings["quiet"])
+        watch = Watch(store, lines.get(), level=settings["known-level"], fail_on=arguments.fail_on)
+        heard, stale = time.monotonic(), False
+        while not stopping.is_set() and code is None:
+            with contextlib.suppress(queue.Empty):
+                _say_watched(watch, lines.get(timeout=_POLL), store, arguments, write)
+                heard, stale = time.monotonic(), False
+                code = EXIT_ANOMALY if arguments.fail_on and watch.must_fail else None
+            silent = time.monotonic() - heard
+            if counting.failure is not None:
+                raise counting.failure
+            if counting.gone:
+                warn([words.describe_gone(watch.scope)], quiet=False)
+                code = EXIT_INCONCLUSIVE
+            elif not stale and silent > _STALE * interval + 1:
+                stale = True
+                warn([words.describe_stale(silent)], quiet=False)
+    finally:
+        counting.abort()
+    if arguments.json != STDOUT:
+        print(words.describe_watched(watch.seen, watch.lossy, left_out[0]), flush=True)
+    return EXIT_OK if code is None else code
+
+
+@contextlib.contextmanager
+def _open_lines(place: str | None) -> Iterator[Callable[[str], None]]:
+    """Yield what writes a line at once; nothing where none is wanted."""
+    if place is None:
+        yield lambda _: None
+    elif place == STDOUT:
+        yield lambda line: print(line, flush=True)
+    else:
+        with Path(place).open("w", encoding="utf-8", buffering=1) as stream:
+            yield lambda line: print(line, file=stream)
+
+
+def _say_watched(
+    watch: Watch,
+    line: Mapping[str, Any],
+    store: Store,
+    arguments: argparse.Namespace,
+    write: Callable[[str], None],
+) -> None:
+    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - numpy
+    from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
+
+    answer, changed = watch.add(line)
+    now = datetime.now(UTC)
+    entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
+    if arguments.json:
+        when = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        document = known_document(watch.scope, entry, __version__, when)
+        write(json.dumps(json.loads(to_json(document)), separators=(",", ":")))
+    if changed and arguments.json != STDOUT:
+        head, *more = describe_answer(entry)
+        said = f"{head}: {more[0]}" if more and not entry.matches else head
+        print(f"{now.astimezone():%H:%M:%S} {said}", flush=True)
+
+
 def _print_matches(entry: KnownEntry) -> None:
     from rich.table import Table  # noqa: PLC0415 - start-up time
 
@@ -446,6 +591,7 @@ def _relabel(arguments: argparse.Namespace, settings: Settings) -> int:
 _ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Settings], int]]] = {
     "add": _add,
     "search": _search,
+    "watch": _watch,
     "list": _list,
     "show": _show,
     "check": _check,

@@ -72,12 +72,13 @@ class KnownEntry(Part):
 
 
 class KnownDocument(Part):
-    """What critpath known search --json writes."""
+    """What critpath known search --json writes, and known watch --json for each interval."""
 
     format: Annotated[Literal["critpath/known-answer/1"], doc("name and version of this format")]
     version: Annotated[str, doc("version of critpath that wrote it")]
-    source: Annotated[str, doc("what was asked about, as it was named")]
+    source: Annotated[str, doc("what was asked about, as it was named; of watch the scope")]
     known: Annotated[KnownEntry, doc("the answer")]
+    time: Annotated[str, doc("of watch: when the interval was looked up, UTC; else ''")] = ""
 
 
 class CheckedLabel(Part):

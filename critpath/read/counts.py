@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -61,6 +61,15 @@ def read_counts(file: Path) -> tuple[Counts, tuple[str, ...]]:
             return _read(stream, file)
     except OSError as error:
         raise UnreadableError(f"{file}: {error.strerror or error}", _DO) from error
+
+
+def parse_counts(header: dict[str, Any], lines: Iterable[dict[str, Any]]) -> Counts:
+    """Return the counts of lines that this process counted itself."""
+    found = _Found()
+    found.begin_file(header)
+    for number, line in enumerate(lines, 2):
+        found.add(line, number)
+    return found.counts()
 
 
 def _read(stream: IO[bytes], file: Path) -> tuple[Counts, tuple[str, ...]]:

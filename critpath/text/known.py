@@ -171,6 +171,27 @@ def _clock(ns: int) -> str:
     return f"{minutes:02}:{seconds:02}"
 
 
+def describe_gone(scope: str) -> str:
+    """Return that a control group was removed while it was counted."""
+    return f"{safe_text(scope)} is gone: nothing is counted of it any more"
+
+
+def describe_stale(seconds: float) -> str:
+    """Return that the last answer is old: no interval came since."""
+    return f"nothing was counted for {seconds:.0f} s: the last answer is as old"
+
+
+def describe_watched(seen: Mapping[str | None, int], lossy: int, left_out: int) -> str:
+    """Return what a watch has seen, in one line."""
+    total = sum(seen.values())
+    order = sorted(seen, key=lambda name: (name is None, -seen[name], name or ""))
+    names = {None: "without an answer", "": "like nothing known"}
+    parts = [f"{seen[name]:,} {names.get(name) or f'like {safe_text(name)}'}" for name in order]
+    parts += [f"{lossy:,} lossy"] * bool(lossy)
+    parts += [f"{left_out:,} left out: this machine is too busy to look them up"] * bool(left_out)
+    return f"{plural(total, 'interval')}{': ' * bool(parts)}{', '.join(parts)}"
+
+
 def describe_seen(document: ComparisonDocument) -> list[str]:
     """Return what a comparison says of what was seen before; nothing where it was not asked."""
     if document.known is None:

@@ -340,3 +340,34 @@ def test_a_program_stays_within_its_row():
     code = assemble([3], range(5, 17), 1, (4096, 4), group=None)
     assert len(code) % 8 == 0
     assert code.endswith(b"\x95" + bytes(7))
+
+
+@pytest.mark.long
+def test_a_running_machine_is_watched(place):
+    """A group that does what the store knows is called so; the label that must not be ends it."""
+    store = place / "watch.known"
+    for name, call in (("ppid", "os.getppid()"), ("opens", "os.close(os.open('/dev/null', 0))")):
+        program = f"import os,time\ne=time.time()+2\nwhile time.time()<e:\n {call}"
+        for session in range(3):
+            made = place / f"watch-{name}-{session}"
+            counted = ("--recorder", "counts", "--interval", "0.1", "-o", made)
+            critpath(place, "record", *counted, "--", *PYTHON, program)
+            critpath(place, "known", "add", store, made, "--label", name)
+    group = groups.make_group("critpath-test-watch")
+    inside = f"import os\nopen('{group.path}/cgroup.procs','w').write('0')\n"
+    busy = subprocess.Popen([*PYTHON, inside + "while True: os.getppid()"])
+    try:
+        watching = ("known", "watch", store, "--interval", "0.1", "--scope", group.name)
+        done = critpath(place, *watching, "--fail-on", "ppid", "--json", "-", check=False)
+        assert done.returncode == 1, done.stderr
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        assert {one["source"] for one in found} == {group.name}
+        known = [one["known"] for one in found if one["known"]["answer"] == "known"]
+        assert sum("ppid" in one["matches"][0]["labels"] for one in known) >= 5
+    finally:
+        busy.kill()
+        busy.wait()
+        groups.remove_group(group.path)
+    # A group that is gone is said, and nothing hangs.
+    gone = critpath(place, *watching, check=False)
+    assert gone.returncode == 2

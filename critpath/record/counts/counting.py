@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -59,8 +59,9 @@ class Counting:
     Parameters
     ----------
     asked : CountsRequest
-    directory : Path
-        The recording's own.
+    directory : Path or callable
+        The recording's own; or what is called with each line, the header first, instead of
+        writing it.
     session : str
     container : int
         Pid namespace of the container that is recorded, 0 for none.
@@ -73,10 +74,14 @@ class Counting:
     """
 
     def __init__(
-        self, asked: CountsRequest, directory: Path, session: str, container: int = 0
+        self,
+        asked: CountsRequest,
+        directory: Path | Callable[[Mapping[str, Any]], None],
+        session: str,
+        container: int = 0,
     ) -> None:
         self._asked = asked
-        self._file = directory / COUNTS
+        self._directory = directory
         self._session = session
         self._container = container
         self._source: Source | None = None
@@ -94,6 +99,11 @@ class Counting:
         self._thread: threading.Thread | None = None
         self.failure: CritpathError | None = None
         self.warnings: list[str] = []
+
+    @property
+    def gone(self) -> bool:
+        """Tell whether the control group that is counted was removed meanwhile."""
+        return self._group is not None and not self._group.path.exists()
 
     @property
     def group(self) -> int:
@@ -126,8 +136,10 @@ class Counting:
         }
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._stream = os.fdopen(os.open(self._file, flags, 0o600), "wb", buffering=0)
+            if isinstance(self._directory, Path):
+                file = self._directory / COUNTS
+                file.parent.mkdir(mode=0o700, exist_ok=True)
+                self._stream = os.fdopen(os.open(file, flags, 0o600), "wb", buffering=0)
             self._write(header)
         except OSError as error:
             raise CritpathError(
@@ -262,7 +274,9 @@ class Counting:
         self._lines += 1
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        if self._stream is not None:
+        if not isinstance(self._directory, Path):
+            self._directory(line)
+        elif self._stream is not None:
             self._stream.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def stop(self) -> Mapping[str, object]:

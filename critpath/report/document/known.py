@@ -67,9 +67,11 @@ def _match(match: Match) -> MatchEntry:
     )
 
 
-def known_document(source: str, entry: KnownEntry, version: str) -> KnownDocument:
-    """Return what `critpath known search --json` writes."""
-    return KnownDocument(format=KNOWN_FORMAT, version=version, source=source, known=entry)
+def known_document(source: str, entry: KnownEntry, version: str, time: str = "") -> KnownDocument:
+    """Return what `critpath known search --json` writes, and `watch` for an interval."""
+    return KnownDocument(
+        format=KNOWN_FORMAT, version=version, source=source, time=time, known=entry
+    )
 
 
 def check_document(

@@ -1,0 +1,91 @@
+"""What a running machine does, looked up in a store interval by interval."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath.pipeline.lookup import LEAST_DOCUMENTS, Library, make_library, search
+from critpath.read.counts import parse_counts
+from critpath.signatures.terms import normalised
+from critpath.signatures.weights import find_quiet
+
+if TYPE_CHECKING:
+    from critpath.known.entries import Store
+    from critpath.model.signatures import Answer
+
+WINDOW: Final = 10  # intervals that an answer rests on, at most
+FAILING: Final = 5  # of the last `WINDOW` answers, that end what watches for a label
+
+
+class Watch:
+    """Answers for the last few intervals; it keeps these, and the store.
+
+    Parameters
+    ----------
+    store : Store
+    header : mapping
+        First line of what is counted.
+    level : float
+    fail_on : str
+        A label, or "".
+
+    Attributes
+    ----------
+    seen : Counter
+        Answers so far: by label, "" for those like nothing known, None where none was given.
+    lossy : int
+        Intervals in which something was lost.
+    """
+
+    def __init__(
+        self, store: Store, header: Mapping[str, Any], *, level: float, fail_on: str = ""
+    ) -> None:
+        self._store = store
+        self._header = dict(header)
+        self._level = level
+        self._fail_on = fail_on
+        self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
+        self._failed: deque[bool] = deque(maxlen=WINDOW)
+        self._library: Library | None = None
+        self._last: object = ()
+        self.seen: Counter[str | None] = Counter()
+        self.lossy = 0
+
+    @property
+    def scope(self) -> str:
+        """Whose doing is looked up: the group's, where one is counted."""
+        return str(self._header["scopes"][-1])
+
+    @property
+    def must_fail(self) -> bool:
+        """Tell whether the label was seen often enough to end."""
+        return sum(self._failed) >= FAILING
+
+    def add(self, line: Mapping[str, Any]) -> tuple[Answer, bool]:
+        """Return the answer with one more interval, and whether it is another than before."""
+        self._lines.append(dict(line))
+        counts = normalised(parse_counts(self._header, self._lines)).of_scope(self.scope)
+        self.lossy += int(counts.lossy[-1])
+        judged = np.flatnonzero(~counts.lossy & ~find_quiet(counts))[-LEAST_DOCUMENTS:]
+        # Too few of them: all are asked about, so that the answer says why there is none.
+        asked = counts.take(judged) if len(judged) == LEAST_DOCUMENTS else counts
+        if self._library is None:
+            states = [entry for entry in self._store.entries if entry.kind == "state"]
+            self._library = make_library(states, asked) if len(judged) else None
+        answer = search(self._store, asked, level=self._level, library=self._library)
+        first = answer.matches[0] if answer.matches else None
+        name: str | None = None
+        if answer.status == "known" and first is not None:
+            name = first.label
+        elif answer.status == "unknown":
+            name = ""
+        self.seen[name] += 1
+        known = first is not None and answer.status == "known"
+        self._failed.append(bool(known and first and self._fail_on in first.labels))
+        now = (answer.status, frozenset(first.labels) if known and first else None)
+        changed, self._last = now != self._last, now
+        return answer, changed
