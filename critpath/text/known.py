@@ -186,7 +186,8 @@ def describe_watched(seen: Mapping[str | None, int], lossy: int, left_out: int) 
     total = sum(seen.values())
     order = sorted(seen, key=lambda name: (name is None, -seen[name], name or ""))
     names = {None: "without an answer", "": "like nothing known"}
-    parts = [f"{seen[name]:,} {names.get(name) or f'like {safe_text(name)}'}" for name in order]
+    said = {name: names.get(name) or f"like {safe_text(name or '')}" for name in order}
+    parts = [f"{seen[name]:,} {said[name]}" for name in order]
     parts += [f"{lossy:,} lossy"] * bool(lossy)
     parts += [f"{left_out:,} left out: this machine is too busy to look them up"] * bool(left_out)
     return f"{plural(total, 'interval')}{': ' * bool(parts)}{', '.join(parts)}"
