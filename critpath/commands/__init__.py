@@ -58,8 +58,6 @@ def entry() -> NoReturn:
     """
     # A path is built from a few hundred thousand small objects that all stay.
     gc.set_threshold(100_000, 50, 50)
-    # The allocators that pyarrow brings keep what was freed: 40 MB of a large recording's.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     code = main()
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -156,6 +156,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             ),
             "CompareSettings": SimpleNamespace,
             "note_repaired_switches": lambda paths: paths,
+            "mark_own": lambda paths, *_: paths,
             **{f.__name__: f for f in (choose_executions, resolve_ids, traces_of)},
         },
         "critpath.report.document.comparison": {

@@ -83,6 +83,6 @@ def test_functions_and_their_files_have_stand_ins_in_details_and_sentences():
     detail = "encode (json/encoder.py:42), under render (shop.py:7)"
     sentence = "running in `encode` (json/encoder.py:42), under `render` (shop.py:7)"
     names = _Names()
-    names.add_functions(f"{detail} {sentence}")
+    names.add_functions(f"{detail} {sentence}", ())
     assert names.replace(detail) == "function-1, under function-2"
     assert names.replace(sentence) == "running in function-1, under function-2"

@@ -171,7 +171,7 @@ def known_answer():
     known = {"store": "x.known", "digest": "0", "entries": 3, "answer": "known", "reasons": []}
     known |= {"matches": [match], "p": 0.4, "level": 0.01, "calibrated": True, "documents": 9}
     known |= {"quiet": 0, "lossy": 0, "agreement": 1.0, "timeline": [stretch], "left_out": []}
-    return {"format": KNOWN_FORMAT, "version": "1", "source": "rec", "known": known}
+    return {"format": KNOWN_FORMAT, "version": "1", "source": "rec", "known": known, "time": ""}
 
 
 def known_check():
