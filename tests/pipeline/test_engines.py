@@ -32,7 +32,7 @@ from critpath.pipeline.recordings import fit_jobs, split_resources
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
-import os, signal, sys, time
+import faulthandler, os, signal, sys, time
 from pathlib import Path
 from critpath.errors import CritpathError, UnreadableError
 from critpath.pipeline.engines import run
@@ -66,6 +66,7 @@ def sleep(task):
     time.sleep(600)
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(100)  # where it hangs, should it
     told = []
     try:
         if sys.argv[1] == "large":

@@ -377,6 +377,17 @@ class Gates:
         return os.open(self.place / name.replace("/", "-"), flags)
 
 
+def test_marks_of_one_cpu_alone_are_saved(tmp_path: Path) -> None:
+    marks = MarkPages(Gates(tmp_path), [0, 1], 4096, 1 << 16)
+    page = make_page(5, [(0, mark(5, b"critpath:begin job 1"))])
+    marks.keep(1, page)
+    marks.save(tmp_path, 0)
+    marks.close()
+    assert (tmp_path / "cpu0").read_bytes() == b""
+    assert (tmp_path / "cpu1").read_bytes() == page.ljust(4096, b"\0")
+    assert not marks.bytes
+
+
 @pytest.mark.long
 def test_a_week_in_a_minute(tmp_path: Path) -> None:
     """Windows, triggers, marks that end and marks that never do: nothing held grows."""
@@ -655,7 +666,10 @@ def test_what_is_asked_is_not_trusted(tmp_path: Path) -> None:
         assert len(names) >= 1100  # others' processes end, too: the last batch may be under way
         assert len({*names}) == 1
         assert "\x1b" not in names[0]
+        assert json.loads(send(b'{"dump": "\\u001b[31m"}'))["dump"]
         assert process.poll() is None
+    [made] = find_dumps(place)
+    assert "\x1b" not in (made / "critpath.json").read_text()
 
 
 @pytest.mark.long

@@ -11,7 +11,8 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -131,7 +132,8 @@ class MarkPages:
         """Write the pages that end after a time, and forget all."""
         for cpu, held in self._held.items():
             with (raw / f"cpu{cpu}").open("xb") as stream:
-                for page, after in _with_next(held):
+                pages = list(held)
+                for page, after in zip_longest(pages, pages[1:]):
                     if after is None or page_time(after) >= cutoff:
                         stream.write(page.ljust(self._page, b"\0"))
         self.clear()
@@ -149,11 +151,6 @@ class MarkPages:
             with contextlib.suppress(OSError):
                 os.close(source)
         self._sources = {}
-
-
-def _with_next(held: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-    pages = list(held)
-    return zip(pages, [*pages[1:], None], strict=True)
 
 
 class Memory:
