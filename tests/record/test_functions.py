@@ -233,11 +233,14 @@ def test_a_path_names_the_functions_that_ran(critpath, critpath_process, tmp_pat
         options = ("--format", "json", "--reader", reader)
         lines = critpath("path", tmp_path / "r", *options).stdout.splitlines()
         assert len(lines) == 3
+        shares = []
         for number, line in enumerate(lines):
             segments = json.loads(line)["segments"]
             spun = sum(s["end"] - s["begin"] for s in segments if s["detail"].startswith("spin ("))
             # What interrupts is no running of it.
-            assert spun == pytest.approx(sum(took[2 * number : 2 * number + 2]), rel=0.1)
+            shares.append(spun / sum(took[2 * number : 2 * number + 2]))
+        # No event tells when the machine below takes the cpu: the process's own time lacks that.
+        assert 0.9 < min(shares) < 1.1, shares
 
 
 @needs_python
