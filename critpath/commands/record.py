@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Final
 from critpath.commands.output import Progress, check_outputs, hint
 from critpath.commands.parser import checked
 from critpath.commands.recorded import describe_flaws, describe_outcome
-from critpath.commands.settings import COUNTING, RECORDING, Settings, number, split_budget, whole
+from critpath.commands.settings import (
+    COUNTING,
+    FLYING,
+    RECORDING,
+    Settings,
+    number,
+    split_budget,
+    whole,
+)
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_span, plural, safe_text
@@ -29,8 +37,7 @@ if TYPE_CHECKING:
     from critpath.record.budget.selection import Chosen
     from critpath.record.recorder import Count, CountsRequest, RecordRequest
 
-SETTINGS = ("execution", *RECORDING, *COUNTING)
-ALWAYS: Final = ("keep", "memory", "when", "at-most", "dumps")
+SETTINGS = ("execution", *RECORDING, *FLYING, *COUNTING)
 
 _SMALL_OVERHEAD, _LONG_HORIZON = 0.02, 10.0  # below it switching events off takes its share
 _SECONDS = number(0, 31_536_000, "a number of seconds above 0")
@@ -250,7 +257,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _refuse_always_options(settings: Settings) -> None:
-    for name in ALWAYS:
+    for name in FLYING:
         if "command line" in settings.origins[name]:
             raise UsageError(f"--{name} without --always", "add --always, or leave it out")
 

@@ -685,8 +685,8 @@ RUNNING: Final = ("jobs",)
 RECORDING: Final = (
     *("recorder", "profile", "buffer-size", "trace-format"),
     *("overhead", "controller", "overhead-of", "calibrate"),
-    *("keep", "memory", "at-most", "dumps", "when"),
 )
+FLYING: Final = ("keep", "memory", "at-most", "dumps", "when")  # of the flight recorder
 COUNTING: Final = ("interval", "scope")  # of commands that count, or read what was counted
 SIGNING: Final = (*COUNTING, "weights")  # of commands that make signatures
 KNOWING: Final = ("known",)  # of commands that look up what they find
@@ -696,7 +696,7 @@ _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 LINKING: Final = ("trace-url",)  # of commands that write pages
 _OTHERS: Final = {
-    *(*READING, *RUNNING, *RECORDING, *CODING, *LINKING, *SIGNING, *KNOWING),
+    *(*READING, *RUNNING, *RECORDING, *FLYING, *CODING, *LINKING, *SIGNING, *KNOWING),
     *("known-level", "quiet"),
 }
 COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)
