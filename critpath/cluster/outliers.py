@@ -60,6 +60,7 @@ from critpath.model import (
     VectorTable,
     benjamini_hochberg,
     mid_ranks,
+    sum_groups,
 )
 from critpath.text import notes
 
@@ -527,7 +528,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     mine, whole = values[in_sample], np.zeros(values.shape[1])  # scores are centred
     size = min(-(-(n + m) // _UNITS), min(n, m) // _LEAST_GROUPS)
     if size > 1:  # groups of one side change places: a test as valid, for less
-        sides = [_group(rng, rows, size) for rows in (mine, values[~in_sample])]
+        sides = [sum_groups(rng, rows, size) for rows in (mine, values[~in_sample])]
         mine, values, (m, n) = sides[0], np.concatenate(sides), map(len, sides)
         whole = values.sum(axis=0)  # but for whom groups left over
     observed = mine.sum(axis=0) - 1e-9 * math.sqrt(n + m)
@@ -543,12 +544,6 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     p = larger / total if exact else (1 + larger) / (1 + total)
     p = p.reshape(2, -1).min(axis=0)
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
-
-
-def _group(rng: np.random.Generator, rows: F64, size: int) -> F64:
-    """Add up rows in groups of so many, drawn at random; whom they leave over is in none."""
-    order = rng.permutation(len(rows))[: len(rows) // size * size]
-    return np.asarray(rows[order].reshape(-1, size, rows.shape[1]).sum(axis=1), np.float64)
 
 
 def _ways(size: int, picks: int) -> float:

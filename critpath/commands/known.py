@@ -425,7 +425,7 @@ def _say_watched(
     arguments: argparse.Namespace,
     write: Callable[[str], None],
 ) -> None:
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
     from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - numpy
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
@@ -435,7 +435,7 @@ def _say_watched(
     if arguments.json:
         when = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = known_document(watch.scope, entry, __version__, when)
-        write(json.dumps(json.loads(to_json(document)), separators=(",", ":")))
+        write(json.dumps(to_plain(document), separators=(",", ":")))
     if changed and arguments.json != STDOUT:
         head, *more = describe_answer(entry)
         said = f"{head}: {more[0]}" if more and not entry.matches else head

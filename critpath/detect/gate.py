@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.detect._smallest import mark
-from critpath.model import F64, I64, Bool, mid_ranks, student_tails
+from critpath.model import F64, I64, Bool, mid_ranks, student_tails, sum_groups
 from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -203,7 +203,10 @@ def family_of(
             fewer = min(chosen[s], len(members[s]) - chosen[s])
             size = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
             if size > 1:
-                units[i], picked[i] = _group(rng, units[i], chosen[s], size)
+                # The sample's executions are the first.
+                first = sum_groups(rng, units[i][: chosen[s]], size)
+                rest = sum_groups(rng, units[i][chosen[s] :], size)
+                units[i], picked[i] = np.concatenate([first, rest]), len(first)
                 many = len(units[i])
                 spread = picked[i] * (many - picked[i]) / (many - 1)
                 variance[s] = spread * units[i].var(axis=0)
@@ -223,18 +226,6 @@ def family_of(
     scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
     divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
     return Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
-
-
-def _group(rng: np.random.Generator, scores: F64, chosen: int, size: int) -> tuple[F64, int]:
-    """Add up groups of so many executions of one side, the sample's first; count the latter.
-
-    Whom groups leave over, fewer than one of them, is in no sum.
-    """
-    parts = []
-    for rows in (scores[:chosen], scores[chosen:]):
-        order = rng.permutation(len(rows))[: len(rows) // size * size]
-        parts.append(rows[order].reshape(-1, size, rows.shape[1]).sum(axis=1))
-    return np.concatenate(parts), len(parts[0])
 
 
 def family_of_blocks(

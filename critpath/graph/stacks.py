@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -66,22 +65,8 @@ def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
     """Return paths whose stacks say which frames are the program's own: names with commas."""
     if not (own or not_own):
         return paths
-    mark = partial(_mark_path, own={*own.split(",")} - {""}, not_own={*not_own.split(",")} - {""})
-    return replace(paths, paths=paths.paths.map(mark))
-
-
-def _mark_path(
-    path: CriticalPaths, own: Collection[str], not_own: Collection[str]
-) -> CriticalPaths:
-    strings, changed = list(path.strings), dict[str, Any]()
-    for name in ("stack", "waker_stack"):
-        codes: I32 = getattr(path, name)
-        table = np.full(len(path.strings) + 1, -1, np.int32)  # the last is of those without
-        for code in np.unique(codes[codes >= 0]).tolist():
-            table[code] = len(strings)
-            strings.append(mark_frames(path.strings[code], own, not_own))
-        changed[name] = table[codes]
-    return replace(path, strings=tuple(strings), **changed)
+    mark = partial(mark_frames, own={*own.split(",")} - {""}, not_own={*not_own.split(",")} - {""})
+    return replace(paths, paths=paths.paths.map_stacks(mark))
 
 
 def _coded(events: I64, stacks: Stacks, codes: I32) -> I32:

@@ -135,6 +135,7 @@ if TYPE_CHECKING:
         rival_role,
         role_name,
         student_tails,
+        sum_groups,
     )
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
@@ -196,7 +197,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
         *("hypergeometric_tail", "identifiers", "mid_ranks", "rival_name", "rival_role"),
-        *("role_name", "student_tails"),
+        *("role_name", "student_tails", "sum_groups"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -328,5 +329,6 @@ __all__ = [
     "rival_role",
     "role_name",
     "student_tails",
+    "sum_groups",
     "summarize_machine",
 ]

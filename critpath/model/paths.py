@@ -287,6 +287,10 @@ class CriticalPaths(Table):
         """
         return change(self)
 
+    def map_stacks(self, change: Callable[[str], str]) -> CriticalPaths:
+        """Change every stack, as its text; "" leaves its segments without one."""
+        return self.map(partial(_with_stacks, change=change))
+
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory: `take` of these fetches nothing.
 
@@ -762,6 +766,22 @@ def _narrow(column: Any) -> Any:
         if np.iinfo(each).min <= low and high <= np.iinfo(each).max
     )
     return column.astype(next(fits, column.dtype))
+
+
+def _with_stacks(paths: CriticalPaths, change: Callable[[str], str]) -> CriticalPaths:
+    strings, known = list(paths.strings), dict[str, int]()
+    changed: dict[str, Any] = {}
+    for name in ("stack", "waker_stack"):
+        codes: I32 = getattr(paths, name)
+        table = np.full(len(paths.strings) + 1, -1, np.int32)  # the last is of those without
+        for code in np.unique(codes).tolist():
+            if code >= 0 and (text := change(paths.strings[code])):
+                if text not in known:
+                    known[text] = len(strings)
+                    strings.append(text)
+                table[code] = known[text]
+        changed[name] = table[codes]
+    return replace(paths, strings=tuple(strings), **changed)
 
 
 def _changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:

@@ -83,7 +83,7 @@ class Stacks(Table):
     Attributes
     ----------
     time, tid, woken : int64
-        When (ns, of the recording's clock), in which thread, and whom that woke (0 for nobody).
+        When (ns, of the recording's clock), in which thread, and which thread that woke (0: none).
     kind : uint8
         `SLEEP`, `WAKE` or `RUN`.
     stack : int32
@@ -142,8 +142,8 @@ def frames_of(text: str) -> list[Frame]:
     return found
 
 
-# What is nobody's own: the C library, language runtimes, their standard libraries, and what was
-# installed.  By the name of the module, by the path of a source file, by the function.
+# What is not the program's own: the C library, language runtimes, their standard libraries, and
+# what was installed.  By the name of the module, by the path of a source file, by the function.
 _MODULES: Final = re.compile(
     r"\[.*\]|(?:ld-linux|ld-musl|libc|libm|libdl|librt|libpthread|libresolv|libnss_\w+|libstdc\+\+"
     r"|libgcc_s|libgomp|libasan|libtsan|libpython\d|libcrypto|libssl|libuv|libnode|libjvm|libz"

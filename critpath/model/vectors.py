@@ -199,7 +199,7 @@ class FlameNode:
         Place of the node above among all nodes; -1 for the first, which is everything.
     kind : str
         ``all``, ``label``, ``thread`` (what is waited for), ``frame`` (in which function),
-        ``state``, or ``rest``: what is too small to be told apart.
+        ``state``, or ``rest``: what is too small to be shown alone.
     name : str
         The label, the thread's role, the function or the state.
     role : str
@@ -280,6 +280,12 @@ def mid_ranks(values: F64 | I64) -> F64:
         last = np.append(first[1:], n)
         result[order, column] = np.repeat((first + last + 1) / 2, last - first)
     return result
+
+
+def sum_groups(rng: np.random.Generator, rows: F64, size: int) -> F64:
+    """Add up groups of so many rows, drawn at random; whom they leave over is in no sum."""
+    order = rng.permutation(len(rows))[: len(rows) // size * size]
+    return np.asarray(rows[order].reshape(-1, size, rows.shape[1]).sum(axis=1), np.float64)
 
 
 def benjamini_hochberg(p: F64, level: float) -> Bool:

@@ -482,7 +482,12 @@ def explain(
     )
 
 
-_OF_PACKETS: Final = {State.SOFTIRQ, State.WAIT_SOFTIRQ, State.NET_TRANSIT}
+# Of what packets' way makes longer; softirqs also of those of which it is not known what they do.
+_OF_PACKETS: Final = {
+    (state, softirq)
+    for state in (State.SOFTIRQ, State.WAIT_SOFTIRQ)
+    for softirq in ("", "NET_RX", "NET_TX")
+}
 
 
 def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause, ...]:
@@ -498,7 +503,9 @@ def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause,
     route = notes.name_route(found[0])
     return tuple(
         replace(cause, facts=replace(cause.facts, route=route))
-        if cause.facts and cause.contribution > 0 and cause.facts.state in _OF_PACKETS
+        if (facts := cause.facts)
+        and cause.contribution > 0
+        and (facts.state == State.NET_TRANSIT or (facts.state, facts.device) in _OF_PACKETS)
         else cause
         for cause in causes
     )

@@ -117,11 +117,11 @@ def choose_by_begin(executions: Executions, gaps: Gaps, end: int) -> Bool:
         room[mine] = np.append(own.begin, end)[place] - executions.begin[mine]
     result = room >= took
     _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
-    for one in range(int(kind.max(initial=-1)) + 1):
-        of = kind == one
-        begun = of & (room >= np.quantile(took[of], _NEARLY_ALL))
+    order = np.argsort(kind, kind="stable")
+    for of in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1) if len(order) else ():
+        begun = room[of] >= np.quantile(took[of], _NEARLY_ALL)
         if begun.sum() >= _FEWEST:
-            result = np.where(of, begun, result)
+            result[of] = begun
     return result
 
 

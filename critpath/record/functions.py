@@ -18,6 +18,7 @@ import stat
 import struct
 import subprocess
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,8 @@ _WITHOUT: Final = "record without --functions"
 _MAGIC: Final = b"critfun1"
 _HEAD: Final = struct.Struct("<8sIIQQ")
 _HEADER, _WINDOW, _EVENT = 4096, 4096, 16
-_EVENT_S: Final = 72e-9  # of cpu time: 60 ns by the native callbacks, and a fifth for cold caches
+_COLD: Final = 1.2  # a program's caches are colder than those of the loop that measured an event
+_DEAREST: Final = 1e5  # ns of an event, whatever a program says
 _SLOT: Final = re.compile(r"(\d{1,10})-p?\d{1,10}\.slot")
 _MOST_NAMES: Final = 1 << 28  # bytes of a process's list
 _MOST_BYTES: Final = 1 << 30  # of all lists
@@ -131,6 +133,7 @@ class FunctionFiles:
     directory: Path
     share: float
     _descriptor: int = -1
+    _costs: dict[str, float] = field(default_factory=dict)  # of an event, by process (ns)
 
     def start(self, user: User | None) -> None:
         """Make the directory, and open it for the command."""
@@ -156,8 +159,16 @@ class FunctionFiles:
         return (self._descriptor,)
 
     def spent(self) -> float:
-        """Return what noting functions took so far (s of cpu time), by count."""
-        return _EVENT_S * _count_events(self._descriptor)
+        """Return what noting functions took so far (s of cpu time): events by their cost.
+
+        Each process measured what an event costs it, which depends on its callbacks.
+        """
+        spent = 0.0
+        for process, events in _count_events(self._descriptor).items():
+            if process not in self._costs and (cost := _read_cost(self._descriptor, process)):
+                self._costs[process] = cost
+            spent += events * self._costs.get(process, 0.0)
+        return _COLD * spent / 1e9
 
     def close(self) -> None:
         """Let the directory go; idempotent."""
@@ -237,9 +248,9 @@ def _open(descriptor: int, name: str) -> Iterator[Any]:
         yield stream if stat.S_ISREG(os.fstat(file).st_mode) else None
 
 
-def _count_events(descriptor: int) -> int:
-    """Return how many events there are so far; no more than the files have room for."""
-    events = 0
+def _count_events(descriptor: int) -> Counter[str]:
+    """Return how many events there are by process; no more than the files have room for."""
+    events = Counter[str]()
     with contextlib.suppress(OSError):  # it was let go
         for name in list(filter(_SLOT.fullmatch, os.listdir(descriptor)))[:_MOST_FILES]:
             with _open(descriptor, name) as stream:
@@ -248,8 +259,18 @@ def _count_events(descriptor: int) -> int:
                     magic, _, count, windows, _ = _HEAD.unpack(head)
                     most = os.fstat(stream.fileno()).st_size // (_EVENT * _WINDOW)
                     known = min(windows, most) * _WINDOW + min(count, _WINDOW)
-                    events += known if magic == _MAGIC else 0
+                    events[name.partition("-")[0]] += known if magic == _MAGIC else 0
     return events
+
+
+def _read_cost(descriptor: int, process: str) -> float:
+    """Return what an event costs a process (ns): the first line of its list; 0 if not known."""
+    with _open(descriptor, f"{process}.names") as stream:
+        line = stream.read(_LONGEST).partition(b"\n")[0] if stream else b""
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        cost = float(json.loads(line)["cost"])
+        return min(cost, _DEAREST) if math.isfinite(cost) and cost > 0 else 0.0
+    return 0.0
 
 
 def _read_names(found: _Found, name: str, pid: int) -> None:

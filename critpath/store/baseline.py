@@ -702,22 +702,6 @@ def anonymize(parts: Sequence[PathSet], taken: Sequence[str] = ()) -> list[PathS
     return result
 
 
-def _with_own_stacks(paths: CriticalPaths) -> CriticalPaths:
-    """Return paths whose stacks have the program's own frames alone."""
-    strings, known = list(paths.strings), dict[str, int]()
-    changed: dict[str, Any] = {}
-    for column in _STACKS:
-        table = np.full(len(paths.strings) + 1, -1, np.int32)  # the last is of those without
-        for code in np.unique(getattr(paths, column)).tolist():
-            if code >= 0 and (text := own_stack(paths.strings[code])):
-                if text not in known:
-                    known[text] = len(strings)
-                    strings.append(text)
-                table[code] = known[text]
-        changed[column] = table[getattr(paths, column)]
-    return replace(paths, strings=tuple(strings), **changed)
-
-
 def _unused_name(name: str, used: set[str]) -> str:
     number = 2
     free = name
@@ -742,7 +726,7 @@ def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
     return replace(
         part,
         executions=replace(part.executions, notes=tuple(map(clean, part.executions.notes))),
-        paths=part.paths.map(_with_own_stacks),
+        paths=part.paths.map_stacks(own_stack),
         sources=tuple(names[source] for source in part.sources),
         specification=specification,
         losses=tuple(

@@ -22,6 +22,8 @@ from record import write_split
 import critpath.pytest_gate.gate
 from critpath import pipeline
 from critpath.commands import main
+from critpath.commands.parser import build_parser, given_settings
+from critpath.commands.settings import FLYING
 from critpath.model.recording import HOSTS_FORMAT
 from critpath.record import child, preflight
 from critpath.record.recorder import Requirement
@@ -93,6 +95,8 @@ def recorder(monkeypatch, recordings):
 
     def record(arguments):
         state["calls"].append(arguments)
+        parsed = build_parser({"record": "record"}).parse_args(["record", *arguments])
+        assert not {*FLYING} & {*given_settings(parsed)}, "of the flight recorder"
         output = Path(arguments[arguments.index("-o") + 1])
         if state["code"] != 125:
             output.mkdir()

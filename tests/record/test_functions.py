@@ -132,13 +132,23 @@ def test_what_noting_took_is_by_count_and_by_what_files_have_room_for(tmp_path):
     raw = tmp_path / RAW
     assert files.spent() == 0
     (raw / "7-0.slot").write_bytes(slot([(100, 2, 7)] * 50))
+    assert files.spent() == 0  # what an event costs that process is not known yet
+    (raw / "7.names").write_bytes(b'{"cost": 60.0}\n')
     fifty = files.spent()
-    assert 50 * 60e-9 < fifty < 50 * 100e-9
+    assert fifty == pytest.approx(50 * 72e-9)
+    # Another process has the callbacks in Python.
+    (raw / "8.names").write_bytes(b'{"cost": 900.0}\n')
+    (raw / "8-0.slot").write_bytes(slot([(100, 2, 8)] * 50))
+    both = files.spent()
+    assert both == pytest.approx(16 * fifty)
+    (raw / "9.names").write_bytes(b'{"cost": NaN}\n')
+    (raw / "9-0.slot").write_bytes(slot([(100, 2, 9)] * 50))
+    assert files.spent() == both
     # A program claims what it likes.
     (raw / "7-1.slot").write_bytes(slot([], count=1 << 31, windows=1 << 60))
     (raw / "7-2.slot").symlink_to("/dev/zero")
     (raw / "7-3.slot").write_bytes(b"short")
-    assert files.spent() <= fifty + 4096 * 100e-9
+    assert files.spent() <= both + 4096 * 100e-9
     files.close()
     assert files.spent() == 0
 

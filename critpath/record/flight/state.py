@@ -33,7 +33,7 @@ _ANSWER: Final = 1 << 22
 
 
 def prepare_directory(directory: Path) -> Path:
-    """Make the directory, or take one of ours that nobody else may enter, or exchange."""
+    """Make the directory, or take one that is ours alone to enter and to replace."""
     for place in directory.absolute().parents:
         with contextlib.suppress(OSError):
             found = place.stat()

@@ -34,7 +34,7 @@ _RATE: Final = 199  # samples a second of threads that run
 _BUFFERS: Final = "4M"  # per cpu
 _LARGEST: Final = "4G"  # of perf.data
 _PATIENCE: Final = 20.0  # s for perf to begin and to end
-_NAMES, _NAME = 3, 200  # programs without names that are said, and letters of each
+_NAMES, _NAME = 3, 200  # stripped programs that a warning names, and letters of each
 _UNWINDING: Final = 600.0  # s
 # Neither runnable nor preempted.
 _SLEEPS: Final = "prev_state != 0 && prev_state != 256 && common_pid != {}"
@@ -152,9 +152,9 @@ class PerfSource:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         if done.returncode:
             return self._dropped(said[-1] if said else f"exit {done.returncode}")
-        return self._told(said)
+        return self._read_counts(said)
 
-    def _told(self, said: list[str]) -> StackFacts:
+    def _read_counts(self, said: list[str]) -> StackFacts:
         """Take what the child process counted, bounded, as it read what others wrote."""
         try:
             counted: Any = json.loads(said[-1])

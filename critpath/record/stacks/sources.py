@@ -73,7 +73,7 @@ class StackSource(Protocol):
         """Return the variables that the command needs."""
 
     def stop(self) -> None:
-        """Take no more; what went wrong is told by `read`."""
+        """Take no more; `read` returns what went wrong."""
 
     def read(self) -> StackFacts:
         """Write what was taken into the directory, and delete the raw memory of stacks."""

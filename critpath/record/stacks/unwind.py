@@ -93,9 +93,13 @@ class Unwound:
                 function = _OFFSET.sub("", match[2])[:_LETTERS]
                 address = Address(match[3][:_LETTERS], int(match[1], 16), function, bool(found))
                 if address not in self.addresses and len(self.addresses) >= _MOST_FRAMES:
-                    continue
+                    self.lost += 1
+                    return -1
                 found.append(self.addresses.setdefault(address, len(self.addresses)))
-        if not found or (tuple(found) not in self.stacks and len(self.stacks) >= _MOST_STACKS):
+        if not found:
+            return -1
+        if tuple(found) not in self.stacks and len(self.stacks) >= _MOST_STACKS:
+            self.lost += 1
             return -1
         return self.stacks.setdefault(tuple(found), len(self.stacks))
 
