@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -64,6 +65,31 @@ def place(tmp_path_factory):
 def available():
     lines = Path("/sys/kernel/tracing/available_events").read_text(encoding="ascii").split()
     return [line.replace(":", "/", 1) for line in lines]
+
+
+@contextlib.contextmanager
+def watched(words, place, *more):
+    """Run a watch; on exit it has ended, and has ``stdout`` and ``stderr`` as text."""
+    process = subprocess.Popen(
+        [*CRITPATH, *words, *more],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+        process.stdout, process.stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
 
 
 def critpath(place, *arguments, check=True):
@@ -364,6 +390,23 @@ def test_a_running_machine_is_watched(place):
         assert {one["source"] for one in found} == {group.name}
         known = [one["known"] for one in found if one["known"]["answer"] == "known"]
         assert sum("ppid" in one["matches"][0]["labels"] for one in known) >= 5
+        for number in (signal.SIGINT, signal.SIGTERM):
+            lines = place / f"{number.name}.jsonl"
+            with watched(watching, place, "--json", lines) as process:
+                wait_until(lambda of=lines: of.exists() and of.read_text().count("\n") > 2)
+                process.send_signal(number)
+            assert process.returncode == 0, process.stderr
+            assert re.match(r"\d+ intervals: ", process.stdout.splitlines()[-1])
+            for line in lines.read_text().splitlines():
+                assert json.loads(line)["known"]["answer"]
+        lines = place / "gone.jsonl"
+        with watched(watching, place, "--json", lines) as process:
+            wait_until(lambda: lines.exists() and lines.read_text())
+            busy.kill()
+            busy.wait()
+            groups.remove_group(group.path)
+        assert process.returncode == 3
+        assert "is gone: nothing is counted of it any more" in process.stderr
     finally:
         busy.kill()
         busy.wait()
