@@ -37,7 +37,7 @@ from critpath.commands.output import (
 from critpath.commands.parser import checked
 from critpath.commands.settings import CODING, READING, Settings, whole
 from critpath.errors import UsageError
-from critpath.units import format_ns, plural, safe_text
+from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -227,6 +227,9 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
             "record with --stacks native or python; docs/code-locations.md says what it takes",
         )
     if format_ == "json":
+        if left:
+            further = f"{plural(left.executions, 'further place')}, {format_share(left.share)}"
+            hint(f"critpath: {further} of the time: --top N for more", quiet=settings["quiet"])
         return "".join(json.dumps(asdict(place)) + "\n" for place in places)
     text = StringIO()
     render_code(places, left, len(paths), make_console(text))
