@@ -19,14 +19,15 @@ _ASLEEP: Final = tuple(
     if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
 )
 _RUNS: Final = tuple(int(state) for state in RUNNING)
+_INTERRUPTS: Final = (int(State.IRQ), int(State.SOFTIRQ))
 
 
 def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """Put stacks on the segments of paths.
 
     A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
-    that runs has the sample in the middle of the segment, else what it ended with: a wake, or a
-    sleep.
+    that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
+    or a sleep.
 
     Parameters
     ----------
@@ -129,17 +130,36 @@ def _closest(values: I64, to: I64) -> I64:
 
 
 def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
-    """Return for each segment that runs the sample in its middle, or -1."""
+    """Return for each segment that runs the sample nearest to its middle, or -1.
+
+    An interrupt takes the sample, which ends the segment: what a thread runs until it does
+    something else than being interrupted is one stretch, whose samples are those of its segments.
+    """
     events = np.flatnonzero(stacks.kind == RUN)
     order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
-    begin, end, tid = path.begin[runs], path.end[runs], path.tid[runs]
-    result = np.full(len(tid), -1, np.int64)
-    threads = stacks.tid[order]
+    result, threads = np.full(int(runs.sum()), -1, np.int64), stacks.tid[order]
+    if not len(result):
+        return result
+    part = runs | np.isin(path.state, _INTERRUPTS)
+    follows = part[1:] & part[:-1] & (np.diff(path.tid) == 0) & (np.diff(path.path) == 0)
+    first = np.flatnonzero(np.append(True, ~follows))
+    stretch = np.cumsum(np.append(True, ~follows)) - 1
+    begin = path.begin[first][stretch][runs]
+    end = np.append(path.end[first[1:] - 1], path.end[-1])[stretch][runs]
+    middle, tid = (path.begin[runs] + path.end[runs]) // 2, path.tid[runs]
     for thread in np.unique(tid).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
         mine = np.flatnonzero(tid == thread)
         times = stacks.time[order[low:high]]
-        first, last = np.searchsorted(times, begin[mine]), np.searchsorted(times, end[mine])
-        some = last > first
-        result[mine[some]] = order[low + (first[some] + last[some]) // 2]
+        some = np.searchsorted(times, end[mine], "right") > np.searchsorted(times, begin[mine])
+        mine = mine[some]
+        if len(mine):
+            near = _closest(times, middle[mine])
+            # That of another stretch may be nearer than those of this one.
+            near = np.clip(
+                near,
+                np.searchsorted(times, begin[mine]),
+                np.searchsorted(times, end[mine], "right") - 1,
+            )
+            result[mine] = order[low + near]
     return result

@@ -66,6 +66,17 @@ def test_samples_say_where_a_thread_ran():
     assert joined(paths, stacks_of(*samples, (31_000, 7, 0, SLEEP))) == [("f16000_7", None)]
 
 
+def test_the_sample_that_an_interrupt_takes_is_of_what_runs_around_it():
+    """It lies in the interrupt, and what runs behind that would have the stack of its wake."""
+    paths = path_of(
+        *((State.WAIT_TASK, 7, 50), (State.RUN, 9, 4000), (State.IRQ, 9, 5), (State.SOFTIRQ, 9, 9)),
+        *((State.RUN, 9, 900), (State.RUN, 7, 100), (State.IRQ, 7, 5)),
+    )
+    stacks = stacks_of((5052, 9, 0, RUN), (5964, 9, 7, WAKE), (6066, 7, 0, RUN), (6300, 7, 0, RUN))
+    at = [name for name, _ in joined(paths, stacks)]
+    assert at[1:] == ["f5052_9", None, None, "f5052_9", "f6066_7", None]
+
+
 def test_waits_for_a_cpu_have_none_and_others_threads_none_either():
     paths = path_of((State.WAIT_CPU, 7, 100), (State.WAIT_TIMER, 7, 100))
     assert joined(paths, stacks_of((1000, 7, 0, SLEEP), (1100, 8, 0, SLEEP))) == [(None, None)] * 2
