@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import time
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -67,8 +67,10 @@ class LeftOut(NamedTuple):
     why: str
 
 
-def run(command: Sequence[str | os.PathLike[str]], **options: Any) -> Taken:
-    """Run a command, its output thrown away; its errors are raised."""
+def run(
+    command: Sequence[str | os.PathLike[str]], *, codes: Collection[int] = (0,), **options: Any
+) -> Taken:
+    """Run a command, its output thrown away; its errors are raised: exit codes but these."""
     begin = time.perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options
@@ -78,7 +80,7 @@ def run(command: Sequence[str | os.PathLike[str]], **options: Any) -> Taken:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - begin
-    if process.returncode:
+    if process.returncode not in codes:
         raise RuntimeError(f"{' '.join(map(str, command))}: {process.returncode}\n{said}")
     return Taken(usage.ru_utime + usage.ru_stime, wall, 1024 * usage.ru_maxrss)
 
