@@ -699,6 +699,7 @@ class _Attribution:
         """
         slices = self.native.take_slices()
         receives, closed = self.native.take_steps()
+        del self.native  # it has as much again
         direct = closed >= DIRECT * receives
         row = np.cumsum(self.loops) - 1
         step = np.flatnonzero(slices[:, 7] >= 0)
@@ -716,10 +717,11 @@ class _Attribution:
         slices[rows, 3], slices[rows, 5] = -1, Rule.NONE
         slices[rows, 6] = Certainty.DOUBTFUL
         units = pooled.slices()
-        slices = np.vstack([slices[~np.isin(slices[:, 0], units[:, 0])], units])
+        if len(units):
+            slices = np.vstack([slices[~np.isin(slices[:, 0], units[:, 0])], units])
         # What the end of the recording left without an answer is no request of the table.
-        slices = slices[slices[:, 3] < len(self.requests)]
-        slices = slices[np.argsort(slices[:, 1], kind="stable")]
+        kept = np.flatnonzero(slices[:, 3] < len(self.requests))
+        slices = slices[kept[np.argsort(slices[kept, 1], kind="stable")]]
         run, cpus = self._spend(slices[:, 0], slices[:, 1], slices[:, 2])
         key = self.keys[slices[:, 0]]
         return Slices(
@@ -741,9 +743,9 @@ class _Attribution:
         activity = self.activity
         acts = (Act.RUN, Act.SLEEP, Act.PREEMPT, Act.EXIT)
         rows = np.flatnonzero(np.isin(activity.act, acts) & (self.thread >= 0))
-        rows = rows[np.argsort(self.thread[rows], kind="stable")]
+        rows = rows[argsort_codes(self.thread[rows], len(self.keys))]
         bounds = np.searchsorted(self.thread[rows], np.arange(len(self.keys) + 1))
-        order = np.argsort(thread, kind="stable")
+        order = argsort_codes(thread, len(self.keys))
         ends = np.searchsorted(thread[order], np.arange(len(self.keys) + 1))
         run, cpus = np.zeros(len(thread), np.int64), np.zeros(len(thread), np.int64)
         for number in np.unique(thread):
