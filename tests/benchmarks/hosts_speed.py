@@ -241,7 +241,7 @@ def token_rows(recordings: list[Path], rounds: int) -> list[Row]:
         settings = extraction.ExtractSettings(specification="requests")
         work = partial(_extract, place, settings)
         work()
-        rows += token_row(str(number), f"extract {place.parent.name}", work, rounds)
+        rows += token_row(str(number), f"extract {place.name}", work, rounds)
     return rows
 
 
@@ -287,9 +287,14 @@ def main() -> int:
     print(table(rows, {}), flush=True)
     with tempfile.TemporaryDirectory(prefix="critpath-hosts-", dir="/var/tmp") as made:
         home = Path(made)
-        print(table(compare_rows(home, given.seconds, given.pair, given.rounds), {}), flush=True)
+        for name in ("redis", "hosts"):
+            (home / name).mkdir()
+        print(
+            table(compare_rows(home / "redis", given.seconds, given.pair, given.rounds), {}),
+            flush=True,
+        )
         if given.events:
-            print(table(set_rows(home, int(given.events)), {}))
+            print(table(set_rows(home / "hosts", int(given.events)), {}))
     return 0
 
 
