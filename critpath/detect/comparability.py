@@ -11,6 +11,7 @@ import numpy as np
 
 from critpath.detect.verdict import LOSSY_SHARE
 from critpath.model import I64, PathSet, State, summarize_machine
+from critpath.model.recording import Passed, split_devices
 from critpath.text import notes
 
 # Beyond this the comparison is about the smaller part of the normal set.
@@ -22,8 +23,14 @@ _BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
 # How many requests of a port share a connection, in a recording's environment.
 _SHARED_AT: Final = re.compile("requests_shared_([0-9]{1,5})")
 # Which devices packets passed (`critpath.timeline.routes`).
-_ROUTE: Final = re.compile("route_executions|route_(packets|devices|perhaps)_[a-z0-9_]{1,30}")
-_PASSED: Final = "route_devices_"
+_ROUTE: Final = re.compile(
+    "route_executions|route_(packets|devices|perhaps|begun|names)_[a-z0-9_]{1,30}"
+)
+_PASSED, _NAMES = "route_devices_", "route_names_"
+# A route is another one by what each packet passes, not by how many packets there are: with more
+# of them to whom nobody sent before, those before go on as they did.
+_GOES_ON: Final = 0.9  # of the packets of an execution
+_MORE: Final = 1.25  # devices of a kind that a packet passes
 _FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
@@ -105,58 +112,106 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
 
 
 def route_differences(normal: PathSet, sample: PathSet) -> list[str]:
-    """Return a line if packets surely passed other kinds of devices, or more of one kind."""
+    """Return a line if packets surely passed other kinds of devices, or each more of one kind."""
     found = find_routes(normal, sample)
     return [notes.different_routes(*found)] if found else []
 
 
 def find_routes(
     normal: PathSet, sample: PathSet
-) -> tuple[list[list[tuple[str, int, float]]], list[float]] | None:
+) -> tuple[list[list[Passed]], list[float], list[float]] | None:
     """Return the routes of packets before and after, if they surely differ.
 
     Returns
     -------
-    routes : list of (str, int, float)
-        Of both sets: kinds of devices, how many of it, packets an execution.
+    routes : list of Passed
+        Of both sets; of the kind ``bridge`` those that the others are ports of.
     deferred : list of float
         Time in softirqs on the critical path of an execution (ns).
+    devices : list of float
+        How many devices a packet is queued at; empty where that is not known.
     """
-    counts = [_sum_routes(each) for each in (normal, sample)]
-    if not all(counts):
+    both = [_sum_routes(each) for each in (normal, sample)]
+    if not all(counts for counts, _ in both):
         return None
-    kinds = {key.removeprefix(_PASSED) for of in counts for key in of if key.startswith(_PASSED)}
-    if not any(
-        one[_PASSED + kind] > other["route_perhaps_" + kind]
-        for kind in kinds - {"unknown"}
-        for one, other in (counts, counts[::-1])
-    ):
+    counts = [of for of, _ in both]
+    if not any(map(_passes_more, counts, counts[::-1])):
         return None
-    routes = [
-        [
-            (kind, of[_PASSED + kind], of["route_packets_" + kind] / of["route_executions"])
+    routes = []
+    for of, texts in both:
+        kinds = {key.removeprefix(_PASSED) for key in of if key.startswith(_PASSED)}
+        names = {kind: split_devices(texts[kind]) for kind in kinds if kind in texts}
+        route = [
+            Passed(
+                *(kind, of[_PASSED + kind], of["route_packets_" + kind] / of["route_executions"]),
+                found if len(found := names.get(kind, ())) == of[_PASSED + kind] else (),
+            )
             for kind in sorted(kinds)
-            if of[_PASSED + kind]
         ]
-        for of in counts
-    ]
+        if any(passed.kind.startswith("bridged_") for passed in route):
+            bridges = {name for text in texts.get("bridge", ()) for name in text.split("/")}
+            route.append(Passed("bridge", len(bridges), 0, split_devices(texts.get("bridge", ()))))
+        routes.append(route)
     deferred = [
         float((s.paths.end - s.paths.begin)[s.paths.state == State.SOFTIRQ].sum()) / len(s)
         for s in (normal, sample)
     ]
-    return routes, deferred
+    known = all(_total(of, "begun") for of in counts)
+    devices = [_total(of, "packets") / _total(of, "begun") for of in counts] if known else []
+    return routes, deferred, devices
 
 
-def _sum_routes(path_set: PathSet) -> Counter[str]:
-    """Return what recordings of a set counted: packets add up, devices are those of the most."""
+def _total(of: Counter[str], what: str) -> int:
+    return sum(count for key, count in of.items() if key.startswith(f"route_{what}_"))
+
+
+def _passes_more(one: Counter[str], other: Counter[str]) -> bool:
+    """Return whether packets of one set pass devices that those of the other surely do not."""
+    many = one["route_executions"], other["route_executions"]
+    kinds = {key.removeprefix(_PASSED) for key in one if key.startswith(_PASSED)} - {"unknown"}
+    more = {kind for kind in kinds if one[_PASSED + kind] > other["route_perhaps_" + kind]}
+    new = {kind for kind in more if not other["route_perhaps_" + kind]}
+    sent = [_total(of, "begun") for of in (one, other)]
+    if not all(sent):  # not known how many packets these are
+        return bool(more)
+
+    def per_packet(of: Counter[str], kind: str) -> float:
+        return of["route_packets_" + kind] / _total(of, "begun")
+
+    if any(per_packet(one, kind) > _MORE * per_packet(other, kind) for kind in more - new):
+        return True
+    if not new:
+        return False
+    went_on = all(
+        one[key] / many[0] > _GOES_ON * count / many[1]
+        for key, count in other.items()
+        if key.startswith("route_packets_")
+    )
+    added = sent[0] / many[0] - sent[1] / many[1]
+    begun = sum(one["route_begun_" + kind] for kind in new) / many[0]
+    return not (went_on and begun and added > _GOES_ON * begun)
+
+
+def _sum_routes(path_set: PathSet) -> tuple[Counter[str], dict[str, list[str]]]:
+    """Return what recordings of a set counted, and the texts with names of devices by their kind.
+
+    Packets add up, devices are those of the most.
+    """
     result: Counter[str] = Counter()
+    names: dict[str, list[str]] = {}
     for entry in path_set.environment if len(path_set) else ():
         for key, count in entry.items():
-            if not isinstance(count, int) or not _ROUTE.fullmatch(key) or count <= 0:
+            if not _ROUTE.fullmatch(key):
                 continue
-            adds = key == "route_executions" or key.startswith("route_packets_")
-            result[key] = result[key] + count if adds else max(result[key], count)
-    return result if result["route_executions"] else Counter()
+            if isinstance(count, str):
+                if key.startswith(_NAMES):
+                    names.setdefault(key.removeprefix(_NAMES), []).append(count)
+            elif count > 0 and not key.startswith(_NAMES):
+                adds = key == "route_executions" or key.startswith(
+                    ("route_packets_", "route_begun_")
+                )
+                result[key] = result[key] + count if adds else max(result[key], count)
+    return (result if result["route_executions"] else Counter()), names
 
 
 # Of the requests of a set: with more in doubt there is no verdict.

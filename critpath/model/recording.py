@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
@@ -315,6 +315,32 @@ def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> Machine
         share.get("recorder_cpu"),
         share.get("steal"),
     )
+
+
+# Names of devices in an environment: the kernel allows neither of these characters in them.
+_DEVICE: Final = re.compile(r"[^/\s:]{1,15}")
+MOST_NAMED: Final = 3
+
+
+class Passed(NamedTuple):
+    """Devices of one kind that packets pass, in one set: ``names`` are empty where not known."""
+
+    kind: str
+    devices: int
+    packets: float  # of an execution
+    names: tuple[str, ...] = ()
+
+
+def join_devices(names: Iterable[str]) -> str:
+    """Return names of devices as one text, as many as `split_devices` needs."""
+    return "/".join(sorted(names)[: MOST_NAMED + 1])
+
+
+def split_devices(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in some texts; none where they are too many, or not names of devices."""
+    names = sorted({name for text in texts for name in text[:1000].split("/")})
+    few = len(names) <= MOST_NAMED and all(map(_DEVICE.fullmatch, names))
+    return tuple(names) if few else ()
 
 
 @dataclass(frozen=True)

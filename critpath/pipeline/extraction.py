@@ -264,12 +264,14 @@ def count_missing_runs(
 def _count_routes(
     events: Events, executions: Executions, manifest: Manifest, recording: Path
 ) -> Events:
-    """Note in the environment which kinds of devices the executions' packets passed."""
-    from critpath.read.manifest import find_device_kinds, open_host_manifests
+    """Note in the environment which devices the executions' packets passed."""
+    from critpath.read.manifest import find_bridges, find_device_kinds, open_host_manifests
     from critpath.timeline.routes import count_routes
 
     several = open_host_manifests(recording).values() if len(events.hosts) > 1 else ()
-    counted = count_routes(events, executions, find_device_kinds(several or [manifest]))
+    manifests = list(several) or [manifest]
+    devices = find_device_kinds(manifests), find_bridges(manifests)
+    counted = count_routes(events, executions, *devices)
     return replace(events, environment=(*events.environment, counted)) if counted else events
 
 

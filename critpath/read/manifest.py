@@ -475,6 +475,27 @@ def find_addresses(manifest: Manifest) -> frozenset[int]:
     return frozenset(result - {0})
 
 
+def find_bridges(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return the bridges that devices are ports of, where their namespace has a single one."""
+    found: dict[str, set[str]] = {}
+    for manifest in manifests:
+        bridges: dict[object, set[str]] = {}
+        ports = []
+        for of in devices if isinstance(devices := manifest.host.get("network"), list) else []:
+            name, kind, space = (
+                of.get(k) if isinstance(of, dict) else None for k in ("name", "kind", "namespace")
+            )
+            if not (isinstance(name, str) and isinstance(kind, str) and isinstance(space, int)):
+                continue
+            if kind == "bridge":
+                bridges.setdefault(space, set()).add(name)
+            elif kind.startswith("bridged_"):
+                ports.append((name, space))
+        for name, space in ports:
+            found.setdefault(name, set()).update(bridges.get(space, ()))
+    return {name: min(of) for name, of in found.items() if len(of) == 1}
+
+
 def find_device_kinds(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return the kinds of network devices by name, but of names that several kinds have."""
     kinds: dict[str, set[str]] = {}

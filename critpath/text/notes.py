@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from critpath.text.phrases import quoted
-from critpath.units import format_ns, format_share, plural
+from critpath.model.recording import MOST_NAMED, Passed
+from critpath.text.phrases import listed, quoted
+from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
@@ -537,14 +538,16 @@ _DEVICES: Final = {
 
 
 def different_routes(
-    routes: Sequence[Sequence[tuple[str, int, float]]], deferred: Sequence[float]
+    routes: Sequence[Sequence[Passed]], deferred: Sequence[float], devices: Sequence[float]
 ) -> str:
     """Packets of the two sets pass other devices: kinds, their number, packets an execution."""
     before, after = (
         ", ".join(
-            f"{_DEVICES.get(kind, kind.replace('bridged_', 'bridged '))} "
-            f"({plural(devices, 'device')}, {packets:,.0f} packets an execution)"
-            for kind, devices, packets in route
+            f"{_DEVICES.get(passed.kind, passed.kind.replace('bridged_', 'bridged '))} "
+            f"({_names(passed) or plural(passed.devices, 'device')}, "
+            f"{passed.packets:,.0f} packets an execution)"
+            for passed in route
+            if passed.kind != "bridge" or passed.packets
         )
         or "no device"
         for route in routes
@@ -555,19 +558,50 @@ def different_routes(
         if any(deferred)
         else ""
     )
-    return f"network packets take another route: before {before}; after {after}{took}"
+    each = (
+        f"; each passes {devices[1]:.1f} instead of {devices[0]:.1f} devices"
+        if devices and f"{devices[0]:.1f}" != f"{devices[1]:.1f}"
+        else ""
+    )
+    return f"network packets take another route: before {before}; after {after}{each}{took}"
 
 
-def name_route(routes: Sequence[Sequence[tuple[str, int, float]]]) -> str:
+def _names(passed: Passed) -> str:
+    return ", ".join(map(safe_text, passed.names))
+
+
+def name_route(routes: Sequence[Sequence[Passed]]) -> str:
     """Name the devices that packets pass after, instead of those before."""
-    shown = []
-    many = len({tuple(kind for kind, *_ in route) for route in routes}) == 1
-    for route in routes:
-        named = [_DEVICES.get(kind, kind.replace("bridged_", "bridged ")) for kind, *_ in route]
-        counted = zip(named, route, strict=True)
-        named = [f"{name} ({n} devices)" for name, (_, n, _) in counted] if many else named
-        shown.append(" and ".join(named) or "no device")
-    return f"{shown[1]} instead of {shown[0]}"
+    before, after = (
+        listed([_name_devices(kind, mine) for kind, mine in _by_kind(route).items()]) or "no device"
+        for route in routes
+    )
+    return f"{after} instead of {before}"
+
+
+def _by_kind(route: Sequence[Passed]) -> dict[str, list[Passed]]:
+    """Return what packets pass, bridges first; of a kind all, on a bridge or not."""
+    found: dict[str, list[Passed]] = {}
+    for passed in sorted(route, key=lambda of: of.kind != "bridge"):
+        found.setdefault(passed.kind.removeprefix("bridged_"), []).append(passed)
+    return found
+
+
+def _name_devices(kind: str, passed: Sequence[Passed]) -> str:
+    """Return devices of one kind: their names if these are few, else how many they are."""
+    names = sorted({name for of in passed for name in of.names})
+    many = sum(of.devices for of in passed)
+    what = {"physical": "network card", "unknown": "device"}.get(kind, kind)
+    if names == ["lo"]:
+        return "lo"
+    if names and len(names) == many <= MOST_NAMED:
+        return f"{what} {listed(list(map(safe_text, names)))}"
+    if kind == "loopback":
+        return "loopback"
+    if kind == "bridge" and not many:
+        return "a bridge"
+    whole = kind in {"physical", "unknown", "bridge"}
+    return plural(many, what if whole else f"{what} device")
 
 
 def machine_differed(differences: Sequence[str]) -> str:

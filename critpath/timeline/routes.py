@@ -1,4 +1,4 @@
-"""Which kinds of network devices the packets of executions were queued at."""
+"""Which network devices the packets of executions were queued at."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, EventClass, Events, Executions, Kind
+from critpath.model import I64, Bool, EventClass, Events, Executions, Kind
+from critpath.model.recording import join_devices
 
 # A device is passed that has this share of the packets of the busiest one, in half of the
 # time's pieces; with less than the lower share it is not.
 _PASSED: Final = 0.10
 _NOT_PASSED: Final = 0.01
 _UNKNOWN: Final = "unknown"
+_PACKETS: Final = (Kind.NET_SEND, Kind.NET_RECEIVE)
 
 
 def count_routes(
-    events: Events, executions: Executions, kinds: Mapping[str, str]
-) -> dict[str, int]:
+    events: Events,
+    executions: Executions,
+    kinds: Mapping[str, str],
+    bridges: Mapping[str, str] | None = None,
+) -> dict[str, int | str]:
     """Count packets by the kind of the device that they were queued at, during executions.
 
-    Names of devices are no use for that: those of veth are random.
+    By kind, as names of veth devices are random; those that were surely passed are named beside.
 
     Parameters
     ----------
@@ -30,12 +35,16 @@ def count_routes(
     executions : Executions
     kinds : mapping of str to str
         The kind of each device by its name (`critpath.read.manifest.find_device_kinds`).
+    bridges : mapping of str to str, optional
+        The bridge that each is a port of (`critpath.read.manifest.find_bridges`).
 
     Returns
     -------
-    dict of str to int
+    dict of str to int or str
         ``route_executions``; for every kind ``route_packets_KIND``, ``route_devices_KIND`` that
-        surely were passed, and ``route_perhaps_KIND`` that may have been.  Empty where packets
+        surely were passed, and ``route_perhaps_KIND`` that may have been; ``route_begun_KIND``,
+        packets that set out there: one that goes on to other devices is queued at each;
+        ``route_names_KIND`` and ``route_names_bridge``, some names.  Empty where packets
         were not recorded, or are fewer than executions.
     """
     sends = np.array([_names_device(c) for c in events.classes], bool)
@@ -46,6 +55,7 @@ def count_routes(
     time = events.timestamp[rows]
     piece = np.searchsorted(begin, time, "right") - 1
     inside = (piece >= 0) & (time <= end[piece])
+    begun = _set_out(events)
     rows, piece = rows[inside], piece[inside]
     if len(rows) < len(executions):
         return {}
@@ -54,8 +64,11 @@ def count_routes(
     )
     pairs = np.unique(np.stack([which.reshape(-1), piece]), axis=1)
     often = np.bincount(pairs[0], minlength=len(codes)) * 2 >= len(np.unique(piece))
+    first = np.bincount(which.reshape(-1), begun[rows], minlength=len(codes)).astype(np.int64)
     result: Counter[str] = Counter({"route_executions": len(executions)})
-    for code, count, usual in zip(codes.tolist(), packets.tolist(), often.tolist(), strict=True):
+    named: dict[str, set[str]] = {}
+    columns = (codes.tolist(), packets.tolist(), often.tolist(), first.tolist())
+    for code, count, usual, sent in zip(*columns, strict=True):
         name = events.strings[code]
         kind = "loopback" if name == "lo" else kinds.get(name, _UNKNOWN)
         share = count / int(packets.max())
@@ -64,7 +77,36 @@ def count_routes(
         if usual and share >= _PASSED:
             result[f"route_devices_{kind}"] += 1
             result[f"route_packets_{kind}"] += count
-    return dict(result)
+            result[f"route_begun_{kind}"] += sent
+            named.setdefault(kind, set()).add(name)
+            if bridge := (bridges or {}).get(name):
+                named.setdefault("bridge", set()).add(bridge)
+    names = {f"route_names_{kind}": join_devices(of) for kind, of in named.items()}
+    return {**result, **names}
+
+
+def _set_out(events: Events) -> Bool:
+    """Return which events are packets' first: no other device has just passed the same buffer on.
+
+    What forwards a packet, as a bridge does, queues it in the midst of its reception, or next.
+    """
+    result = np.zeros(len(events.timestamp), np.bool_)
+    of = np.array([c.kind in _PACKETS for c in events.classes], np.bool_)
+    hosts = np.array([c.host for c in events.classes], np.int64)
+    rows = np.flatnonzero(of[events.event_class])
+    place = hosts[events.event_class[rows]] << 32 | events.cpu[rows]
+    order = np.argsort(place, kind="stable")
+    rows, place = rows[order], place[order]
+    buffer, name = (events.column(rows, field) for field in ("skbaddr", "name"))
+    goes_on = np.zeros(len(rows), np.bool_)
+    goes_on[1:] = (
+        (place[1:] == place[:-1])
+        & (buffer[1:] == buffer[:-1])
+        & (buffer[1:] != 0)
+        & (name[1:] != name[:-1])
+    )
+    result[rows[~goes_on & (buffer != 0)]] = True
+    return result
 
 
 def _names_device(of: EventClass) -> bool:
