@@ -278,16 +278,27 @@ def routed(softirq=0, **counts):
     )
 
 
-LOOPBACK = {"executions": 1, "perhaps_loopback": 1, "devices_loopback": 1, "packets_loopback": 2000}
+LOOPBACK = {
+    "executions": 1,
+    "perhaps_loopback": 1,
+    "devices_loopback": 1,
+    "packets_loopback": 2000,
+    "begun_loopback": 2000,
+    "names_loopback": "lo",
+}
 BRIDGE = {
     "executions": 1,
     "perhaps_loopback": 1,
     "perhaps_veth": 2,
     "devices_veth": 2,
     "packets_veth": 2000,
+    "begun_veth": 2000,
+    "names_veth": "to-client/to-server",
     "perhaps_bridged_veth": 2,
     "devices_bridged_veth": 2,
     "packets_bridged_veth": 2100,
+    "names_bridged_veth": "client/server",
+    "names_bridge": "br0",
 }
 
 
@@ -295,15 +306,63 @@ def test_another_route_of_packets_is_said_with_its_devices_and_softirqs():
     before, after = routed(2000, **LOOPBACK), routed(8000, **BRIDGE)
     (said,) = route_differences(before, after)
     assert said == (
-        "network packets take another route: before loopback (1 device, 2,000 packets an "
-        "execution); after veth on a bridge (2 devices, 2,100 packets an execution), veth "
-        "(2 devices, 2,000 packets an execution); softirq takes 8.00 µs instead of 2.00 µs of an "
-        "execution's critical path"
+        "network packets take another route: before loopback (lo, 2,000 packets an "
+        "execution); after veth on a bridge (client, server, 2,100 packets an execution), veth "
+        "(to-client, to-server, 2,000 packets an execution); each passes 2.0 instead of 1.0 "
+        "devices; softirq takes 8.00 µs instead of 2.00 µs of an execution's critical path"
     )
     assert route_differences(after, before)
-    assert name_route(find_routes(before, after)[0]) == (
-        "veth on a bridge and veth instead of loopback"
+    routes = find_routes(before, after)[0]
+    assert name_route(routes) == "bridge br0 and 4 veth devices instead of lo"
+    assert name_route(routes[::-1]) == "lo instead of bridge br0 and 4 veth devices"
+
+
+def test_up_to_three_devices_of_a_kind_are_named():
+    one = {k: v for k, v in BRIDGE.items() if "bridge" not in k}
+    for names, many, said in (
+        ("veth1", 1, "veth veth1"),
+        ("b/a", 2, "veth a and b"),
+        ("a/b/c", 3, "veth a, b and c"),
+        ("a/b/c/d", 4, "4 veth devices"),
+        ("a/b", 3, "3 veth devices"),  # of two recordings: which are the same is not known
+        ("", 2, "2 veth devices"),
+        ("a b/c", 2, "2 veth devices"),
+        ("\x1b[2J/\u202e", 2, "veth \ufffd[2J and \ufffd"),
+    ):
+        given = {**one, "names_veth": names, "devices_veth": many, "perhaps_veth": many}
+        (_, after), *_ = find_routes(routed(**LOOPBACK), routed(**given))
+        assert name_route([after, after]) == f"{said} instead of {said}"
+        assert "\x1b" not in route_differences(routed(**LOOPBACK), routed(**given))[0]
+    unnamed = {k: v for k, v in BRIDGE.items() if "names" not in k}
+    (_, after), *_ = find_routes(routed(**LOOPBACK), routed(**unnamed))
+    assert name_route([after, after]).startswith("a bridge and 4 veth devices instead")
+
+
+def test_a_set_that_has_more_packets_takes_no_other_route():
+    # The same way, ten times as often; and to more containers on that bridge.
+    often = {k: 10 * v if k.startswith(("packets", "begun")) else v for k, v in BRIDGE.items()}
+    assert route_differences(routed(**BRIDGE), routed(**often)) == []
+    wide = {k: 2 * v if k.startswith(("devices", "perhaps_v")) else v for k, v in often.items()}
+    wide["perhaps_bridged_veth"] = 4
+    assert route_differences(routed(**BRIDGE), routed(**wide)) == []
+    # What was sent before is sent as before; to somebody else something is sent besides.
+    card = {"devices_physical": 1, "perhaps_physical": 1, "names_physical": "eth0"}
+    besides = {**LOOPBACK, **card, "packets_physical": 900, "begun_physical": 900}
+    assert route_differences(routed(**LOOPBACK), routed(**besides)) == []
+    assert route_differences(routed(**besides), routed(**LOOPBACK)) == []
+    # It is another one if packets leave the one way for the other, or pass more each.
+    instead = {**besides, "packets_loopback": 1100, "begun_loopback": 1100}
+    found = find_routes(routed(**LOOPBACK), routed(**instead))
+    assert name_route(found[0]) == "lo and network card eth0 instead of lo"
+    further = {**LOOPBACK, **card, "packets_physical": 2000}
+    assert route_differences(routed(**LOOPBACK), routed(**further))
+    assert route_differences(
+        routed(**BRIDGE),
+        routed(**{**wide, "packets_bridged_veth": 42_000, "packets_veth": 20_000}),
     )
+    # By executions: twice as many with twice the packets.
+    twice = {**often, "executions": 10}
+    assert route_differences(routed(**BRIDGE), routed(**twice)) == []
 
 
 def test_the_same_route_is_not_mentioned():

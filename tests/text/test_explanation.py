@@ -108,11 +108,11 @@ CASES = {
             **HOLDER,
             "state": "SOFTIRQ",
             "counted": "segments",
-            "route": "veth on a bridge and veth instead of loopback",
+            "route": "bridge br0 and 4 veth devices instead of lo",
         },
         (
             "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was interrupted by deferred "
-            "work, as packets take another route: veth on a bridge and veth instead of loopback"
+            "work, as packets take another route: bridge br0 and 4 veth devices instead of lo"
         ),
     ),
     "up to where it ran": (

@@ -5,23 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import EventClass, Events, Executions, Kind
+from critpath.model.recording import split_devices
 from critpath.timeline.routes import count_routes
 
 KINDS = {"v1": "veth", "v2": "veth", "eth0": "physical"}
-STRINGS = ("", "lo", "v1", "v2", "eth0", "tap")
+STRINGS = ("", "lo", "v1", "v2", "eth0", "tap", "p1", "p2", "a/b", "x y")
+SEND, RECEIVE = range(2)
 
 
 def packets(*rows, types=("int", "string")):
-    """Return packets of (time, name of the device)."""
+    """Return packets of (time, name of the device[, buffer, which event, cpu])."""
+    rows = [(*row, *(100 + at, SEND, 0)[len(row) - 2 :]) for at, row in enumerate(rows)]
     return Events(
-        timestamp=np.array([time for time, _ in rows], np.int64),
-        cpu=np.zeros(len(rows), np.int32),
-        event_class=np.zeros(len(rows), np.int32),
+        timestamp=np.array([row[0] for row in rows], np.int64),
+        cpu=np.array([row[4] for row in rows], np.int32),
+        event_class=np.array([row[3] for row in rows], np.int32),
         offset=np.arange(len(rows), dtype=np.int64) * 2,
-        values=np.array([v for _, name in rows for v in (7, STRINGS.index(name))], np.int64),
+        values=np.array([v for row in rows for v in (row[2], STRINGS.index(row[1]))], np.int64),
         strings=STRINGS,
         classes=(
             EventClass("net_dev_queue", Kind.NET_SEND, ("skbaddr", "name"), types, "kernel", 0),
+            EventClass(
+                "netif_receive_skb", Kind.NET_RECEIVE, ("skbaddr", "name"), types, "kernel", 0
+            ),
         ),
         hosts=("a",),
         begin=0,
@@ -42,6 +48,8 @@ def test_packets_count_while_there_is_an_execution_by_kind_of_device():
         "route_perhaps_veth": 2,
         "route_devices_veth": 2,
         "route_packets_veth": 8,
+        "route_begun_veth": 8,
+        "route_names_veth": "v1/v2",
     }
 
 
@@ -73,3 +81,38 @@ def test_without_names_packets_or_executions_nothing_is_said():
     assert count_routes(packets(), spans, {}) == {}
     assert count_routes(packets(*found), executions(), {}) == {}
     assert count_routes(packets(*found[:1]), executions((10, 20), (30, 40)), {}) == {}
+
+
+def test_a_packet_that_is_forwarded_sets_out_once():
+    kinds = {"v1": "veth", "v2": "veth", "p1": "bridged_veth", "p2": "bridged_veth"}
+    way = [("v1", SEND), ("p1", RECEIVE), ("p2", SEND), ("v2", RECEIVE)]
+    # Two packets on two cpus at once, with the same two buffers in turns.
+    found = [
+        (20 * turn + 2 * at + cpu, name, 50 + cpu + 2 * (turn % 2), event, cpu)
+        for turn in range(5)
+        for at, (name, event) in enumerate(way)
+        for cpu in (0, 1)
+    ]
+    counted = count_routes(
+        packets(*found), executions((0, 100)), kinds, {"p1": "br0", "p2": "br0", "other": "br1"}
+    )
+    assert counted["route_packets_veth"] == counted["route_packets_bridged_veth"] == 10
+    assert (counted["route_begun_veth"], counted["route_begun_bridged_veth"]) == (10, 0)
+    assert counted["route_names_bridge"] == "br0"
+    assert counted["route_names_bridged_veth"] == "p2"
+
+
+def test_a_buffer_that_is_used_again_on_its_device_sets_out_again():
+    found = [
+        (t, "lo", 7, event) for t, event in zip(range(10, 18), (SEND, RECEIVE) * 4, strict=True)
+    ]
+    counted = count_routes(packets(*found), executions((0, 100)), {})
+    assert counted["route_begun_loopback"] == counted["route_packets_loopback"] == 4
+
+
+def test_names_that_no_device_can_have_are_not_taken():
+    counted = count_routes(packets((1, "a/b"), (2, "x y")), executions((0, 9)), {})
+    assert counted["route_devices_unknown"] == 2
+    assert split_devices([counted["route_names_unknown"]]) == ()
+    assert split_devices(["lo/eth0", "eth1"]) == ("eth0", "eth1", "lo")
+    assert split_devices(["a/b/c/d"]) == split_devices([""]) == split_devices(["a" * 16]) == ()
