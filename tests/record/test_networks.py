@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from critpath.model import Manifest
-from critpath.read.manifest import find_device_kinds
+from critpath.read.manifest import find_bridges, find_device_kinds
 from critpath.record.networks import describe_device, read_networks
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
@@ -65,10 +65,25 @@ def test_bridges_are_found_in_namespaces_without_a_process():
     assert (client["kind"], client["mtu"]) == ("veth", 1400)
 
 
-def test_a_name_of_several_kinds_tells_none_and_hostile_ones_are_left_out():
-    def manifest(*devices):
-        return Manifest("complete", "", (), "", (), {}, "", {}, {"network": list(devices)}, 0, 0)
+def manifest(*devices):
+    return Manifest("complete", "", (), "", (), {}, "", {}, {"network": list(devices)}, 0, 0)
 
+
+def test_a_port_is_of_the_only_bridge_of_its_namespace():
+    def of(space, **names):
+        return [{"name": n, "kind": k, "namespace": space} for n, k in names.items()]
+
+    one = of(1, br0="bridge", a="bridged_veth", b="bridged_physical", c="veth")
+    two = of(2, br1="bridge", br2="bridge", d="bridged_veth")
+    alone = of(3, e="bridged_veth")
+    assert find_bridges([manifest(*one, *two, *alone)]) == {"a": "br0", "b": "br0"}
+    other = of(4, br9="bridge", a="bridged_veth")  # of another host: a name alone does not tell
+    assert find_bridges([manifest(*one), manifest(*other)]) == {"b": "br0"}
+    odd = [None, 3, {"name": 3, "kind": "bridge", "namespace": 1}, {"name": "x", "kind": "bridge"}]
+    assert find_bridges([manifest(*odd)]) == {}
+
+
+def test_a_name_of_several_kinds_tells_none_and_hostile_ones_are_left_out():
     of = [{"name": n, "kind": k} for n, k in (("a", "veth"), ("b", "veth"), ("b", "physical"))]
     odd = [{"name": "c", "kind": "x y"}, {"name": 3, "kind": "veth"}, {"kind": []}, "veth", None]
     assert find_device_kinds([manifest(*of), manifest(*odd)]) == {"a": "veth"}
