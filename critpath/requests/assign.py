@@ -245,6 +245,8 @@ class Tables:
     @cached_property
     def elsewhere(self) -> Sequence[Sequence[int]]:
         """Return what requests asked in another recording, as histories of this one."""
+        if not self._ways:
+            return ()
         words, _ = name_kinds(self.activity, self.endpoints, self.subrequests)
         codes, roots = self.requests.service.tolist(), self.root.tolist()
         services = {self.requests.strings[code]: of for code, of in zip(codes, roots, strict=True)}

@@ -18,7 +18,7 @@ import numpy as np
 
 from critpath.model import I32, I64
 from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subrequests
-from critpath.requests.owners import find_targets
+from critpath.requests.owners import argsort_codes, find_targets
 from critpath.requests.pools import SURE
 
 END: Final = -1  # nothing more is asked
@@ -187,10 +187,10 @@ def find_sizes(activity: Activity, subrequests: Subrequests) -> I64:
     """Return how many bytes every sub-request sends; of an opening, what the first over it does."""
     sends = (activity.act == Act.SEND) & (activity.endpoint >= 0) & (activity.value > 0)
     rows = np.flatnonzero(sends)
-    rows = rows[np.lexsort((activity.time_ns[rows], activity.endpoint[rows]))]
-    summed = np.concatenate([[0], np.cumsum(activity.value[rows])])
     # Places among all times of sends, so that an endpoint and a time are one number.
-    times = np.sort(activity.time_ns[rows])
+    times = activity.time_ns[rows]
+    rows = rows[argsort_codes(activity.endpoint[rows], 1 + int(activity.endpoint.max(initial=0)))]
+    summed = np.concatenate([[0], np.cumsum(activity.value[rows])])
 
     def place(ends: I32, at: I64, side: Literal["left", "right"]) -> I64:
         found: I64 = ends.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, at, side)
