@@ -42,6 +42,7 @@ from critpath.model import (
     StateTest,
     VectorTable,
     hypergeometric_tail,
+    order_rows,
 )
 from critpath.text import notes
 
@@ -150,7 +151,7 @@ def false_alarms(
     """Share of random splits of all executions in which Algorithm 1 fires for a state."""
     pool = np.concatenate([normal, sample])
     # The order of executions must not matter.
-    pool = pool[np.lexsort(pool.T[::-1])]
+    pool = pool[order_rows(pool)]
     splits = int(np.clip(_WORK // max(pool.size, 1), _LEAST_SPLITS, _SPLITS))
     rng = np.random.default_rng(random_seed)
     # By column, and in order: what is added up and counted lies side by side.

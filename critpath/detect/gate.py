@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.detect._smallest import mark
-from critpath.model import F64, I64, Bool, mid_ranks, student_tails, sum_groups
+from critpath.model import F64, I64, Bool, mid_ranks, order_rows, student_tails, sum_groups
 from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -68,9 +68,7 @@ def seed(*arrays: I64) -> int:
     for array in arrays:
         digest.update(np.asarray(array.shape, np.int64).tobytes())
         digest.update(
-            np.ascontiguousarray(
-                array[np.lexsort(array.T[::-1])] if array.size else array
-            ).tobytes()
+            np.ascontiguousarray(array[order_rows(array)] if array.size else array).tobytes()
         )
     return int.from_bytes(digest.digest(), "little")
 
@@ -92,8 +90,8 @@ def gate(
     each block.
     """
     # One order for any order of arrival: the same assignments, so the same p-values.
-    ours = np.lexsort((*normal.T[::-1], normal_stratum))
-    theirs = np.lexsort((*sample.T[::-1], sample_stratum))
+    ours = order_rows(np.column_stack([normal_stratum, normal]))
+    theirs = order_rows(np.column_stack([sample_stratum, sample]))
     if sessions is not None:
         sessions = sessions[0][ours], sessions[1][theirs]
     if blocks is not None:
@@ -252,7 +250,7 @@ def family_of_blocks(
         weight = 2 * counts[0] * counts[1] / np.maximum(counts.sum(axis=0), 1)
         units.append(weight * (means[1] - means[0]))
     if units:  # how blocks are numbered must not matter
-        order = np.lexsort(np.concatenate(units, axis=1).T[::-1])
+        order = order_rows(np.concatenate(units, axis=1))
         units = [unit[order] for unit in units]
     singles = [
         s
@@ -279,7 +277,7 @@ def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
     picks = len(np.unique(sample_session))
     # How sessions are numbered must not matter.
     parts = whole[:picks], whole[picks:]
-    return np.concatenate([part[np.lexsort(part.T[::-1])] for part in parts]), picks
+    return np.concatenate([part[order_rows(part)] for part in parts]), picks
 
 
 def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:

@@ -182,8 +182,10 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
     for paths in path_set.paths.chunks():
         waits = np.flatnonzero(paths.state == State.WAIT_CPU)
         path = np.searchsorted(paths.start, waits, side="right")
-        pairs = np.unique(np.stack([path, paths.detail[waits]]), axis=1)
-        names = {(i, rival_name(paths.strings[code])) for i, code in pairs.T.tolist()}
+        pairs = np.unique(path * len(paths.strings) + paths.detail[waits])
+        path, code = np.divmod(pairs, max(len(paths.strings), 1))
+        had = [rival_name(text) for text in paths.strings]
+        names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}
 

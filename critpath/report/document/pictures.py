@@ -38,6 +38,7 @@ from critpath.model import (
     FlameNode,
     PathSet,
     State,
+    number_codes,
     role_name,
 )
 from critpath.model.vectors import split_host
@@ -429,7 +430,7 @@ class _Means:
         key = (steps.thread * len(DOINGS) + steps.doing) * 2 + lead
         wide = int(key.max(initial=0)) + 1
         all_keys = ((kind[path] + 1) * len(_GROUPS) + group[path]) * wide + key
-        found, inverse = np.unique(all_keys, return_inverse=True)
+        found, inverse = number_codes(all_keys)
         middle = (steps.begin - begin[path] + steps.length / 2) / np.maximum(duration[path], 1)
         sums = np.stack(
             [
