@@ -186,31 +186,31 @@ def family_of(
         for s in strata
         if 0 < chosen[s] < len(members[s]) or (sessions is not None and len(members[s]))
     ]
-    scores = np.zeros((len(values), 3 * values.shape[1]))
-    variance = np.zeros((len(members), scores.shape[1]))
-    for s in tested:
-        rows = members[s]
-        scores[rows] = _scores(values[rows])
-        size = len(rows)
+    variance = np.zeros((len(members), 3 * values.shape[1]))
+    units, picked = [], [chosen[s] for s in tested]
+    for i, s in enumerate(tested):
+        scores, size = _scores(values[members[s]]), len(members[s])
         if size > 1:
-            active = (np.abs(scores[rows]).max(axis=0) > 0).astype(np.float64)
+            active = (np.abs(scores).max(axis=0) > 0).astype(np.float64)
             variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
+        fewer = min(chosen[s], size - chosen[s])
+        group = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
+        if sessions is None and group > 1:
+            # The sample's executions are the first.
+            first = sum_groups(rng, scores[: chosen[s]], group)
+            rest = sum_groups(rng, scores[chosen[s] :], group)
+            scores, picked[i] = np.concatenate([first, rest]), len(first)
+            many = len(scores)
+            spread = picked[i] * (many - picked[i]) / (many - 1)
+            variance[s] = spread * scores.var(axis=0)
+        units.append(scores)
     if sessions is None:
-        units, picked = [scores[members[s]] for s in tested], [chosen[s] for s in tested]
-        for i, s in enumerate(tested):
-            fewer = min(chosen[s], len(members[s]) - chosen[s])
-            size = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
-            if size > 1:
-                # The sample's executions are the first.
-                first = sum_groups(rng, units[i][: chosen[s]], size)
-                rest = sum_groups(rng, units[i][chosen[s] :], size)
-                units[i], picked[i] = np.concatenate([first, rest]), len(first)
-                many = len(units[i])
-                spread = picked[i] * (many - picked[i]) / (many - 1)
-                variance[s] = spread * units[i].var(axis=0)
         plan = Assignments([len(u) for u in units], picked)
     else:
-        whole, picks = _of_sessions(scores, sessions)
+        every = np.zeros((len(values), variance.shape[1]))
+        for s, scores in zip(tested, units, strict=True):
+            every[members[s]] = scores
+        whole, picks = _of_sessions(every, sessions)
         units, plan = [whole], Assignments([len(whole)], [picks])
     # A family of one stratum twice would be the same test twice; a type too small to
     # reach the level by itself would only blunt the others.
