@@ -68,7 +68,7 @@ def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
 
 def canonical_order(table: VectorTable) -> I64:
     """Order executions by their vectors, so that their order of arrival cannot matter."""
-    return order_rows(np.column_stack([table.structure, table.durations]))
+    return order_rows(table.structure, table.durations)
 
 
 def renumber(labels: I64, order: I64, weight: I64 | None = None) -> I64:

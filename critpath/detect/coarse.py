@@ -155,11 +155,12 @@ def false_alarms(
     splits = int(np.clip(_WORK // max(pool.size, 1), _LEAST_SPLITS, _SPLITS))
     rng = np.random.default_rng(random_seed)
     # By column, and in order: what is added up and counted lies side by side.
-    columns = np.ascontiguousarray(pool.T)
+    columns, many = np.ascontiguousarray(pool.T), len(pool)
+    del pool
     alarms = 0
     for _ in range(splits):
-        mine = np.zeros(len(pool), np.bool_)
-        mine[rng.permutation(len(pool))[: len(sample)]] = True
+        mine = np.zeros(many, np.bool_)
+        mine[rng.permutation(many)[: len(sample)]] = True
         found = rule(columns[:, ~mine].T, columns[:, mine].T)
         fires = found.average_fires | found.probability_fires
         alarms += bool(fires[:-1].any())

@@ -81,7 +81,7 @@ def effects(
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
-    order = order_rows(np.column_stack([sample_stratum, sample]))
+    order = order_rows(sample_stratum, sample)
     replicates = _REPLICATES if replicates is None else replicates
     kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
     both = _resampled_means(rng, np.column_stack([excess[order], kinds]), replicates)

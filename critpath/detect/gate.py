@@ -67,9 +67,7 @@ def seed(*arrays: I64) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
         digest.update(np.asarray(array.shape, np.int64).tobytes())
-        digest.update(
-            np.ascontiguousarray(array[order_rows(array)] if array.size else array).tobytes()
-        )
+        digest.update(np.ascontiguousarray(array[order_rows(array)]).data)
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -90,20 +88,18 @@ def gate(
     each block.
     """
     # One order for any order of arrival: the same assignments, so the same p-values.
-    ours = order_rows(np.column_stack([normal_stratum, normal]))
-    theirs = order_rows(np.column_stack([sample_stratum, sample]))
+    ours = order_rows(normal_stratum, normal)
+    theirs = order_rows(sample_stratum, sample)
     if sessions is not None:
         sessions = sessions[0][ours], sessions[1][theirs]
     if blocks is not None:
         blocks = blocks[0][ours], blocks[1][theirs]
-    normal, normal_stratum = normal[ours], normal_stratum[ours]
-    sample, sample_stratum = sample[theirs], sample_stratum[theirs]
-    columns = normal.shape[1]
-    values = np.concatenate([sample, normal])
-    stratum = np.concatenate([sample_stratum, normal_stratum])
+    columns, many = normal.shape[1], len(sample)
+    values = np.concatenate([sample[theirs], normal[ours]])
+    stratum = np.concatenate([sample_stratum[theirs], normal_stratum[ours]])
     members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
-    chosen = [int((rows < len(sample)).sum()) for rows in members]
-    rng = np.random.default_rng(seed(sample, normal))
+    chosen = [int((rows < many).sum()) for rows in members]
+    rng = np.random.default_rng(seed(values[:many], values[many:]))
     if blocks is None:
         family = family_of(values, members, chosen, sessions, alpha, rng)
     else:

@@ -282,15 +282,18 @@ def mid_ranks(values: F64 | I64) -> F64:
     return result
 
 
-def order_rows(rows: F64 | I64) -> I64:
-    """Return the order of rows by their first column, then the next: ``np.lexsort(rows.T[::-1])``.
+def order_rows(*tables: F64 | I64) -> I64:
+    """Return the order of rows by their first column, then the next, of all tables in turn.
+
+    As `np.lexsort` does of the columns from the last one to the first; a table may be one column.
 
     Only rows that are equal so far are sorted by a further column: of durations, few are.
     """
-    order = np.arange(len(rows))
+    rows = len(tables[0])
+    order = np.arange(rows)
     # Places in the order whose rows are equal so far, and which of such runs each is in.
-    places, run = order.copy(), np.zeros(len(rows), np.int64)
-    for column in rows.T:
+    places, run = order.copy(), np.zeros(rows, np.int64)
+    for column in (column for table in tables for column in np.atleast_2d(table.T)):
         if not len(places):
             break
         some = order[places]
