@@ -161,7 +161,7 @@ def false_alarms(
     for _ in range(splits):
         mine = np.zeros(many, np.bool_)
         mine[rng.permutation(many)[: len(sample)]] = True
-        found = rule(columns[:, ~mine].T, columns[:, mine].T)
+        found = rule(*(columns.take(np.flatnonzero(of), axis=1).T for of in (~mine, mine)))
         fires = found.average_fires | found.probability_fires
         alarms += bool(fires[:-1].any())
     return alarms / splits

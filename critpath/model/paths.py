@@ -758,7 +758,8 @@ _TIMES: Final = ("begin", "end")
 def _kinds_of(columns: Mapping[str, Any]) -> tuple[list[str], I64]:
     """Return columns that have several of few values, and which of their rows each one is."""
     rows = len(columns["duration"])
-    few, kind, kinds = [], np.zeros(rows, np.int64), 1
+    few: list[str] = []
+    kind, kinds = np.zeros(rows, np.int64), 1
     for name, column in columns.items():
         low, high = (int(column.min()), int(column.max())) if rows else (0, 0)
         wide = high - low + 1
