@@ -83,7 +83,9 @@ class StepCounts:
         group = self.groups[execution]
         if id(group) not in self._usual:  # most executions share it with others
             counts, times = self.normal[group], self.times[0][group]
-            self._usual[id(group)] = counts.mean(axis=0), counts.std(axis=0), times.mean(axis=0)
+            mean = counts.mean(axis=0)
+            spread = counts.std(axis=0) if len(group) else mean
+            self._usual[id(group)] = mean, spread, times.mean(axis=0)
         return self._usual[id(group)]
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
