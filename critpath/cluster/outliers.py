@@ -60,6 +60,7 @@ from critpath.model import (
     VectorTable,
     benjamini_hochberg,
     mid_ranks,
+    order_rows,
     sum_groups,
 )
 from critpath.text import notes
@@ -520,7 +521,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
         return nothing
     pooled = np.concatenate([sample, normal])
     # The order of executions must not matter, not even for the rounding of a mean.
-    order = np.lexsort(pooled.T[::-1])
+    order = order_rows(pooled)
     pooled, in_sample = pooled[order], order < m
     values = np.concatenate([_standard(mid_ranks(pooled)), _standard(_log(pooled))], axis=1)
     digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()

@@ -11,7 +11,7 @@ import numpy as np
 from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
 from critpath.cluster._silhouettes import block_size, sums_between, sums_within
-from critpath.model import F64, I64, Clustering, VectorTable
+from critpath.model import F64, I64, Clustering, VectorTable, order_rows
 
 _CHUNK = 1 << 22  # distances held at once: 32 MiB
 
@@ -38,7 +38,7 @@ class Distinct:
 def distinct(rows: F64 | I64) -> Distinct:
     """Find the distinct rows of a table, in ascending order, first column first."""
     n = len(rows)
-    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(n)
+    order = order_rows(rows)
     ordered = rows[order]
     new = np.ones(n, np.bool_)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
@@ -68,10 +68,7 @@ def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
 
 def canonical_order(table: VectorTable) -> I64:
     """Order executions by their vectors, so that their order of arrival cannot matter."""
-    keys = (*table.durations.T[::-1], *table.structure.T[::-1])
-    if not keys:
-        return np.arange(len(table), dtype=np.int64)
-    return np.lexsort(keys).astype(np.int64)
+    return order_rows(table.structure, table.durations)
 
 
 def renumber(labels: I64, order: I64, weight: I64 | None = None) -> I64:

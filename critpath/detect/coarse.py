@@ -42,6 +42,7 @@ from critpath.model import (
     StateTest,
     VectorTable,
     hypergeometric_tail,
+    order_rows,
 )
 from critpath.text import notes
 
@@ -150,16 +151,17 @@ def false_alarms(
     """Share of random splits of all executions in which Algorithm 1 fires for a state."""
     pool = np.concatenate([normal, sample])
     # The order of executions must not matter.
-    pool = pool[np.lexsort(pool.T[::-1])]
+    pool = pool[order_rows(pool)]
     splits = int(np.clip(_WORK // max(pool.size, 1), _LEAST_SPLITS, _SPLITS))
     rng = np.random.default_rng(random_seed)
     # By column, and in order: what is added up and counted lies side by side.
-    columns = np.ascontiguousarray(pool.T)
+    columns, many = np.ascontiguousarray(pool.T), len(pool)
+    del pool
     alarms = 0
     for _ in range(splits):
-        mine = np.zeros(len(pool), np.bool_)
-        mine[rng.permutation(len(pool))[: len(sample)]] = True
-        found = rule(columns[:, ~mine].T, columns[:, mine].T)
+        mine = np.zeros(many, np.bool_)
+        mine[rng.permutation(many)[: len(sample)]] = True
+        found = rule(*(columns.take(np.flatnonzero(of), axis=1).T for of in (~mine, mine)))
         fires = found.average_fires | found.probability_fires
         alarms += bool(fires[:-1].any())
     return alarms / splits

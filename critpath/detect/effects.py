@@ -11,7 +11,7 @@ import numpy as np
 
 from critpath.detect.gate import GateTest, compare_blocks, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
-from critpath.model import F64, I64, Bool, Change, VectorTable
+from critpath.model import F64, I64, Bool, Change, VectorTable, order_rows
 
 _REPLICATES = 999
 _UNITS = 1_000  # executions that are drawn again one by one; more are in groups
@@ -81,21 +81,21 @@ def effects(
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
-    order = np.lexsort((*sample.T[::-1], sample_stratum))
+    order = order_rows(sample_stratum, sample)
     replicates = _REPLICATES if replicates is None else replicates
     kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
     both = _resampled_means(rng, np.column_stack([excess[order], kinds]), replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = normal[normal_stratum == s]
-        centred = residual[normal_stratum == s][np.lexsort(rows.T[::-1])]
+        centred = residual[normal_stratum == s][order_rows(rows)]
         differences -= mixes[:, [s]] * _resampled_means(rng, centred, replicates)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
     if blocks is not None:
         parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
         whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
-        whole = whole[np.lexsort(whole.T[::-1])]
+        whole = whole[order_rows(whole)]
         differences = _resampled_means(rng, len(whole) * whole, replicates)
     if m < _FEW:
         whole = sample.mean(axis=0) - _weighted(share, mean)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.detect._smallest import mark
-from critpath.model import F64, I64, Bool, mid_ranks, student_tails, sum_groups
+from critpath.model import F64, I64, Bool, mid_ranks, order_rows, student_tails, sum_groups
 from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -67,11 +67,7 @@ def seed(*arrays: I64) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
         digest.update(np.asarray(array.shape, np.int64).tobytes())
-        digest.update(
-            np.ascontiguousarray(
-                array[np.lexsort(array.T[::-1])] if array.size else array
-            ).tobytes()
-        )
+        digest.update(np.ascontiguousarray(array[order_rows(array)]).data)
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -92,20 +88,18 @@ def gate(
     each block.
     """
     # One order for any order of arrival: the same assignments, so the same p-values.
-    ours = np.lexsort((*normal.T[::-1], normal_stratum))
-    theirs = np.lexsort((*sample.T[::-1], sample_stratum))
+    ours = order_rows(normal_stratum, normal)
+    theirs = order_rows(sample_stratum, sample)
     if sessions is not None:
         sessions = sessions[0][ours], sessions[1][theirs]
     if blocks is not None:
         blocks = blocks[0][ours], blocks[1][theirs]
-    normal, normal_stratum = normal[ours], normal_stratum[ours]
-    sample, sample_stratum = sample[theirs], sample_stratum[theirs]
-    columns = normal.shape[1]
-    values = np.concatenate([sample, normal])
-    stratum = np.concatenate([sample_stratum, normal_stratum])
+    columns, many = normal.shape[1], len(sample)
+    values = np.concatenate([sample[theirs], normal[ours]])
+    stratum = np.concatenate([sample_stratum[theirs], normal_stratum[ours]])
     members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
-    chosen = [int((rows < len(sample)).sum()) for rows in members]
-    rng = np.random.default_rng(seed(sample, normal))
+    chosen = [int((rows < many).sum()) for rows in members]
+    rng = np.random.default_rng(seed(values[:many], values[many:]))
     if blocks is None:
         family = family_of(values, members, chosen, sessions, alpha, rng)
     else:
@@ -188,31 +182,31 @@ def family_of(
         for s in strata
         if 0 < chosen[s] < len(members[s]) or (sessions is not None and len(members[s]))
     ]
-    scores = np.zeros((len(values), 3 * values.shape[1]))
-    variance = np.zeros((len(members), scores.shape[1]))
-    for s in tested:
-        rows = members[s]
-        scores[rows] = _scores(values[rows])
-        size = len(rows)
+    variance = np.zeros((len(members), 3 * values.shape[1]))
+    units, picked = [], [chosen[s] for s in tested]
+    for i, s in enumerate(tested):
+        scores, size = _scores(values[members[s]]), len(members[s])
         if size > 1:
-            active = (np.abs(scores[rows]).max(axis=0) > 0).astype(np.float64)
+            active = (np.abs(scores).max(axis=0) > 0).astype(np.float64)
             variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
+        fewer = min(chosen[s], size - chosen[s])
+        group = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
+        if sessions is None and group > 1:
+            # The sample's executions are the first.
+            first = sum_groups(rng, scores[: chosen[s]], group)
+            rest = sum_groups(rng, scores[chosen[s] :], group)
+            scores, picked[i] = np.concatenate([first, rest]), len(first)
+            many = len(scores)
+            spread = picked[i] * (many - picked[i]) / (many - 1)
+            variance[s] = spread * scores.var(axis=0)
+        units.append(scores)
     if sessions is None:
-        units, picked = [scores[members[s]] for s in tested], [chosen[s] for s in tested]
-        for i, s in enumerate(tested):
-            fewer = min(chosen[s], len(members[s]) - chosen[s])
-            size = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
-            if size > 1:
-                # The sample's executions are the first.
-                first = sum_groups(rng, units[i][: chosen[s]], size)
-                rest = sum_groups(rng, units[i][chosen[s] :], size)
-                units[i], picked[i] = np.concatenate([first, rest]), len(first)
-                many = len(units[i])
-                spread = picked[i] * (many - picked[i]) / (many - 1)
-                variance[s] = spread * units[i].var(axis=0)
         plan = Assignments([len(u) for u in units], picked)
     else:
-        whole, picks = _of_sessions(scores, sessions)
+        every = np.zeros((len(values), variance.shape[1]))
+        for s, scores in zip(tested, units, strict=True):
+            every[members[s]] = scores
+        whole, picks = _of_sessions(every, sessions)
         units, plan = [whole], Assignments([len(whole)], [picks])
     # A family of one stratum twice would be the same test twice; a type too small to
     # reach the level by itself would only blunt the others.
@@ -252,7 +246,7 @@ def family_of_blocks(
         weight = 2 * counts[0] * counts[1] / np.maximum(counts.sum(axis=0), 1)
         units.append(weight * (means[1] - means[0]))
     if units:  # how blocks are numbered must not matter
-        order = np.lexsort(np.concatenate(units, axis=1).T[::-1])
+        order = order_rows(np.concatenate(units, axis=1))
         units = [unit[order] for unit in units]
     singles = [
         s
@@ -279,7 +273,7 @@ def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
     picks = len(np.unique(sample_session))
     # How sessions are numbered must not matter.
     parts = whole[:picks], whole[picks:]
-    return np.concatenate([part[np.lexsort(part.T[::-1])] for part in parts]), picks
+    return np.concatenate([part[order_rows(part)] for part in parts]), picks
 
 
 def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:

@@ -522,8 +522,11 @@ def _runs_by_rival(paths: PathSet, runs: I64) -> dict[str, set[int]]:
         rows = np.flatnonzero(table.state == State.WAIT_CPU)
         run = runs[first + np.searchsorted(table.start, rows, side="right") - 1]
         first += len(table)
-        for code, number in np.unique(np.stack([table.detail[rows], run]), axis=1).T.tolist():
-            result.setdefault(rival_name(table.strings[code]), set()).add(number)
+        pairs = np.unique(run * len(table.strings) + table.detail[rows])
+        number, code = np.divmod(pairs, max(len(table.strings), 1))
+        for each in np.unique(code).tolist():
+            mine = number[code == each].tolist()
+            result.setdefault(rival_name(table.strings[each]), set()).update(mine)
     return result
 
 

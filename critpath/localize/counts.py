@@ -76,10 +76,21 @@ class StepCounts:
     rivals: Mapping[str, tuple[float, float]]
     own: frozenset[str] = frozenset()
     _risen: dict[int, dict[Step, tuple[float, float]]] = field(default_factory=dict)
+    _usual: dict[int, tuple[F64, F64, F64]] = field(default_factory=dict)
+
+    def _of_group(self, execution: int) -> tuple[F64, F64, F64]:
+        """Return mean and spread of the counts, and mean times, of the group of an execution."""
+        group = self.groups[execution]
+        if id(group) not in self._usual:  # most executions share it with others
+            counts, times = self.normal[group], self.times[0][group]
+            mean = counts.mean(axis=0)
+            spread = counts.std(axis=0) if len(group) else mean
+            self._usual[id(group)] = mean, spread, times.mean(axis=0)
+        return self._usual[id(group)]
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return how often an execution does every step: normally, and it."""
-        before = self.normal[self.groups[execution]].mean(axis=0).tolist()
+        before = self._of_group(execution)[0].tolist()
         after = self.sample[execution].tolist()
         return {s: (b, a) for s, b, a in zip(self.steps, before, after, strict=True)}
 
@@ -116,7 +127,7 @@ class StepCounts:
 
     def usual(self, execution: int) -> dict[Symbol, float]:
         """Return how long normal executions like one are in every symbol."""
-        mean = self.times[0][self.groups[execution]].mean(axis=0).tolist()
+        mean = self._of_group(execution)[2].tolist()
         states = self.steps[: len(mean)]
         return {
             Symbol(s, r, p): ns for (s, r, p), ns in zip(states, mean, strict=True) if s is not None
@@ -142,15 +153,17 @@ class StepCounts:
         return self._risen[execution]
 
     def _find_risen(self, execution: int) -> dict[Step, tuple[float, float]]:
-        normal: F64 = self.normal[self.groups[execution]].astype(np.float64)
-        if not len(normal):
+        group, mine = self.groups[execution], self.sample[execution]
+        if not len(group):
             return {}
-        mine = self.sample[execution]
-        mean, spread = normal.mean(axis=0), normal.std(axis=0)
-        more = (mine >= mean + 1) & (mine >= RATIO * mean)
-        more &= (mine > mean + SPREAD * spread) & ((normal >= mine).mean(axis=0) <= RARE)
+        mean, spread, _ = self._of_group(execution)
+        more = (mine >= mean + 1) & (mine >= RATIO * mean) & (mine > mean + SPREAD * spread)
         counts = self.of(execution)
-        chosen = [self.steps[i] for i in np.flatnonzero(more).tolist()]
+        chosen = [
+            self.steps[i]
+            for i in np.flatnonzero(more).tolist()
+            if (self.normal[group, i] >= mine[i]).mean() <= RARE
+        ]
         return {step: counts[step] for step in chosen if step.state not in _NO_STEPS}
 
 
@@ -182,8 +195,10 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
     for paths in path_set.paths.chunks():
         waits = np.flatnonzero(paths.state == State.WAIT_CPU)
         path = np.searchsorted(paths.start, waits, side="right")
-        pairs = np.unique(np.stack([path, paths.detail[waits]]), axis=1)
-        names = {(i, rival_name(paths.strings[code])) for i, code in pairs.T.tolist()}
+        pairs = np.unique(path * len(paths.strings) + paths.detail[waits])
+        path, code = np.divmod(pairs, max(len(paths.strings), 1))
+        had = [rival_name(text) for text in paths.strings]
+        names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}
 

@@ -204,12 +204,12 @@ def is_throttled(normal: PathSet, sample: PathSet) -> bool:
     Where the recording tells when, the paths say so themselves (``WAIT_QUOTA``), and who had
     the cpu is not in doubt.
     """
-    if any(State.WAIT_QUOTA in paths.state for paths in sample.paths.chunks()):
-        return False
     normal_held, sample_held = (
         any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
     )
-    return sample_held and not normal_held
+    if normal_held or not sample_held:
+        return False
+    return not any(State.WAIT_QUOTA in paths.state for paths in sample.paths.chunks())
 
 
 def inferred_holders(sample: PathSet) -> frozenset[str]:

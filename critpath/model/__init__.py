@@ -131,6 +131,8 @@ if TYPE_CHECKING:
         hypergeometric_tail,
         identifiers,
         mid_ranks,
+        number_codes,
+        order_rows,
         rival_name,
         rival_role,
         role_name,
@@ -196,8 +198,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
-        *("hypergeometric_tail", "identifiers", "mid_ranks", "rival_name", "rival_role"),
-        *("role_name", "student_tails", "sum_groups"),
+        *("hypergeometric_tail", "identifiers", "mid_ranks", "number_codes", "order_rows"),
+        *("rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -324,7 +326,9 @@ __all__ = [
     "label_duration",
     "make_single_block",
     "mid_ranks",
+    "number_codes",
     "open_filled",
+    "order_rows",
     "rival_name",
     "rival_role",
     "role_name",

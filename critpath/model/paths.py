@@ -14,7 +14,7 @@ import numpy as np
 from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
-from critpath.model.vectors import role_name
+from critpath.model.vectors import number_codes, role_name
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -704,8 +704,9 @@ _COLUMNS = tuple(column.name for column in fields(CriticalPaths))
 class PackedPaths:
     """Paths in few bytes, to be kept where they are asked for again and again.
 
-    Of a column one value where all are equal, else the narrowest numbers that hold them; of times
-    those of the paths' begins and how long segments last.  Some 20 bytes a segment, not 70.
+    Of a column one value where all are equal.  Columns of few values are one of the kinds of
+    segments that there are, others the narrowest numbers that hold them; of times those of the
+    paths' begins and how long segments last.  Some 5 to 15 bytes a segment, not 70.
 
     Parameters
     ----------
@@ -723,11 +724,14 @@ class PackedPaths:
         self._counts, self._first = counts, paths.begin[paths.start[:-1][counts > 0]]
         columns = {name: getattr(paths, name) for name in _SEGMENT_COLUMNS if name not in _TIMES}
         columns["duration"] = paths.duration
+        few, kind = _kinds_of(columns)
+        first = np.empty(int(kind.max(initial=-1)) + 1, np.int64)
+        first[kind[::-1]] = np.arange(len(kind))[::-1]
+        self._of_kind = {name: columns.pop(name)[first] for name in few}
+        self._kind = _narrow(kind)
         self._columns = {name: (column.dtype, _narrow(column)) for name, column in columns.items()}
-        self.nbytes = sum(
-            column.nbytes
-            for column in (counts, self._first, *(each for _, each in self._columns.values()))
-        )
+        kept = (*self._of_kind.values(), *(each for _, each in self._columns.values()))
+        self.nbytes = sum(each.nbytes for each in (counts, self._first, self._kind, *kept))
 
     def unpack(self) -> CriticalPaths:
         """Return the paths as they were."""
@@ -737,6 +741,7 @@ class PackedPaths:
             name: np.full(rows, column[0], dtype) if len(column) == 1 else column.astype(dtype)
             for name, (dtype, column) in self._columns.items()
         }
+        columns |= {name: values[self._kind] for name, values in self._of_kind.items()}
         duration = columns.pop("duration")
         end = np.cumsum(duration)
         begins = start[:-1][self._counts > 0]
@@ -748,6 +753,25 @@ class PackedPaths:
 
 
 _TIMES: Final = ("begin", "end")
+
+
+def _kinds_of(columns: Mapping[str, Any]) -> tuple[list[str], I64]:
+    """Return columns that have several of few values, and which of their rows each one is."""
+    rows = len(columns["duration"])
+    few: list[str] = []
+    kind, kinds = np.zeros(rows, np.int64), 1
+    for name, column in columns.items():
+        low, high = (int(column.min()), int(column.max())) if rows else (0, 0)
+        wide = high - low + 1
+        if column.dtype.kind in "iu" and wide > 1 and kinds * wide <= min(rows, _MOST_KINDS):
+            found, finer = number_codes(kind * wide + (column.astype(np.int64) - low))
+            if len(found) * _OF_A_KIND <= rows:
+                few, kind, kinds = [*few, name], finer, len(found)
+    return (few, kind) if kinds > 1 else ([], np.zeros(0, np.int64))
+
+
+_MOST_KINDS: Final = 1 << 16
+_OF_A_KIND: Final = 16  # segments on average, or the table of kinds would be too large
 
 
 def _narrow(column: Any) -> Any:

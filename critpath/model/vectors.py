@@ -274,12 +274,51 @@ def mid_ranks(values: F64 | I64) -> F64:
     result = np.empty((n, columns))
     for column in range(columns):
         mine = np.ascontiguousarray(values[:, column])
-        order = np.argsort(mine)
+        order = np.argsort(mine, kind="stable")  # twice as fast on columns with equal values
         ordered = mine[order]
         first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         last = np.append(first[1:], n)
         result[order, column] = np.repeat((first + last + 1) / 2, last - first)
     return result
+
+
+def order_rows(*tables: F64 | I64) -> I64:
+    """Return the order of rows by their first column, then the next, of all tables in turn.
+
+    As `np.lexsort` does of the columns from the last one to the first; a table may be one column.
+
+    Only rows that are equal so far are sorted by a further column: of durations, few are.
+    """
+    rows = len(tables[0])
+    order = np.arange(rows)
+    # Places in the order whose rows are equal so far, and which of such runs each is in.
+    places, run = order.copy(), np.zeros(rows, np.int64)
+    for column in (column for table in tables for column in np.atleast_2d(table.T)):
+        if not len(places):
+            break
+        some = order[places]
+        by = np.lexsort((column[some], run))
+        order[places] = some[by]
+        values = column[some[by]]
+        new = np.ones(len(places), np.bool_)
+        new[1:] = (run[1:] != run[:-1]) | (values[1:] != values[:-1])
+        several = ~(new & np.append(new[1:], True))
+        places, run = places[several], np.cumsum(new)[several]
+    return order
+
+
+def number_codes(codes: I64) -> tuple[I64, I64]:
+    """Return the distinct codes, ascending, and each one's place among them, as `np.unique` does.
+
+    Small numbers are looked up in a table, which takes a tenth of sorting them.
+    """
+    size = int(codes.max(initial=-1)) + 1
+    if size > 4 * len(codes) or codes.min(initial=0) < 0:
+        found, place = np.unique(codes, return_inverse=True)
+        return found, place.reshape(-1)
+    used = np.zeros(size, np.bool_)
+    used[codes] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
 
 
 def sum_groups(rng: np.random.Generator, rows: F64, size: int) -> F64:

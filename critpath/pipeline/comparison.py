@@ -525,7 +525,9 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         groups = {execution: rows[labels[1][execution]] for execution in chosen}
     else:
         clusters = comparison.normal_clusters, comparison.sample_clusters
-        groups = {e: normal_group(*clusters, comparison.pairs, e) for e in chosen}
+        homes = comparison.pairs.pair[comparison.sample_clusters.labels]
+        of_home = {int(homes[e]): normal_group(*clusters, comparison.pairs, e) for e in chosen}
+        groups = {e: of_home[int(homes[e])] for e in chosen}
     roles, trips = trips_of(normal, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
     had = count_rivals(normal), count_rivals(sample)

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 # Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
 RESIDENT: Final = 1 << 20
-# Bytes of packed row groups that are kept in a process, as a comparison reads them some thirty
-# times: those of 200,000 paths of 30 segments each.  Beyond it row groups are decoded again.
-_KEPT: Final = 256 << 20
+# Bytes of packed row groups that are kept in a process, as a comparison reads them some ten
+# times: those of 2 million paths of 40 segments each.  Beyond it row groups are decoded again.
+_KEPT: Final = 512 << 20
 _FEW: Final = 1 << 16  # executions, of which a file of any size may say that it has them
 _LONGEST: Final = 100_000  # letters of a text
 _LETTERS: Final = 1 << 24  # of all texts of a column, in a file of any size

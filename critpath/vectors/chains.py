@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, role_name
+from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, number_codes, role_name
 from critpath.model.paths import find_crossings
 from critpath.model.stacks import frame_name, frames_of, is_own
 from critpath.model.vectors import FRAME, HostWait
@@ -223,10 +223,10 @@ def chain_times(normal: PathSet, sample: PathSet) -> ChainTimes:
 def _add_up(part: PathSet, of: Callable[[PathSet], I64]) -> tuple[list[int], I64]:
     """Return the columns that some executions have, and their time in each."""
     paths = part.paths
-    columns, where = np.unique(of(part), return_inverse=True)
+    columns, where = number_codes(of(part))
     size = max(len(columns), 1)
     cells = np.bincount(
-        paths.path * size + where.reshape(-1), weights=paths.duration, minlength=len(paths) * size
+        paths.path * size + where, weights=paths.duration, minlength=len(paths) * size
     )
     table = np.asarray(np.rint(cells), np.int64).reshape(len(paths), size)
     return columns.tolist(), table[:, : len(columns)]

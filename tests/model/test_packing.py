@@ -166,3 +166,31 @@ def test_packed_paths_are_the_same(data, counts):
         assert one.tolist() == other.tolist(), name
     assert again.strings is paths.strings
     assert packed.nbytes <= sum(getattr(paths, name).nbytes for name in COLUMNS) + 8
+
+
+def test_packed_paths_name_kinds_of_segments():
+    """Of many segments of a few kinds each costs its duration and the number of its kind."""
+    rng = np.random.default_rng(1)
+    rows = 4000
+    length = rng.integers(1, 2**31, rows)
+    end = np.cumsum(length)
+    paths = CriticalPaths(
+        start=np.arange(0, rows + 1, 100),
+        begin=end - length,
+        end=end,
+        state=rng.choice(np.array([1, 4, 9], np.uint8), rows),
+        detail=rng.integers(0, 3, rows).astype(np.int32),
+        comm=rng.integers(0, 3, rows).astype(np.int32),
+        tid=rng.integers(-1, 4, rows),
+        host=np.zeros(rows, np.int64),
+        cpu=rng.integers(0, 2, rows).astype(np.int32),
+        lossy=rng.random(rows) < 0.5,
+        strings=("", "a", "b"),
+    )
+    packed = PackedPaths(paths)
+    again = packed.unpack()
+    for name in COLUMNS:
+        one, other = getattr(paths, name), getattr(again, name)
+        assert one.dtype == other.dtype, name
+        assert one.tolist() == other.tolist(), name
+    assert packed.nbytes < 9 * rows

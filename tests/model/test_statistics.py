@@ -7,7 +7,14 @@ import pytest
 from scipy.special import stdtr, stdtrit
 from scipy.stats import false_discovery_control, hypergeom, rankdata
 
-from critpath.model import benjamini_hochberg, hypergeometric_tail, mid_ranks, student_tails
+from critpath.model import (
+    benjamini_hochberg,
+    hypergeometric_tail,
+    mid_ranks,
+    number_codes,
+    order_rows,
+    student_tails,
+)
 
 
 @pytest.mark.parametrize("kind", [float, np.int64])
@@ -16,6 +23,29 @@ def test_equal_values_share_the_mean_of_their_ranks(kind):
     assert mid_ranks(values).tolist() == rankdata(values, axis=0).tolist()
     assert mid_ranks(values[:1]).tolist() == [[1, 1, 1]]
     assert mid_ranks(values[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 10**9])
+@pytest.mark.parametrize("rows", [0, 1, 2, 300])
+def test_rows_are_in_the_order_of_lexsort(rows, most):
+    """Also where many are equal, as those of one table or of several."""
+    rng = np.random.default_rng(rows)
+    table = rng.integers(-most, most, (rows, 4))
+    expected = np.lexsort(table.T[::-1])
+    assert order_rows(table).tolist() == expected.tolist()
+    assert order_rows(table[:, 0], table[:, 1:]).tolist() == expected.tolist()
+    assert order_rows(table / 7).tolist() == expected.tolist()
+    assert order_rows(table[:, :0]).tolist() == list(range(rows))
+
+
+@pytest.mark.parametrize("codes", [[], [3], [3, 0, 3, 5], [-1, 4, -1], [10**12, 7, 7]])
+def test_codes_are_numbered_as_unique_does(codes):
+    for many in (1, 50):
+        each = np.array(codes * many, np.int64)
+        found, place = number_codes(each)
+        expected = np.unique(each, return_inverse=True)
+        assert found.tolist() == expected[0].tolist()
+        assert place.tolist() == expected[1].reshape(-1).tolist()
 
 
 def test_benjamini_hochberg_as_counted_by_hand():

@@ -775,7 +775,8 @@ def project_counts(normal: VectorTable, sample: VectorTable) -> Plane | None:
         return None
     values = 2.0 * np.sqrt(np.concatenate(tables) + 0.375)
     values -= values.mean(axis=0)
-    _, spread, directions = np.linalg.svd(values, full_matrices=False)
+    # Of the triangle of their QR decomposition, which has the same ones and a row a column.
+    _, spread, directions = np.linalg.svd(np.linalg.qr(values, mode="r"), full_matrices=False)
     points = np.zeros((len(values), 2))
     for axis, direction in enumerate(directions[:2]):
         # Rounded, so that two equally large loadings do not trade places by the last bit.

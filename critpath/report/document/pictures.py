@@ -38,6 +38,7 @@ from critpath.model import (
     FlameNode,
     PathSet,
     State,
+    number_codes,
     role_name,
 )
 from critpath.model.vectors import split_host
@@ -123,8 +124,8 @@ class Threads:
         time: Counter[str] = Counter()
         self._several = False
         for one in sets:
-            for name in one.executions.comm:
-                self._own[role_name(name)][name] += 1
+            for name, many in Counter(one.executions.comm).items():
+                self._own[role_name(name)][name] += many
             for part in one.chunks():
                 paths, other = part.paths, ~_own(part)
                 self._several = self._several or bool((paths.host > 0).any())
@@ -424,12 +425,13 @@ class _Means:
         self, steps: Steps, kind: I64, group: I64, begin: I64, duration: I64, weight: F64
     ) -> None:
         path = steps.path
-        index = np.arange(len(path)) - np.searchsorted(path, path)
-        lead = (index == 0) & (steps.thread == 0) & (steps.doing == _RUN)
+        lead = np.zeros(len(path), np.bool_)
+        lead[_changes(path)] = True
+        lead &= (steps.thread == 0) & (steps.doing == _RUN)
         key = (steps.thread * len(DOINGS) + steps.doing) * 2 + lead
         wide = int(key.max(initial=0)) + 1
         all_keys = ((kind[path] + 1) * len(_GROUPS) + group[path]) * wide + key
-        found, inverse = np.unique(all_keys, return_inverse=True)
+        found, inverse = number_codes(all_keys)
         middle = (steps.begin - begin[path] + steps.length / 2) / np.maximum(duration[path], 1)
         sums = np.stack(
             [
