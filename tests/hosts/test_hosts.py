@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SERVERS = Path(__file__).parents[1] / "servers"
-sys.path.append(str(SERVERS))
+sys.path.append(str(Path(__file__).parents[1] / "servers"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import services
@@ -23,6 +22,7 @@ from record import draw_clocks, write_split
 from split import EVERYWHERE, NEIGHBOUR, Clock, Owners, Recording, split
 from truth import Exchange, judge, split_at_end
 
+JUDGE = Path(__file__).parents[1] / "servers/judge.py"
 ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
 # Of an interpreter with the servers' packages, where this one has not got them.
 PYTHON = Path(os.environ.get("CRITPATH_SERVERS_PYTHON", sys.executable))
@@ -136,7 +136,7 @@ def test_calls_are_counted_apart_by_where_the_recordings_end_is():
 
 def test_a_call_that_the_end_cuts_is_neither_missing_nor_later(recorded, tmp_path):
     """A recording that ended in the middle of calls: its score counts each of them once."""
-    find_requests = runpy.run_path(str(SERVERS / "judge.py"))["find_requests"]
+    find_requests = runpy.run_path(str(JUDGE))["find_requests"]
     rows = [line.split() for line in (recorded / "truth").read_text().splitlines()]
     spans = [(int(begin), int(end)) for _, _, _, _, begin, end, *_ in rows]
     ended = int(np.median([end for _, end in spans]))
