@@ -500,7 +500,9 @@ def find_strangers(
     runs : (int64 array, int64 array) or None
         Run of every execution; None where each is one.
     """
-    mine = {*roles, *(role_name(c) for s in (normal, sample) for c in {*s.executions.comm})}
+    hosts = normal.hosts | sample.hosts
+    own = {comm for each in (normal, sample) for comm in each.executions.comm}
+    mine = {*roles, *(role_name(comm, hosts=hosts) for comm in own)}
     places = runs or (np.arange(len(normal)), np.arange(len(sample)))
     seen = [_runs_by_rival(*each) for each in zip((normal, sample), places, strict=True)]
     n, m = (len(np.unique(each)) for each in places)
@@ -508,7 +510,7 @@ def find_strangers(
     for name in {*seen[0], *seen[1]} - {IDLE, ""}:
         before, after = (len(each.get(name, ())) for each in seen)
         new = 2 * after > m and hypergeometric_tail(before + after, m, n, after) <= _NEWCOMER
-        if not new and role_name(name) not in mine:
+        if not new and role_name(name, hosts=hosts) not in mine:
             result.add(name)
     return frozenset(result)
 
