@@ -238,8 +238,11 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
     brought = longer.clip(min=0) + _shared_out(waits, rise)
     # A trip is of several states; what each brought by itself, without waits that others made.
     surely = float(longer[~met & (rise >= _LEAST_RISE)].clip(min=0).sum())
+    # What flies is seen where its receiver waits for it: whether it does is chance. A trip that
+    # was not there has somebody run once more, who sends or receives.
+    trips = bool((rise[_among(symbols, RUNNING)] >= _LEAST_RISE).any())
     for i, symbol in enumerate(symbols):
-        if met[i] or _helps(symbol):
+        if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
         counts = group.seen(i, group.counts)
         usual = float(counts[0].mean())
