@@ -238,8 +238,11 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
     brought = longer.clip(min=0) + _shared_out(waits, rise)
     # A trip is of several states; what each brought by itself, without waits that others made.
     surely = float(longer[~met & (rise >= _LEAST_RISE)].clip(min=0).sum())
+    # What flies is seen where its receiver waits for it: whether it does is chance. A trip that
+    # was not there has somebody run once more, who sends or receives.
+    trips = bool((rise[_among(symbols, RUNNING)] >= _LEAST_RISE).any())
     for i, symbol in enumerate(symbols):
-        if met[i] or _helps(symbol):
+        if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
         counts = group.seen(i, group.counts)
         usual = float(counts[0].mean())
@@ -500,7 +503,9 @@ def find_strangers(
     runs : (int64 array, int64 array) or None
         Run of every execution; None where each is one.
     """
-    mine = {*roles, *(role_name(c) for s in (normal, sample) for c in {*s.executions.comm})}
+    hosts = normal.hosts | sample.hosts
+    own = {comm for each in (normal, sample) for comm in each.executions.comm}
+    mine = {*roles, *(role_name(comm, hosts=hosts) for comm in own)}
     places = runs or (np.arange(len(normal)), np.arange(len(sample)))
     seen = [_runs_by_rival(*each) for each in zip((normal, sample), places, strict=True)]
     n, m = (len(np.unique(each)) for each in places)
@@ -508,7 +513,7 @@ def find_strangers(
     for name in {*seen[0], *seen[1]} - {IDLE, ""}:
         before, after = (len(each.get(name, ())) for each in seen)
         new = 2 * after > m and hypergeometric_tail(before + after, m, n, after) <= _NEWCOMER
-        if not new and role_name(name) not in mine:
+        if not new and role_name(name, hosts=hosts) not in mine:
             result.add(name)
     return frozenset(result)
 

@@ -201,7 +201,7 @@ def _hours(paths: PathSet) -> I64 | None:
 
 def _path_facts(paths: PathSet) -> list[Fact]:
     n = len(paths)
-    tids, hosts = paths.executions.tid, paths.executions.host
+    tids, hosts, named = paths.executions.tid, paths.executions.host, paths.hosts
     cpus: list[tuple[I64, I64]] = []
     begins: dict[str, F64] = {}
     rivals: list[tuple[I64, list[str]]] = []
@@ -214,9 +214,9 @@ def _path_facts(paths: PathSet) -> list[Fact]:
         own = (chunk.tid == tids[row]) & (chunk.host == hosts[row])
         ran = chunk.cpu >= 0
         cpus.append((row[own & ran], chunk.cpu[own & ran].astype(np.int64)))
-        _note_begins(chunk, row, begins, n)
+        _note_begins(chunk, row, begins, n, named)
         behind = np.flatnonzero(chunk.state == State.WAIT_CPU)
-        rivals.append((row[behind], _rivals(chunk, behind)))
+        rivals.append((row[behind], _rivals(chunk, behind, named)))
         idle = np.flatnonzero(~np.isin(chunk.state, [int(state) for state in _NO_IDLE]))
         length, place = chunk.duration[idle].astype(np.float64), chunk.path[idle]
         waits[rows] += np.bincount(place, minlength=len(chunk))
@@ -239,7 +239,7 @@ def _path_facts(paths: PathSet) -> list[Fact]:
     names = [name for _, found in rivals for name in found]
     rows_of = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in rivals)])
     heard = np.array([name not in _NOBODY for name in names], np.bool_)
-    own_roles = {role_name(comm) for comm in set(paths.executions.comm)}
+    own_roles = {role_name(comm, hosts=named) for comm in set(paths.executions.comm)}
     # Of two that say the same, a condition on the executions' own threads is shown.
     common = sorted(
         begins, key=lambda name: (-int((begins[name] >= 0).sum()), name not in own_roles, name)
@@ -270,11 +270,14 @@ def _path_facts(paths: PathSet) -> list[Fact]:
     ]
 
 
-def _note_begins(chunk: CriticalPaths, row: I64, begins: dict[str, F64], n: int) -> None:
+def _note_begins(
+    chunk: CriticalPaths, row: I64, begins: dict[str, F64], n: int, hosts: frozenset[str]
+) -> None:
     """Note on which cpu threads of every name began, the first time that a path is in one."""
     known: dict[str, int] = {}
     role = np.array(
-        [known.setdefault(role_name(text), len(known)) for text in chunk.strings], np.int64
+        [known.setdefault(role_name(text, hosts=hosts), len(known)) for text in chunk.strings],
+        np.int64,
     )
     if not len(role):
         return
@@ -289,10 +292,10 @@ def _note_begins(chunk: CriticalPaths, row: I64, begins: dict[str, F64], n: int)
             column[row[mine]] = chunk.cpu[mine]
 
 
-def _rivals(chunk: CriticalPaths, rows: I64) -> list[str]:
+def _rivals(chunk: CriticalPaths, rows: I64, hosts: frozenset[str]) -> list[str]:
     """Return by its role who had the cpu while each of some segments waited."""
     names = {
-        code: rival_role(chunk.strings[code].removeprefix(OTHERS))
+        code: rival_role(chunk.strings[code].removeprefix(OTHERS), hosts)
         for code in np.unique(chunk.detail[rows]).tolist()
     }
     return [names[code] for code in chunk.detail[rows].tolist()]

@@ -347,7 +347,7 @@ def _taken_from(
     trips: Sequence[tuple[_Trip, ...]],
 ) -> list[str]:
     """Return whose work took the cpu from a thread that ran, "" elsewhere."""
-    paths = one.paths
+    paths, hosts = one.paths, one.hosts
     roles = {symbol.role for symbol in symbols if symbol.role}
     result = []
     before: tuple[object, bool] = (None, False)  # the last thread, and whether it ran
@@ -357,7 +357,7 @@ def _taken_from(
     ):
         role = ""
         if state == State.WAIT_CPU and before == ((tid, host), True):
-            role = rival_role(paths.strings[detail])
+            role = rival_role(paths.strings[detail], hosts)
         # Who waits for this one is no callee of it.
         theirs = role in roles and role not in {trip.step.role for trip in within}
         result.append(role if theirs else "")

@@ -215,7 +215,8 @@ def is_throttled(normal: PathSet, sample: PathSet) -> bool:
 def inferred_holders(sample: PathSet) -> frozenset[str]:
     """Return the roles of threads that were found, by coincidence, to have what others wait for."""
     texts = (str(env.get("holders_inferred", "")) for env in sample.environment)
-    return frozenset(role_name(name) for text in texts for name in text.split("\n") if name)
+    names = {name for text in texts for name in text.split("\n") if name}
+    return frozenset(role_name(name, hosts=sample.hosts) for name in names)
 
 
 def rows_of(paths: CriticalPaths, index: int) -> slice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -14,7 +15,7 @@ import numpy as np
 from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
-from critpath.model.vectors import number_codes, role_name
+from critpath.model.vectors import name_on_host, number_codes, role_name
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -445,6 +446,17 @@ class PathSet(Table):
             f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
         )
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The hosts that threads' names end with; none of recordings of one host each."""
+        found = set()
+        for told in {str(about["clocks"]) for about in self.environment if "clocks" in about}:
+            try:
+                found |= {name_on_host("-", str(clock["host"])) for clock in json.loads(told)}
+            except (ValueError, LookupError, TypeError, RecursionError):
+                continue  # a trace's own, of that name
+        return frozenset(name.removeprefix("-@") for name in found)
+
     def uncertainty(self, index: int) -> int | None:
         """Return by how much times between the hosts that a path crosses may be wrong (ns).
 
@@ -505,7 +517,7 @@ class PathSet(Table):
             Of threads that are counted; "" for the execution's own, None for all.
         """
         found = np.zeros((len(self), len(State)), np.int64)
-        first = 0
+        first, hosts = 0, self.hosts
         for some in self.chunks():
             paths, of = some.paths, some.executions
             chosen = (paths.beneath > 0) & ((state is None) | (paths.state == state))
@@ -513,7 +525,7 @@ class PathSet(Table):
             if role == "":
                 chosen &= own
             elif role is not None:
-                named = [role_name(text) == role for text in paths.strings]
+                named = [role_name(text, hosts=hosts) == role for text in paths.strings]
                 chosen &= ~own & np.array([*named, False])[paths.comm]
             rows = np.flatnonzero(chosen)
             place = (paths.path[rows] + first, paths.beneath[rows].astype(np.int64))

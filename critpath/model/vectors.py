@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,19 +27,23 @@ def name_on_host(name: str, host: str) -> str:
     return f"{name}@{host if host.strip('0123456789') else f'host-{host}'}" if name else name
 
 
-def split_host(name: str) -> tuple[str, str]:
-    """Return a thread's own name and, with its @, the host that it is on; "" for none."""
+def split_host(name: str, hosts: Collection[str] | None = None) -> tuple[str, str]:
+    """Return a thread's own name and, with its @, the host that it is on; "" for none.
+
+    A name may have an @ of its own: where the hosts of its set are known (`PathSet.hosts`, as
+    names have them), what follows is one of these, elsewhere anything but an instance's number.
+    """
     own, at, host = name.rpartition("@")
-    # A name may have an @ of its own, behind which an instance is counted.
-    return (own, at + host) if own and host.strip("0123456789") else (name, "")
+    known = host.strip("0123456789") if hosts is None else host in hosts
+    return (own, at + host) if own and known else (name, "")
 
 
-def role_name(comm: str, number: str = "#") -> str:
+def role_name(comm: str, number: str = "#", hosts: Collection[str] | None = None) -> str:
     """Return a thread's name without the numbers that tell its instances apart.
 
     Those of the host that it is on stay: another host is another role.
     """
-    own, host = split_host(comm)
+    own, host = split_host(comm, hosts)
     return _INSTANCE.sub(number, own) + host
 
 
@@ -54,9 +58,9 @@ def rival_name(detail: str) -> str:
     return re.sub(r" \(\d+\)$", "", detail)
 
 
-def rival_role(detail: str) -> str:
+def rival_role(detail: str, hosts: Collection[str] | None = None) -> str:
     """Return the role of who had the cpu."""
-    return role_name(rival_name(detail))
+    return role_name(rival_name(detail), hosts=hosts)
 
 
 @dataclass(frozen=True, order=True)

@@ -294,7 +294,8 @@ def _find_waits(part: PathSet, chains: _Chains) -> Iterator[tuple[tuple[str, str
     """Yield of each pair the path and time of its segments: all, in flight, queued."""
     paths = part.paths
     chain, path, ns = chains.of(part) // 32, paths.path, paths.duration
-    own = np.array([role_name(name) for name in part.executions.comm] or [""], object)
+    hosts = part.hosts
+    own = np.array([role_name(name, hosts=hosts) for name in part.executions.comm] or [""], object)
     flies = paths.state == State.NET_TRANSIT
     _, other = find_crossings(paths.start, paths.host, paths.state)
     # In flight, a wait is for who is at the other end; for what was not recorded, its address.

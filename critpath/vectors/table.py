@@ -135,7 +135,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
     kind = np.zeros(256, np.uint8)
     kind[[int(state) for state in RUNNING]] = 1
     kind[[int(State.IRQ), int(State.SOFTIRQ)]] = 2
-    tables = []
+    tables, hosts = [], path_set.hosts
     for chunk in path_set.chunks():
         paths = chunk.paths
         trips = np.zeros((len(paths), len(roles)), np.int64)
@@ -143,7 +143,8 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
             rival = np.full(len(paths.state), -1, np.int64)
             waits = paths.state == State.WAIT_CPU
             places = {role: place for place, role in enumerate(roles)}
-            named = np.array([places.get(rival_role(text), -1) for text in paths.strings], np.int64)
+            of = [places.get(rival_role(text, hosts), -1) for text in paths.strings]
+            named = np.array(of, np.int64)
             rival[waits] = named[paths.detail[waits]]
             codes = coder.codes(chunk)
             count_trips(
@@ -259,8 +260,9 @@ def _keyed(path_set: PathSet, *, with_roles: bool = True, places: _Places | None
     counts, sums = np.zeros((2, (int(row[-1]) + 1) * _STATES), np.int64)
     add_up(names, row, paths.state, paths.begin, paths.end, counts, sums)
     keys = np.flatnonzero(counts)
+    hosts = path_set.hosts
     told = [
-        (role_name(paths.strings[name]) if name else "", texts[place])
+        (role_name(paths.strings[name], hosts=hosts) if name else "", texts[place])
         for name, place in pairs.tolist()
     ]
     symbols = [Symbol(State(key % _STATES), *told[key // _STATES]) for key in keys.tolist()]

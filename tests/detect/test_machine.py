@@ -272,6 +272,25 @@ def test_what_others_cut_into_more_pieces_is_no_more_trips():
     assert verdict(*more)[0] == "anomaly"
 
 
+@pytest.mark.parametrize("trips", [0, 1])
+def test_flights_are_more_trips_only_where_somebody_runs_once_more(trips):
+    """Seen is a flight whose receiver waits for it: more of them where waits for a CPU grew."""
+    rng = np.random.default_rng(5)
+    peer = "server"
+    states = (State.RUN, State.WAIT_CPU)
+    symbols = (*map(Symbol, states), Symbol(State.RUN, peer), Symbol(State.NET_TRANSIT, peer))
+    tables = []
+    for wait, more in ((1e5, 0), (8e5, 1)):
+        counts = np.tile([3 + trips * more, 1, 2 + trips * more, 1 + more], (40, 1))
+        times = np.array([4e5, wait, 2e5, 1e4]) * np.exp(rng.normal(0, 0.1, (40, 4)))
+        times[:, 3] *= counts[:, 3]
+        tables.append(VectorTable(symbols, counts, np.rint(times).astype(np.int64)))
+    strata = np.zeros(40, np.int64), np.zeros(40, np.int64)
+    found = find_signs(*tables, strata, ("a",), np.ones(4, np.bool_), 0.01)
+    assert ({"NET_TRANSIT@server"} <= {sign.name for sign in found}) == bool(trips)
+    assert bool(found) == bool(trips)
+
+
 def test_executions_that_take_a_quarter_less_have_no_sign():
     times = (1, 2.6, 1, 0.02, 1)
     assert verdict(drawn(1, more=(0, 0, 0, 9e6, 0)), drawn(2, times=times))[0] != "anomaly"

@@ -141,7 +141,8 @@ def print_tables(scores: dict[str, dict[str, Score]]) -> None:
         print(f"wholly right of {len(sure)} that are 0.9 sure: {np.mean(sure):.3f}")
     print(f"first and last tenth differ by {np.mean([of.cascade for of in queues]):.3f}")
     print(f"exchanges that are in no table: {sum(of.missing for of in queues)}")
-    print(f"exchanges after the recording's end: {sum(of.later for of in queues)}")
+    print(f"exchanges begun after the recording's end: {sum(of.later for of in queues)}")
+    print(f"exchanges begun before its end, ended after: {sum(of.cut for of in queues)}")
     tenths: dict[int, list[bool]] = defaultdict(list)
     for of in queues:
         for probable, right in of.links:

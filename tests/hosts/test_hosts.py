@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "servers"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import services
 import spaces
 from record import draw_clocks, write_split
 from split import EVERYWHERE, NEIGHBOUR, Clock, Owners, Recording, split
+from truth import Exchange, judge, split_at_end
 
+JUDGE = Path(__file__).parents[1] / "servers/judge.py"
 ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
 # Of an interpreter with the servers' packages, where this one has not got them.
 PYTHON = Path(os.environ.get("CRITPATH_SERVERS_PYTHON", sys.executable))
@@ -120,3 +124,28 @@ def test_each_host_of_a_seed_has_the_same_clock(recorded, tmp_path):
     shutil.copytree(recorded, place)
     assert write_split(place, 3) == draw_clocks(3)
     assert {p.name for p in (place / "hosts").iterdir()} == set(services.HOSTS)
+
+
+def test_calls_are_counted_apart_by_where_the_recordings_end_is():
+    """Only what lies within, to the ns, is the truth; nothing is dropped without a count."""
+    spans = [(0, 10), (5, 50), (49, 50), (50, 51), (7, 90), (51, 52), (60, 70)]
+    calls = [Exchange(i, 4000 + i, 6379, *span) for i, span in enumerate(spans)]
+    parts = split_at_end(calls, 50)
+    assert [[one.request for one in part] for part in parts] == [[0, 1, 2], [3, 4], [5, 6]]
+
+
+def test_a_call_that_the_end_cuts_is_neither_missing_nor_later(recorded, tmp_path):
+    """A recording that ended in the middle of calls: its score counts each of them once."""
+    find_requests = runpy.run_path(str(JUDGE))["find_requests"]
+    rows = [line.split() for line in (recorded / "truth").read_text().splitlines()]
+    spans = [(int(begin), int(end)) for _, _, _, _, begin, end, *_ in rows]
+    ended = int(np.median([end for _, end in spans]))
+    shutil.copytree(recorded, tmp_path / "cut", dirs_exist_ok=True)
+    manifest = tmp_path / "cut/recording/critpath.json"
+    whole = judge(recorded, find_requests(recorded / "recording"))
+    told = json.loads(manifest.read_text()) | {"end": ended}
+    manifest.write_text(json.dumps(told))
+    cut = judge(tmp_path / "cut", find_requests(recorded / "recording"))
+    assert (whole.cut, whole.later, whole.missing, cut.missing) == (0, 0, 0, 0)
+    assert cut.cut == sum(begin <= ended < end for begin, end in spans) > 0
+    assert cut.later == sum(begin > ended for begin, _ in spans) > 0

@@ -47,6 +47,18 @@ def read_truth(recorded: Path) -> tuple[list[Exchange], list[Exchange]]:
     return asked, calls
 
 
+def split_at_end(
+    calls: Iterable[Exchange], ended: int
+) -> tuple[list[Exchange], list[Exchange], list[Exchange]]:
+    """Return the calls within a recording, those that its end cuts, and those begun after it."""
+    within: list[Exchange] = []
+    cut: list[Exchange] = []
+    later: list[Exchange] = []
+    for one in calls:
+        (within if one.end <= ended else cut if one.begin <= ended else later).append(one)
+    return within, cut, later
+
+
 class _Rows:
     """Rows of a table by ports, to find the one of a moment."""
 
@@ -86,8 +98,11 @@ class Score:
     missing : int
         True exchanges that no table has.
     later : int
-        Those that ended after the recording: a server that answers first works on after the
+        Those that began after the recording's end: a server that answers first works on after the
         client, with which the recording ends.  They are no part of the truth.
+    cut : int
+        Those that began before its end and ended after.  No table may have them whole, so they
+        are no part of the truth either; there are at most as many as are under way at once.
     """
 
     precision: list[float] = field(default_factory=list)
@@ -96,6 +111,7 @@ class Score:
     sure: list[float] = field(default_factory=list)
     missing: int = 0
     later: int = 0
+    cut: int = 0
 
     @property
     def mean(self) -> tuple[float, float]:
@@ -129,8 +145,8 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
     )
     request_of = np.full(len(subs), -1, np.int64)  # the truth
     ended = json.loads((recorded / "recording/critpath.json").read_text())["end"]
-    score = Score(later=sum(one.end > ended for one in calls))
-    calls = [one for one in calls if one.end <= ended]
+    calls, cut, later = split_at_end(calls, ended)
+    score = Score(cut=len(cut), later=len(later))
     true: dict[int, set[int]] = {one.request: set() for one in asked}
     for one in calls:
         row = at.match(one)

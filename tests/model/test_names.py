@@ -14,3 +14,10 @@ def test_a_name_with_an_at_keeps_its_host_apart(name, host):
     own, at = split_host(whole)
     assert (own, at.removeprefix("@").removeprefix("host-")) == (name, host)
     assert role_name(whole).endswith(at)
+
+
+def test_only_a_host_that_is_known_is_one():
+    assert split_host("conn@pool3", {"pool3", "web"}) == ("conn", "@pool3")
+    assert split_host("conn@pool3", {"web"}) == split_host("conn@pool3", ()) == ("conn@pool3", "")
+    assert role_name("conn@pool3", hosts=()) == role_name("conn@pool1", hosts=()) == "conn@pool#"
+    assert role_name("conn7@pool3", hosts={"pool3"}) == "conn#@pool3"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -337,3 +339,26 @@ def test_interference_does_not_change_the_structure():
     _, (table,) = tables(path_set([calm, busy]))
     assert table.structure[0].tolist() == table.structure[1].tolist()
     assert table.counts[0].tolist() != table.counts[1].tolist()
+
+
+def test_threads_with_an_at_in_their_names_are_one_role_unless_it_is_a_host():
+    """Connections of a pool on one host, of which each execution meets another."""
+    sets = [
+        path_set([[(9_000_000 + i, State.RUN, SUBJECT, "subject"), (1_000_000, State.RUN, 2, name)]
+                  for i in range(30)])
+        for name in ("conn@pool1", "conn@pool3")
+    ]  # fmt: skip
+    found = compare(*sets)
+    assert {symbol.role for symbol in found.normal_vectors.symbols if symbol.role} == {"conn@pool#"}
+    assert found.verdict == "ok"
+    clocks = json.dumps([{"host": "pool1"}, {"host": "pool3"}])
+    known = [replace(one, environment=({"clocks": clocks},)) for one in sets]
+    assert {symbol.role for symbol in compare(*known).normal_vectors.symbols if symbol.role} == {
+        "conn@pool1",
+        "conn@pool3",
+    }
+    # What a trace has of that name, which is no list of hosts, names none.
+    hostile = (
+        replace(sets[0], environment=({"clocks": text},)) for text in ("{", "3", "[4]", "[{}]")
+    )
+    assert all(one.hosts == frozenset() for one in hostile)

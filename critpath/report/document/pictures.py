@@ -110,7 +110,7 @@ def find_thread(pictures: Pictures, role: str) -> int:
         return 0
     for place, one in enumerate(pictures.threads):
         name = one.name.removesuffix(" (other)").replace("*", "#")
-        if not one.own and role_name(name) == role:
+        if not one.own and role in {role_name(name), role_name(name, hosts=())}:
             return place
     return max(len(pictures.threads) - 1, 0)
 
@@ -123,9 +123,10 @@ class Threads:
         self._own: dict[str, Counter[str]] = defaultdict(Counter)
         time: Counter[str] = Counter()
         self._several = False
+        self._hosts = frozenset[str]().union(*(one.hosts for one in sets))
         for one in sets:
             for name, many in Counter(one.executions.comm).items():
-                self._own[role_name(name)][name] += many
+                self._own[self._role(name)][name] += many
             for part in one.chunks():
                 paths, other = part.paths, ~_own(part)
                 self._several = self._several or bool((paths.host > 0).any())
@@ -133,8 +134,8 @@ class Threads:
                 np.add.at(spent, paths.comm[other], paths.duration[other])
                 for code in np.flatnonzero(spent).tolist():
                     name = paths.strings[code]
-                    time[role_name(name)] += int(spent[code])
-                    self._names[role_name(name)][name] += 1
+                    time[self._role(name)] += int(spent[code])
+                    self._names[self._role(name)][name] += 1
         ranked = sorted(time, key=lambda key: (-time[key], key))
         self.place = {key: i + 1 for i, key in enumerate(ranked[:_MOST_THREADS])}
         self._rest = len(ranked) > _MOST_THREADS
@@ -143,16 +144,16 @@ class Threads:
         """Return the thread of every segment."""
         paths = part.paths
         beyond = len(self.place) + 1
-        known = [self.place.get(role_name(name), beyond) for name in paths.strings] or [beyond]
+        known = [self.place.get(self._role(name), beyond) for name in paths.strings] or [beyond]
         return np.where(_own(part), 0, np.array(known, np.int64)[paths.comm])
 
     def entries(self) -> list[ThreadEntry]:
         """Return them as the document has them, in order of their time on the paths."""
-        own = _shown(next(iter(self._own.values()))) if len(self._own) == 1 else ""
+        own = self._shown(next(iter(self._own.values()))) if len(self._own) == 1 else ""
         hosts = {self._host(name) for names in self._own.values() for name in names}
         entries = [ThreadEntry(name=own, own=True, colour=0, host=_only(hosts))]
         for key, at in self.place.items():
-            name = _shown(self._names[key]) or "unknown"
+            name = self._shown(self._names[key]) or "unknown"
             name += " (other)" if name == own else ""
             entries.append(
                 ThreadEntry(
@@ -166,6 +167,14 @@ class Threads:
             entries.append(ThreadEntry(name="other threads", own=False, colour=_COLOURS + 1))
         return entries
 
+    def _role(self, name: str) -> str:
+        return role_name(name, hosts=self._hosts)
+
+    def _shown(self, names: Counter[str]) -> str:
+        """Return a family's name: its digits are kept where there is only one of it."""
+        only = sorted(names)
+        return only[0] if len(only) == 1 else role_name(only[0], "*", self._hosts) if only else ""
+
     def _host(self, name: str) -> str:
         """Return the host of a thread by its name, "" where all are on one."""
         return split_host(name)[1].removeprefix("@") if self._several else ""
@@ -173,12 +182,6 @@ class Threads:
 
 def _only(found: set[str]) -> str:
     return found.pop() if len(found) == 1 else ""
-
-
-def _shown(names: Counter[str]) -> str:
-    """Return a family's name: its digits are kept where there is only one of it."""
-    only = sorted(names)
-    return only[0] if len(only) == 1 else role_name(only[0], "*") if only else ""
 
 
 def _own(part: PathSet) -> Bool:
