@@ -22,10 +22,11 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     """Return how surely a host's times are known in the reference's."""
     host, other = safe_text(clock.host), safe_text(reference)
     if clock.source == UNALIGNED:
-        none = "no messages both ways that agree with each other"
+        none, more = "no messages both ways that agree with each other", ""
         if not sum(clock.messages):
             none = "no messages to or from the other hosts"
-        return f"host {host}: {none}: its times are taken as they are"
+            more = "; record all hosts at the same time, with --profile requests"
+        return f"host {host}: {none}: its times are taken as they are{more}"
     if clock.source == SAME_KERNEL:
         return f"clocks: {host} and {other} are one kernel's: one clock"
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""

@@ -70,6 +70,16 @@ def test_recordings_that_do_not_overlap():
     assert len(find_messages([a.sockets(), b.sockets()])[0]) == 0
 
 
+def test_recordings_of_different_times(split, unpack, capsys):
+    """The same machines, addresses and ports, recorded one after the other."""
+    later = unpack(ARCHIVES / "cpu-1-8.tar.xz") / "cpu-1-8"
+    write_split(later, 7)
+    assert main(["clocks", str(split / "web"), str(later / "hosts" / "app")]) == 3
+    shown = capsys.readouterr()
+    assert "not known" in shown.out
+    assert "record all hosts at the same time, with --profile requests" in shown.err
+
+
 def test_hosts_that_never_talked(split, capsys):
     assert main(["clocks", str(split / "outer"), str(split / "client")]) == 3
     assert "not known" in capsys.readouterr().out
