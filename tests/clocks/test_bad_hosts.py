@@ -77,7 +77,7 @@ def test_recordings_of_different_times(split, unpack, capsys):
     assert main(["clocks", str(split / "web"), str(later / "hosts" / "app")]) == 3
     shown = capsys.readouterr()
     assert "not known" in shown.out
-    assert "record all hosts at the same time, with --profile requests" in shown.err
+    assert "record all at the same time, with --profile requests" in shown.err
 
 
 def test_hosts_that_never_talked(split, capsys):
