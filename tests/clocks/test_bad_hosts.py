@@ -97,6 +97,16 @@ def test_a_copy_of_a_recording_beside_it(split, tmp_path, capsys):
     assert "web (2)" in capsys.readouterr().out
 
 
+def test_hosts_of_one_name_go_by_their_directories(split, tmp_path, capsys):
+    """They are one kernel's as well, so all that happened is in both: this is said."""
+    shutil.copytree(split / "web", tmp_path / "second")
+    assert main(["clocks", str(split / "web"), str(tmp_path / "second")]) in {0, 3}
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()[1:3]] == ["second", "web"]
+    assert "second and web are one kernel: " in shown.err
+    assert "every request is in all 2 and counts 2 times; record it once" in shown.err
+
+
 def talk(many, *, clock=0, back=True):
     a, b = Host(0), Host(1, clock=clock)
     ends = connect(a, b, 0)
