@@ -245,7 +245,12 @@ def tell_alignment(events: Events, alignment: ClockAlignment, account: JoinedAcc
         events,
         environment=(*events.environment, {"clocks_sure_to_ns": bound}),
         clocks=alignment.hosts,
-        warnings=(*events.warnings, *warnings, *words.messages_left_out(account)),
+        warnings=(
+            *events.warnings,
+            *warnings,
+            *words.one_kernel(alignment.hosts),
+            *words.messages_left_out(account),
+        ),
     )
 
 
@@ -328,6 +333,7 @@ def read_clocks(
         With fewer than two hosts, or where none is called like the reference.
     """
     facts: list[ClockFacts] = []
+    places: list[str] = []
     messages: list[HostMessages] = []
     warnings: list[str] = []
     seen: set[Path] = set()
@@ -347,12 +353,13 @@ def read_clocks(
             asked = find_hosts(recording)
             for told, found, about in _read_hosts(traces, manifests, stage, asked):
                 facts.append(told)
+                places.append(recording.name)
                 messages.append(found)
                 warnings += about.warnings
     if len(facts) < 2:
         only = safe_text(", ".join(of.host or "(no name)" for of in facts))
         raise UsageError(f"one host only: {only}", "name the recordings of two or more hosts")
-    facts = _name_apart(facts)
+    facts = _name_apart(facts, places)
     order = sorted(range(len(facts)), key=lambda place: facts[place].host)
     facts = [facts[place] for place in order]
     names = [of.host for of in facts]
@@ -368,6 +375,7 @@ def read_clocks(
         nearest=nearest,
     )
     warnings += [words.CLOCKS_NEAREST] if nearest else []
+    warnings += words.one_kernel(alignment.hosts)
     warnings += words.messages_left_out(account)
     for of in alignment.hosts:
         if not of.aligned:
@@ -478,11 +486,18 @@ def _read_samples(found: object) -> I64:
     return kept
 
 
-def _name_apart(facts: Sequence[ClockFacts]) -> list[ClockFacts]:
-    """Give hosts of one name numbers: two recordings of one machine, or two of one name."""
+def _name_apart(facts: Sequence[ClockFacts], places: Sequence[str]) -> list[ClockFacts]:
+    """Call hosts of one name by their directories where these differ, else number them."""
+    names = [of.host for of in facts]
+    alike = [names.count(name) > 1 for name in names]
+    if len({*places}) == len(places):
+        names = [
+            place if as_other else name
+            for name, place, as_other in zip(names, places, alike, strict=True)
+        ]
     seen: dict[str, int] = {}
     named = []
-    for of in facts:
+    for of in [replace(of, host=name) for of, name in zip(facts, names, strict=True)]:
         seen[of.host] = seen.get(of.host, 0) + 1
         more = f" ({seen[of.host]})" if seen[of.host] > 1 else ""
         named.append(replace(of, host=(of.host or "host") + more))

@@ -210,7 +210,12 @@ def serious_warnings(document: ComparisonDocument) -> list[str]:
             )
             touched = f": {one.lossy:,} of {one.executions:,} {noun_of(document)} touched"
             said.append(f"The recording before lost {lost}{touched}.".replace("before", name, 1))
-    said += [_sentence(warning) for warning in document.warnings if not is_usual(warning)]
+    hosts = {of.host for side in ("normal", "sample") for of in document.sets[side].clocks}
+    said += [
+        warning if warning.partition(":")[0] in hosts else _sentence(warning)
+        for warning in document.warnings
+        if not is_usual(warning)
+    ]
     return said
 
 

@@ -22,10 +22,11 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     """Return how surely a host's times are known in the reference's."""
     host, other = safe_text(clock.host), safe_text(reference)
     if clock.source == UNALIGNED:
-        none = "no messages both ways that agree with each other"
+        none, more = "no messages both ways that agree with each other", ""
         if not sum(clock.messages):
             none = "no messages to or from the other hosts"
-        return f"host {host}: {none}: its times are taken as they are"
+            more = "; if it talked to them, record all at the same time, with --profile requests"
+        return f"host {host}: {none}: its times are taken as they are{more}"
     if clock.source == SAME_KERNEL:
         return f"clocks: {host} and {other} are one kernel's: one clock"
     how = "its own clock and that of " + other if clock.source == SAMPLES else ""
@@ -33,6 +34,15 @@ def clock_aligned(clock: HostClock, reference: str) -> str:
     by = how or (plural(sent, "message") if sent else "asking what time it is")
     said = f"clocks: {host} aligned with {other} by {by}, within ±{format_ns(clock.middle_bound)}"
     return said + "".join(f"; {step_text(by)}" for _, by in clock.steps)
+
+
+def one_kernel(hosts: Sequence[HostClock]) -> list[str]:
+    """Warn of hosts that were recorded on one kernel: what happened there is in each of them."""
+    same = [of.host for of in hosts if of.source in {REFERENCE, SAME_KERNEL}]
+    if len(same) < 2:
+        return []
+    said = f"{safe_text(listed(same))} are one kernel: if each recorded the whole machine, every"
+    return [f"{said} request is in all {len(same)} and counts {len(same)} times; record it once"]
 
 
 CLOCKS_NEAREST: str = (

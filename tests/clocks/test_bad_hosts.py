@@ -70,6 +70,16 @@ def test_recordings_that_do_not_overlap():
     assert len(find_messages([a.sockets(), b.sockets()])[0]) == 0
 
 
+def test_recordings_of_different_times(split, unpack, capsys):
+    """The same machines, addresses and ports, recorded one after the other."""
+    later = unpack(ARCHIVES / "cpu-1-8.tar.xz") / "cpu-1-8"
+    write_split(later, 7)
+    assert main(["clocks", str(split / "web"), str(later / "hosts" / "app")]) == 3
+    shown = capsys.readouterr()
+    assert "not known" in shown.out
+    assert "record all at the same time, with --profile requests" in shown.err
+
+
 def test_hosts_that_never_talked(split, capsys):
     assert main(["clocks", str(split / "outer"), str(split / "client")]) == 3
     assert "not known" in capsys.readouterr().out
@@ -85,6 +95,16 @@ def test_a_copy_of_a_recording_beside_it(split, tmp_path, capsys):
     shutil.copytree(split / "web", tmp_path / "web")
     assert main(["clocks", str(split / "web"), str(tmp_path / "web")]) in {0, 3}
     assert "web (2)" in capsys.readouterr().out
+
+
+def test_hosts_of_one_name_go_by_their_directories(split, tmp_path, capsys):
+    """They are one kernel's as well, so all that happened is in both: this is said."""
+    shutil.copytree(split / "web", tmp_path / "second")
+    assert main(["clocks", str(split / "web"), str(tmp_path / "second")]) in {0, 3}
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()[1:3]] == ["second", "web"]
+    assert "second and web are one kernel: " in shown.err
+    assert "every request is in all 2 and counts 2 times; record it once" in shown.err
 
 
 def talk(many, *, clock=0, back=True):

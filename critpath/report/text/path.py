@@ -19,6 +19,7 @@ from critpath.units import format_ns, format_share, plural
 
 _BAR = 30
 _BESIDE_BAR = 70  # columns that the rest of a summary's row may need
+_THREAD = 14  # of them a thread's name
 _MOST_LABELS = 20
 _MOST_PLACES = 12
 _OWN = "(its own)"
@@ -132,8 +133,11 @@ def _places(of: LabelSummary, console: Console) -> Table:
         folding="thread",
     )
     block = "#" if console.options.ascii_only else "█"
-    room = min(_BAR, max(0, console.width - _BESIDE_BAR))
-    for place in of.places[:_MOST_PLACES]:
+    listed = of.places[:_MOST_PLACES]
+    # With several hosts threads have longer names than the kernel's.
+    longer = max((len(place.symbol.role or "") - _THREAD for place in listed), default=0)
+    room = min(_BAR, max(0, console.width - _BESIDE_BAR - max(0, longer)))
+    for place in listed:
         state = place.symbol.state.name
         table.add_row(
             Text(state, style=_colour(state)),
