@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
-    counted["unnamed"] = find_unnamed(found.addresses)
+    counted["stripped"], counted["absent"] = find_unnamed(found.addresses)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -241,17 +241,23 @@ def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     return time, thread, woken, kind
 
 
-def find_unnamed(addresses: Iterable[Address]) -> list[str]:
-    """Return the programs and libraries of whose functions none has a name: stripped ones.
+def find_unnamed(addresses: Iterable[Address]) -> tuple[list[str], list[str]]:
+    """Return the programs and libraries of whose functions none has a name: stripped, and absent.
 
-    Those that were installed are none of the user's to build.
+    Those that were installed are none of the user's to build.  What runs in a container has its
+    files elsewhere.
     """
     named: dict[str, bool] = {}
     for address in addresses:
         if address.module.startswith("/") and not _INSTALLED.match(address.module):
             known = address.function not in {"", "[unknown]"}
             named[address.module] = known or named.get(address.module, False)
-    return sorted(_clean(module) for module, known in named.items() if not known)[:_UNNAMED]
+    unnamed = sorted(module for module, known in named.items() if not known)
+    there = {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
+    return (
+        [_clean(module) for module in unnamed if module in there][:_UNNAMED],
+        [_clean(module) for module in unnamed if module not in there][:_UNNAMED],
+    )
 
 
 # Names of addresses
