@@ -36,7 +36,7 @@ test-versions: $(VENV)/ready ## a wheel with the oldest and the newest Python an
 wheel: $(VENV)/ready ## dist/: the source distribution and a wheel, which needs no compiler
 	@sh .ci/wheel dist $(BIN)/python
 
-# An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets.
+# An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets, stacks.
 FUZZ_SECONDS ?= 3600
 FUZZ_JOBS ?= 1
 FUZZ_TARGETS ?=

@@ -361,7 +361,8 @@ class Setting:
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
 # Zero is a floor that lets everything pass, so it must be expressible.
 _FLOOR: Final = share(10, "a share of the normal mean, such as 0.05 or 5%")
-_ALPHABET: Final = "what paths are compared in: thread, state (the paper) or functions (of Python)"
+_ALPHABETS: Final = ("thread", "state", "functions", "code")
+_ALPHABET: Final = "alphabet of paths: thread, state (paper), functions (Python) or code (stacks)"
 _T2: Final = "paper's probability rule: ratio of the shares above the normal mean, or auto"
 
 SETTINGS: Final[dict[str, Setting]] = {
@@ -533,13 +534,12 @@ SETTINGS: Final[dict[str, Setting]] = {
             "silcut or linkage",
             "NAME",
         ),
-        Setting("alphabet", one_of("thread", "state", "functions"), "thread", _ALPHABET, "NAME"),
+        Setting("alphabet", one_of(*_ALPHABETS), "thread", _ALPHABET, "NAME"),
         Setting(
             "msa",
             one_of("add", "joint"),
             "add",
-            "how an anomalous execution is aligned with its normal group: add (to the group, "
-            "aligned once) or joint (all together, as the paper)",
+            "aligning an anomaly with its normal group: add (aligned once) or joint (the paper)",
             "NAME",
         ),
         Setting(

@@ -24,6 +24,7 @@ from critpath.model import (
     rival_role,
     role_name,
 )
+from critpath.model.stacks import location_of
 from critpath.text import notes
 from critpath.text.phrases import function_and_caller
 from critpath.vectors._count import add_up, count, count_trips, spent_on
@@ -203,7 +204,17 @@ def by_function(path_sets: Sequence[PathSet]) -> Alphabet:
     return _alphabet([_keyed(path_set, places=functions_of) for path_set in path_sets])
 
 
-ALPHABETS = {"thread": by_thread, "state": by_state, "functions": by_function}
+def by_code(path_sets: Sequence[PathSet]) -> Alphabet:
+    """Tell apart what threads do and, where they have stacks, where in the program's own code."""
+    return _alphabet([_keyed(path_set, places=locations_of) for path_set in path_sets])
+
+
+ALPHABETS = {
+    "thread": by_thread,
+    "state": by_state,
+    "functions": by_function,
+    "code": by_code,
+}
 
 _Places = Callable[[CriticalPaths], tuple[I32, list[str]]]
 
@@ -221,11 +232,24 @@ def functions_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
     return np.where(runs, place[paths.detail], np.int32(0)), list(texts)
 
 
+def locations_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
+    """Return a code for the location of every segment's stack, and what those are called by code.
+
+    Without lines, as `functions_of`.
+    """
+    texts, place = {"": 0}, np.zeros(len(paths.strings) + 1, np.int32)  # the last: without a stack
+    for code in np.unique(paths.stack[paths.stack >= 0]).tolist():
+        name = location_of(paths.strings[code])
+        place[code] = texts.setdefault(_LINE.sub(")", name), len(texts))
+    return place[paths.stack], list(texts)
+
+
 _LINE: Final = re.compile(r":\d+\)$")
 _LETTERS: Final[dict[str, dict[str, Any]]] = {
     "thread": {},
     "state": {"with_roles": False},
     "functions": {"places": functions_of},
+    "code": {"places": locations_of},
 }
 
 
@@ -369,7 +393,7 @@ def like_alphabet(kind: str, path_sets: Sequence[PathSet]) -> tuple[str, tuple[s
     if all(known):
         return kind, ()
     which = ("normal", "sample")[known.index(True)] if any(known) else ""
-    return "thread", (notes.in_one_set(which, kind),)
+    return "thread", (notes.in_one_set(which, "stacks" if kind == "code" else kind),)
 
 
 _COARSE = {

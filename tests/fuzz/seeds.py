@@ -25,6 +25,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 import saved
 import sockets
+import stacks
 import streams
 from oracle.ctf_write import Generator, Writer
 
@@ -321,6 +322,32 @@ def socket_seeds() -> None:
         keep("sockets", bytes([sockets.CONDITION]) + text.encode())
 
 
+def stack_seeds() -> None:
+    """Write what perf and addr2line print, a file of perf's, and the stacks of a recording."""
+    at = "0x0000000000001241"
+    printed = (
+        " 12/13 100.000000005:   sched:sched_switch: prev_comm=app prev_pid=13 prev_state=S\n"
+        "\t           cf545 clock_nanosleep@GLIBC_2.2.5+0x65 (/nowhere/libc.so.6)\n"
+        "\t            1241 nap+0x21 (/nowhere/my app)\n"
+        "\tffffffffffffffff [unknown] ([unknown])\n\n"
+        " 12/12 100.000000009:   sched:sched_waking: comm=a pid=13 prio=120 target_cpu=001\n"
+        "\t            1300 main+0x1 (/nowhere/my app)\n\n"
+        " 12/12 100.100000000:    1000000 cpu-clock/freq=199/u:\n"
+        "\t    7fd9e52970b5 py::Pool.get:/srv/pool.py+0x5 (/tmp/perf-12.map)\n\n"
+        " 0/0 100.200000000: PERF_RECORD_LOST lost 12\n"
+    )
+    lines = f"{at}\nnap\n/srv/app.c:5 (discriminator 2)\nouter\n/srv/app.c:9\n"
+    keep("stacks", b"\0" + printed.encode())
+    keep("stacks", b"\0" + printed.encode() + stacks.BETWEEN + lines.encode())
+    executed = struct.pack("<IHHII", 3, 1 << 13, 24, 5, 5) + b"app".ljust(8, b"\0")
+    mapped = struct.pack("<IIQQQ", 5, 5, 4096, 4096, 0).ljust(64, b"\0") + b"[stack]\0"
+    records = executed + struct.pack("<IHH", 10, 0, 8 + len(mapped)) + mapped
+    header = struct.pack("<8sQQQQQQ", b"PERFILE2", 104, 0, 0, 0, 56, len(records))
+    keep("stacks", b"\1" + header + records)
+    keep("stacks", b"\2" + stacks.FRAMES)
+    keep("stacks", b"\3" + stacks.SAMPLES)
+
+
 def main() -> None:
     """Write every seed."""
     random.seed(0)
@@ -334,6 +361,7 @@ def main() -> None:
             keep("metadata", path.read_bytes())
     saved_seeds()
     socket_seeds()
+    stack_seeds()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-TARGETS = ("metadata", "streams", "saved", "sockets")
+TARGETS = ("metadata", "streams", "saved", "sockets", "stacks")
 MIB = 1 << 20
 # The promise of docs/fuzzing.md for each input; a process that replays all of them keeps it.
 MOST_MEMORY = 512 * MIB

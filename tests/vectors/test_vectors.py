@@ -223,6 +223,33 @@ def test_a_function_that_takes_longer_is_a_finding_of_its_own():
     assert "RUN" not in {test.name for test in found.detection.states}
 
 
+def test_code_divides_what_threads_do_by_the_location_of_their_stacks():
+    """Lines tell nothing apart, nor what is not the program's own; without a stack: the state."""
+    texts = (
+        "fsync\t\t0\t/lib/libc.so.6\nflush\tsrc/log.c\t7\t/srv/app",
+        "flush\tsrc/log.c\t9\t/srv/app",
+        "send\tsrc/net.c\t3\t/srv/app",
+        "read\t\t0\t/lib/libc.so.6",
+    )
+    drawn = [(10**i, State.WAIT_DISK, SUBJECT, "", "sda") for i in range(5)]
+    one = path_set([drawn])
+    paths = one.paths
+    codes = (len(paths.strings) + np.array([0, 1, 2, 3, -1])).astype(np.int32)
+    codes[-1] = -1
+    stacked = replace(one, paths=replace(paths, strings=(*paths.strings, *texts), stack=codes))
+    chosen, (table,) = tables(stacked, alphabet="code")
+    found = dict(zip((s.name for s in chosen.symbols), table.durations[0].tolist(), strict=True))
+    assert found == {
+        "WAIT_DISK": 1000 + 10000,
+        "WAIT_DISK:flush (src/log.c)": 1 + 10,
+        "WAIT_DISK:send (src/net.c)": 100,
+    }
+    assert like_alphabet("code", (stacked, stacked)) == ("code", ())
+    kind, (warning,) = like_alphabet("code", (one, stacked))
+    assert kind == "thread"
+    assert "recorded with stacks" in warning
+
+
 @pytest.mark.parametrize(
     ("comm", "role"),
     [

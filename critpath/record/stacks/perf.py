@@ -159,19 +159,22 @@ class PerfSource:
         try:
             counted: Any = json.loads(said[-1])
             facts = {name: int(counted[name]) for name in ("samples", "stacks", "lost", "cut")}
-            unnamed = [safe_text(str(name)[-_NAME:]) for name in counted["unnamed"][:_NAMES]]
-            more = len(counted["unnamed"]) - len(unnamed)
+            stripped, absent = _listed(counted["stripped"]), _listed(counted["absent"])
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
             return self._dropped("what was unwound is not counted")
         warnings = []
         if facts["lost"]:
             lost = plural(facts["lost"], "stack")
             warnings.append(f"{lost} were lost: perf could not write them fast enough")
-        if unnamed:
-            names = ", ".join(unnamed) + (f" and {more} more" if more > 0 else "")
+        if stripped:
             warnings.append(
-                f"no function of {names} has a name: stripped, or its file was not found; install "
-                "its debug symbols, or keep them when it is built"
+                f"no function of {stripped} has a name, as it is stripped: install its debug "
+                "symbols, or keep them when it is built"
+            )
+        if absent:
+            warnings.append(
+                f"no function of {absent} has a name, as no such file is here: of a program in a "
+                "container put a copy where the container has it, and record again"
             )
         if self.early:
             warnings.append("perf ended before the recording did: of its end there are no stacks")
@@ -226,6 +229,13 @@ def open_source(request: StackRequest) -> PerfSource:
     if program is None:
         raise CritpathError("there is no perf here", "apt-get install linux-perf")
     return PerfSource(request, program)
+
+
+def _listed(names: list[object]) -> str:
+    """Name the first of some files."""
+    shown = [safe_text(str(name)[-_NAME:]) for name in names[:_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _texts(environment: Mapping[bytes, bytes]) -> dict[str, str]:

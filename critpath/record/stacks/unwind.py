@@ -44,6 +44,7 @@ _LOST: Final = re.compile(r".*PERF_RECORD_LOST\S* lost (\d{1,12})\s*$")
 _PYTHON: Final = re.compile(r"py::(.*):([^:]*)$")
 _END: Final = "f" * 16  # what stands where a stack could not be followed any further
 _FRAMES: Final = 128  # of one stack
+_NAMED_FRAMES: Final = 1024  # with inlined ones, as `critpath.read.stacks` takes them
 _LETTERS: Final = 400  # of a function's or a file's name
 _LINE: Final = 8192  # letters that perf prints in a line
 _MOST_SAMPLES: Final = 20_000_000
@@ -115,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
-    counted["unnamed"] = find_unnamed(found.addresses)
+    counted["stripped"], counted["absent"] = find_unnamed(found.addresses)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -234,22 +235,29 @@ def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
             return None
         woken = int(named[1])
     thread = int(match[1])
-    if not (0 < thread < 2**31 and 0 <= woken < 2**31):
+    time = int(match[2]) * 1_000_000_000 + int(match[3])
+    if not (0 < thread < 2**31 and 0 <= woken < 2**31 and time < 2**62):
         return None
-    return int(match[2]) * 1_000_000_000 + int(match[3]), thread, woken, kind
+    return time, thread, woken, kind
 
 
-def find_unnamed(addresses: Iterable[Address]) -> list[str]:
-    """Return the programs and libraries of whose functions none has a name: stripped ones.
+def find_unnamed(addresses: Iterable[Address]) -> tuple[list[str], list[str]]:
+    """Return the programs and libraries of whose functions none has a name: stripped, and absent.
 
-    Those that were installed are none of the user's to build.
+    Those that were installed are none of the user's to build.  What runs in a container has its
+    files elsewhere.
     """
     named: dict[str, bool] = {}
     for address in addresses:
         if address.module.startswith("/") and not _INSTALLED.match(address.module):
             known = address.function not in {"", "[unknown]"}
             named[address.module] = known or named.get(address.module, False)
-    return sorted(_clean(module) for module, known in named.items() if not known)[:_UNNAMED]
+    unnamed = sorted(module for module, known in named.items() if not known)
+    there = {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
+    return (
+        [_clean(module) for module in unnamed if module in there][:_UNNAMED],
+        [_clean(module) for module in unnamed if module not in there][:_UNNAMED],
+    )
 
 
 # Names of addresses
@@ -264,7 +272,8 @@ def write_frames(found: Unwound, stream: IO[str]) -> int:
     for address, number in found.addresses.items():
         named = name_frames(address, lines.get(address, ()), sources)
         of_address[number] = [frames.setdefault(frame, len(frames)) for frame in named]
-    stacks = [[f for a in stack for f in of_address[a]] for stack in found.stacks]
+    whole = ([f for a in stack for f in of_address[a]] for stack in found.stacks)
+    stacks = [stack[:_NAMED_FRAMES] for stack in whole]
     outermost = {"_start", "__clone3", "clone3", "clone", "__clone", "thread_start"}
     names = list(frames)
     cut = [

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.record.stacks import unwind
+from critpath.record.stacks.perf import PerfSource
+from critpath.record.stacks.sources import StackRequest
 from critpath.record.stacks.unwind import ROW, RUN, SLEEP, WAKE, read_perf, write_frames
 
 PRINTED = """ 12/13 100.000000005:   sched:sched_switch: prev_comm=app prev_pid=13 prev_state=S
@@ -58,21 +60,39 @@ def test_events_and_stacks():
     assert cut == 3
 
 
-def test_a_stripped_program_is_known():
+def test_a_stripped_program_is_known_and_one_whose_file_is_elsewhere(tmp_path):
+    here = str(tmp_path / "app")
+    (tmp_path / "app").touch()
     modules = (
-        "/srv/app",
-        "/srv/app",
-        "/srv/whole",
+        here,
+        here,
+        "/nowhere/app",
+        "/nowhere/whole",
         "/usr/lib/x.so",
         "/v/site-packages/y.so",
         "[x]",
     )
-    functions = ("[unknown]", "[unknown]", "f", "[unknown]", "[unknown]", "[unknown]")
+    functions = (*("[unknown]",) * 3, "f", *("[unknown]",) * 3)
     rows = zip(modules, functions, strict=True)
     addresses = [unwind.Address(module, at, name, False) for at, (module, name) in enumerate(rows)]
-    assert unwind.find_unnamed(addresses) == ["/srv/app"]
-    one = unwind.Address("/srv/app", 9, "main", True)
-    assert unwind.find_unnamed([*addresses, one]) == []
+    assert unwind.find_unnamed(addresses) == ([here], ["/nowhere/app"])
+    one = unwind.Address(here, 9, "main", True)
+    assert unwind.find_unnamed([*addresses, one]) == ([], ["/nowhere/app"])
+
+
+def test_each_kind_of_program_without_names_has_one_line(tmp_path):
+    source = PerfSource(StackRequest(tmp_path), "perf")
+    counted = {"samples": 9, "stacks": 3, "lost": 0, "cut": 0}
+    names = {"stripped": ["/srv/a", "/srv/\x1b[2Jb", "/c", "/d"], "absent": ["/box/app"]}
+    stripped, absent = source._read_counts([json.dumps({**counted, **names})]).warnings
+    assert "/srv/a" in stripped
+    assert "and 1 more has a name, as it is stripped: install" in stripped
+    assert "no function of /box/app has a name, as no such file is here: " in absent
+    assert "container" in absent
+    assert "\x1b" not in stripped
+    assert (
+        source._read_counts([json.dumps({**counted, "stripped": [], "absent": []})]).warnings == ()
+    )
 
 
 @given(

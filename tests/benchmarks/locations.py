@@ -1,0 +1,120 @@
+"""What stacks cost while they are recorded, and how soon `critpath path --top` answers.
+
+    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before PROGRAM]
+
+Two processes that only wake each other (``overhead.c``) run alone, recorded, and recorded with
+stacks, in alternation: the worst case, as every switch has a stack.  ``--before`` names the
+`critpath` of another checkout, whose recordings without stacks are measured beside.  Then requests
+of four types are recorded with stacks, about a minute of them, and asked where their time went.
+Needs root and perf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOONEST = 3.0  # s, of --top on a recording of a minute
+TRIPS = 30_000
+
+
+def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
+    """Record a command; return the milliseconds that it measured of itself."""
+    shutil.rmtree(place, ignore_errors=True)
+    line = [program, "record", "--recorder", "ftrace", *options, "-o", str(place), "--", *command]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return int(done.stdout.split()[0]) / 1e6
+
+
+def size(place: Path) -> int:
+    """Return the bytes of a recording."""
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+
+
+def costs(ways: dict[str, tuple[str, list[str]]], command: list[str], rounds: int) -> None:
+    """Print what each way of recording costs, as ratios within a round."""
+    found: dict[str, list[tuple[float, int]]] = {name: [] for name in ("alone", *ways)}
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
+        place = Path(scratch, "recording")
+        for _ in range(rounds):
+            alone = subprocess.run(command, capture_output=True, text=True, check=True)
+            found["alone"].append((int(alone.stdout) / 1e6, 0))
+            for name, (program, options) in ways.items():
+                taken = record(program, place, options, command)
+                found[name].append((taken, size(place)))
+    print(
+        f"| {TRIPS:,} round trips | ms | to recorded | MB | to recorded |",
+        "|---|---:|---:|---:|---:|",
+        sep="\n",
+    )
+    for name, values in found.items():
+        pairs = list(zip(values, found["recorded"], strict=True))
+        time_ratio = statistics.median(one[0] / base[0] for one, base in pairs)
+        size_ratio = statistics.median(one[1] / base[1] for one, base in pairs)
+        taken, length = (statistics.median(column) for column in zip(*values, strict=True))
+        print(
+            f"| {name} | {taken:.0f} | {time_ratio:.2f} | {length / 1e6:.1f} | {size_ratio:.2f} |"
+        )
+
+
+def answer(program: str, command: list[str], rounds: int) -> None:
+    """Print how long `--top` takes of a long recording with stacks."""
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
+        place = Path(scratch, "recording")
+        taken = record(program, place, ["--stacks", "native"], command)
+        print(f"\na recording of {taken / 1e3:.0f} s, {size(place) / 1e6:.0f} MB, with stacks:")
+        for options in (["--top", "20"], []):
+            walls, cpus = [], []
+            for _ in range(rounds):
+                before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+                subprocess.run(
+                    [program, "path", str(place), *options], capture_output=True, check=True
+                )
+                walls.append(time.perf_counter() - begin)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                cpus.append(used)
+            wall, cpu = statistics.median(walls), statistics.median(cpus)
+            against = f" (wanted: {SOONEST:.0f} s)" if options else ""
+            print(f"  path {' '.join(options)}: {wall:.2f} s{against}, {cpu:.2f} s of cpu")
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="what stacks cost")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=180_000)
+    parser.add_argument("--before", help="the critpath of another checkout")
+    chosen = parser.parse_args()
+    if os.geteuid() or not shutil.which("perf") or not shutil.which("cc"):
+        print("locations: left out, it needs root, perf and a C compiler")
+        return 0
+    ours = str(Path(sys.executable).with_name("critpath"))
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
+        program, source = f"{place}/workload", str(HERE / "overhead.c")
+        subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
+        last = str(max(os.sched_getaffinity(0)))
+        ways = {
+            "recorded": (ours, []),
+            **({"recorded before": (chosen.before, [])} if chosen.before else {}),
+            "with stacks": (ours, ["--stacks", "native"]),
+        }
+        print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
+        costs(ways, [program, "pingpong", str(TRIPS), last], chosen.rounds)
+        answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
