@@ -228,7 +228,8 @@ class _Ends:
             owner[some[mine]] = could[chosen[mine]]
             taken[could[chosen[mine]]] = True
             rivals = fits[mine].sum(axis=1)
-            sure[some[mine]] = to_probability(regret[mine], rivals)
+            # One that overtakes another moves both their places, and so is counted twice.
+            sure[some[mine]] = to_probability(regret[mine] / 2, rivals)
             begin += kept
         return owner, sure
 

@@ -139,13 +139,8 @@ class Score:
 def judge(recorded: Path, found: FoundRequests) -> Score:
     """Compare what was found in a recorded set with its truth."""
     asked, calls = read_truth(recorded)
-    ends, subs, table = found.endpoints, found.subrequests, found.requests
-    local, remote = ends.local_port[subs.endpoint], ends.remote_port[subs.endpoint]
-    pairs = zip(local.tolist(), remote.tolist(), strict=True)
-    at = _Rows(
-        ((a, b) if c == 0 else (-1, b) for (a, b), c in zip(pairs, subs.connects, strict=True)),
-        *(subs.begin_ns, subs.end_ns),
-    )
+    subs = found.subrequests
+    at, served = _match_rows(found)
     request_of = np.full(len(subs), -1, np.int64)  # the truth
     ended = json.loads((recorded / "recording/critpath.json").read_text())["end"]
     calls, cut, later = split_at_end(calls, ended)
@@ -157,10 +152,6 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
         true[one.request].add(row if row >= 0 else -2 - len(true[one.request]))
         if row >= 0:
             request_of[row] = one.request
-    server = ends.remote_port[table.endpoint], ends.local_port[table.endpoint]
-    served = _Rows(
-        zip(*(column.tolist() for column in server), strict=True), table.begin_ns, table.end_ns
-    )
     children: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero((subs.request >= 0) & (request_of >= 0)).tolist():
         children[int(subs.request[row])].append(row)
@@ -180,6 +171,20 @@ def judge(recorded: Path, found: FoundRequests) -> Score:
     return score
 
 
+def _match_rows(found: FoundRequests) -> tuple[_Rows, _Rows]:
+    """Return the rows of what was asked, and of what was served."""
+    ends, subs, table = found.endpoints, found.subrequests, found.requests
+    local, remote = ends.local_port[subs.endpoint], ends.remote_port[subs.endpoint]
+    pairs = zip(local.tolist(), remote.tolist(), strict=True)
+    at = _Rows(
+        ((a, b) if c == 0 else (-1, b) for (a, b), c in zip(pairs, subs.connects, strict=True)),
+        *(subs.begin_ns, subs.end_ns),
+    )
+    server = ends.remote_port[table.endpoint], ends.local_port[table.endpoint]
+    served = zip(*(column.tolist() for column in server), strict=True)
+    return at, _Rows(served, table.begin_ns, table.end_ns)
+
+
 def _judge_links(
     found: FoundRequests,
     calls: list[Exchange],
@@ -189,13 +194,26 @@ def _judge_links(
     score: Score,
 ) -> None:
     """Note of each link how sure it was called, and whether it is right."""
+    probability = found.subrequests.probability
+    for row, should in _parents(calls, at, served, asked):
+        parent = int(found.subrequests.request[row])
+        if parent >= 0:
+            score.links.append((float(probability[row]), parent == should))
+
+
+def _parents(
+    calls: list[Exchange], at: _Rows, served: _Rows, asked: list[Exchange]
+) -> Iterator[tuple[int, int]]:
+    """Yield the row of each call, and the request that it is of in truth; -1: in no table."""
     roots = {one.request: served.match(one) for one in asked}
     inner = {one.request: served.match(one) for one in calls if one.of == PORTS["app"]}
-    probability = found.subrequests.probability
     for one in calls:
         row = at.match(one)
-        parent = int(found.subrequests.request[row]) if row >= 0 else -1
-        if parent < 0:
-            continue
-        should = roots[one.request] if one.of == PORTS["app"] else inner.get(one.request, -1)
-        score.links.append((float(probability[row]), parent == should))
+        if row >= 0:
+            yield row, roots[one.request] if one.of == PORTS["app"] else inner.get(one.request, -1)
+
+
+def find_parents(recorded: Path, found: FoundRequests) -> dict[int, int]:
+    """Return of the sub-requests that have a truth the row of the request that it is."""
+    asked, calls = read_truth(recorded)
+    return dict(_parents(calls, *_match_rows(found), asked))
