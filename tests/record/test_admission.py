@@ -448,7 +448,7 @@ def test_a_program_admits_its_executions_by_kind(tmp_path: Path, way: str) -> No
 
 @pytest.mark.long
 @pytest.mark.usefixtures("traceable")
-@pytest.mark.parametrize("moment", range(20))
+@pytest.mark.parametrize("moment", range(40))
 def test_a_recorder_that_is_killed_at_any_moment_leaves_nothing(
     tmp_path: Path, moment: int
 ) -> None:
@@ -487,8 +487,6 @@ def test_a_recorder_that_is_killed_at_any_moment_leaves_nothing(
             [*CRITPATH, "path", "k", "--execution", "marker"],
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if "lies in a gap" in shown.stderr:
-            pytest.xfail("killed between closing and the journal's line: the recording is refused")
         nothing = ("no execution", "no complete execution")
         assert shown.returncode == 0 or any(n in shown.stderr for n in nothing), shown.stderr
 

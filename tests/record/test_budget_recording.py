@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 from critpath.commands.settings import WrongValueError, as_budget, split_budget
 from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
-from critpath.record.budget.gaps import Journal, LayerGap, read_journal
+from critpath.record.budget.gaps import (
+    Journal,
+    LayerGap,
+    finish_gaps,
+    join_overlapping,
+    read_journal,
+)
 from critpath.record.budget.loop import BusyTimes
 from critpath.record.budget.natural import (
     STRETCH,
@@ -28,7 +34,6 @@ from critpath.record.budget.natural import (
     pool_kinds,
 )
 from critpath.record.budget.selection import Kinds
-from critpath.record.ftrace.budget import finish_gaps, join_overlapping
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
 from critpath_marks.sessions import new_session_name
 
@@ -88,25 +93,48 @@ def test_a_journal_that_was_cut_off_is_read_to_its_last_whole_line(tmp_path: Pat
     with (tmp_path / "journal").open("a") as stream:
         stream.write('{"layer":"base","opening":1')
     end = rows[-1]["closed"] + 1000
-    first, last = read_journal(tmp_path / "journal", rows[0]["begin"], end)
-    assert (first.begin, first.why, first.end) == (rows[0]["begin"], "start", rows[1]["end"])
-    assert (last.begin, last.why, last.end) == (rows[2]["begin"], "budget", end)
+    first, last = read_journal(tmp_path / "journal", rows[1]["begin"], end)
+    opened = rows[2]
+    assert (first.begin, first.why, first.end) == (rows[1]["begin"], "start", opened["end"])
+    assert (last.begin, last.why, last.end) == (rows[4]["begin"], "budget", end)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 99), st.integers(0, 9), st.sampled_from(["base", "syscalls"])),
-        max_size=20,
-    )
-)
-def test_gaps_that_overlap_are_one(rows: list[tuple[int, int, str]]) -> None:
-    gaps = [LayerGap(at, at, at + size, at + size, layer, "budget") for at, size, layer in rows]
+def test_a_kill_while_a_gate_closes_leaves_a_gap_that_no_event_contradicts(tmp_path: Path) -> None:
+    """Whether the gate was closed by then, only the recorder knew."""
+    journal = Journal(tmp_path / "journal")
+    journal.close_layer("base", "start", lambda: None)
+    journal.open_layer("base", lambda: None)
+
+    def be_killed() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        journal.close_layer("base", "budget", be_killed)
+    journal.close()
+    rows = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+    closing = rows[-1]["closing"]
+    _, last = read_journal(tmp_path / "journal", rows[0]["closing"], closing + 1000)
+    assert (last.begin, last.end, last.why) == (closing, closing + 1000, "budget")
+    assert last.closed == last.opening
+
+
+TIMES = st.tuples(st.integers(0, 99), *[st.integers(0, 9)] * 3).map(itertools.accumulate).map(tuple)
+
+
+@given(st.lists(st.tuples(TIMES, st.sampled_from(["base", "syscalls"])), max_size=20))
+def test_gaps_that_overlap_are_one_that_is_silent_only_where_they_are(
+    rows: list[tuple[tuple[int, int, int, int], str]],
+) -> None:
+    gaps = [LayerGap(*times, layer, "budget") for times, layer in rows]
     joined = join_overlapping(gaps)
     for layer in ("base", "syscalls"):
         own = [gap for gap in joined if gap.layer == layer]
         assert all(a.end <= b.begin for a, b in itertools.pairwise(own))
         covered = {t for gap in own for t in range(gap.begin, gap.end)}
-        assert covered == {t for g in gaps if g.layer == layer for t in range(g.begin, g.end)}
+        mine = [gap for gap in gaps if gap.layer == layer]
+        assert covered == {t for g in mine for t in range(g.begin, g.end)}
+        silent = {t for gap in own for t in range(gap.closed, gap.opening)}
+        assert silent <= {t for gap in mine for t in range(gap.closed, gap.opening)}
     assert all(g.begin <= g.closed <= g.opening <= g.end for g in joined)
 
 

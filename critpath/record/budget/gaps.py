@@ -1,7 +1,8 @@
 """When a layer's gate was closed: noted as it happens, put in order at the end.
 
-The journal has a line when a gate closes and one when it opens, so that a killed recorder
-leaves both; ``gaps.jsonl`` of a recording has a line for each gap.
+The journal has a line before a gate is closed, one when it is and one when it was opened, so that
+whatever moment a recorder is killed at, no time in which a gate was closed is without one;
+``gaps.jsonl`` of a recording has a line for each gap.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+
+from critpath.model import Gap
 
 FILE: Final = "gaps.jsonl"  # of a recording
 JOURNAL: Final = "gaps-journal.jsonl"  # in raw/
 # ns after the last step that closes, in which an event may still be written that met an open gate:
 # a virtual cpu can be taken away just there.
 _IN_FLIGHT: Final = 1_000_000
-BUDGET, START, RECORD_OFF = "budget", "start", "off"
+_TIMES: Final = ("closing", "begin", "closed", "opening", "end")
+BASE: Final = "base"  # the layer without which there is no path
+SELECTED: Final = "selected.jsonl"  # of a recording, and in raw/: executions that were chosen
+BUDGET, START, OTHER, RECORD_OFF = "budget", "start", "other", "off"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Journal:
     def close_layer(self, layer: str, why: str, act: Callable[[], None]) -> None:
         """Close a layer by `act`, and note when."""
         begin = time.monotonic_ns()
+        self.note_closing(layer, begin, why)
         act()
         self.note_closed(layer, begin, time.monotonic_ns(), why)
 
@@ -57,6 +64,10 @@ class Journal:
         opening = time.monotonic_ns()
         act()
         self.note_opened(layer, opening, time.monotonic_ns())
+
+    def note_closing(self, layer: str, begin: int, why: str) -> None:
+        """Note that a layer is about to be closed."""
+        self._write(f'{{"layer":"{layer}","closing":{begin},"why":"{why}"}}\n')
 
     def note_closed(self, layer: str, begin: int, closed: int, why: str) -> None:
         """Note when a layer was closed."""
@@ -80,15 +91,25 @@ class Journal:
 def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:
     """Return the gaps between a recording's begin and end (ns), in order for each layer."""
     closed: dict[str, tuple[int, int, str]] = {}
+    closing: dict[str, tuple[int, int, str]] = {}
     found = []
     for row in _read_rows(path):
-        layer = str(row.get("layer"))
-        if "begin" in row:
-            closed.setdefault(layer, (row["begin"], row["closed"], str(row.get("why"))))
+        layer, why = str(row.get("layer")), str(row.get("why"))
+        if "closing" in row:
+            closing.setdefault(layer, (row["closing"], row["closing"], why))
+        elif "begin" in row:
+            since = closing.pop(layer, (row["begin"], 0, ""))[0]
+            closed.setdefault(layer, (since, row["closed"], why))
         elif layer in closed:
+            closing.pop(layer, None)
             found.append(_clip(layer, closed.pop(layer), row["opening"], row["end"], begin, end))
+        elif layer in closing:  # by a recorder that could not close it altogether
+            was = closing.pop(layer)
+            found.append(_clip(layer, was, was[1], row["end"], begin, end))
     # Closed until the recording ended; programs may have opened after its recorder was killed.
-    found += [_clip(layer, was, was[1], end, begin, end) for layer, was in closed.items()]
+    # Killed while it closed, a recorder may have closed nothing, or everything.
+    ends = {**closing, **closed}
+    found += [_clip(layer, was, was[1], end, begin, end) for layer, was in ends.items()]
     return sorted((gap for gap in found if gap.end > gap.begin), key=lambda g: (g.begin, g.layer))
 
 
@@ -108,7 +129,7 @@ def _read_rows(path: Path) -> Iterator[dict[str, int]]:
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
-            times = [row.get(key, 0) for key in ("begin", "closed", "opening", "end")]
+            times = [row.get(key, 0) for key in _TIMES]
             if isinstance(row.get("layer"), str) and all(type(at) is int for at in times):
                 yield row
 
@@ -119,3 +140,40 @@ def write_gaps(path: Path, gaps: list[LayerGap]) -> None:
     lines = "".join(json.dumps(asdict(gap), separators=(",", ":")) + "\n" for gap in gaps)
     unfinished.write_text(lines, encoding="ascii")
     unfinished.replace(path)
+
+
+def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:
+    """Write ``gaps.jsonl`` of a recording from the journal, and what others did to the tracer."""
+    gaps = read_journal(raw / JOURNAL, begin, end)
+    for gap in noticed:
+        low, high = max(gap.begin, begin), min(gap.end, end)
+        if high > low:
+            gaps.append(LayerGap(low, high, high, high, BASE, OTHER))
+    write_gaps(directory / FILE, join_overlapping(gaps))
+    with contextlib.suppress(OSError):
+        (directory / SELECTED).write_bytes((raw / SELECTED).read_bytes())
+
+
+def join_overlapping(gaps: Sequence[LayerGap]) -> list[LayerGap]:
+    """Return gaps of each layer that do not overlap, in order."""
+    found: list[LayerGap] = []
+    last: dict[str, int] = {}
+    for gap in sorted(gaps, key=lambda g: (g.begin, g.end)):
+        at = last.get(gap.layer)
+        if at is not None and gap.begin < found[at].end:
+            before = found[at]
+            closed, opening = _join_silences(before, gap)
+            end = max(before.end, gap.end)
+            found[at] = LayerGap(before.begin, closed, opening, end, before.layer, before.why)
+        else:
+            last[gap.layer] = len(found)
+            found.append(gap)
+    return found
+
+
+def _join_silences(before: LayerGap, gap: LayerGap) -> tuple[int, int]:
+    """Return from when until when neither of two gaps allows an event: no longer than they say."""
+    sides = [(one.closed, one.opening) for one in (before, gap)]
+    if max(closed for closed, _ in sides) <= min(opening for _, opening in sides):
+        return min(closed for closed, _ in sides), max(opening for _, opening in sides)
+    return max(sides, key=lambda side: side[1] - side[0])

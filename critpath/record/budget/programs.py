@@ -181,6 +181,8 @@ class ProgramLoop(Loop):
         self._admission.ask(True)
         names = [gate.name for gate in self.gates if gate.is_open]
         begin = time.monotonic_ns()
+        for name in names:
+            self._journal.note_closing(name, begin, why)
         for _ in range(_TRIES):
             self._admission.set_closed()
             for gate in reversed(self.gates):

@@ -62,6 +62,9 @@ class MemoryJournal(Journal):
         self.note_closed(layer, since, now, "other")
         self.note_opened(layer, now, now)
 
+    def note_closing(self, layer: str, begin: int, why: str) -> None:
+        """Nothing: what is in memory does not outlive this process."""
+
     def note_closed(self, layer: str, begin: int, closed: int, why: str) -> None:
         """Note when a layer was closed."""
         self.rows.append({"layer": layer, "begin": begin, "closed": closed, "why": why})

@@ -13,23 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.model import Gap
 from critpath.record.budget.account import overhead_of
 from critpath.record.budget.admission import Admission
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import BUSIEST, COMMAND, KAPPA, MACHINE, Budget, Control, Costs
-from critpath.record.budget.gaps import FILE, JOURNAL, Journal, LayerGap, read_journal, write_gaps
+from critpath.record.budget.gaps import JOURNAL, SELECTED, Journal
 from critpath.record.budget.loop import Loop
 from critpath.record.budget.natural import compare_sides, pool_kinds
 from critpath.record.budget.programs import ProgramLoop
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import online_cpus
-from critpath.record.ftrace.gate import BASE, LAYERS, Layer, is_under_budget, split_layers
+from critpath.record.ftrace.gate import LAYERS, Layer, is_under_budget, split_layers
 from critpath.record.ftrace.marks import make_place
 from critpath.units import plural
 
-SELECTED: Final = "selected.jsonl"
 SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
@@ -347,37 +345,6 @@ def lengthen_horizon(budget: Budget, costs: Costs) -> Budget:
     return budget
 
 
-def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:
-    """Write ``gaps.jsonl`` of a recording from the journal, and what others did to the tracer."""
-    gaps = read_journal(raw / JOURNAL, begin, end)
-    for gap in noticed:
-        low, high = max(gap.begin, begin), min(gap.end, end)
-        if high > low:
-            gaps.append(LayerGap(low, high, high, high, BASE, "other"))
-    write_gaps(directory / FILE, join_overlapping(gaps))
-    with contextlib.suppress(OSError):
-        (directory / SELECTED).write_bytes((raw / SELECTED).read_bytes())
-
-
-def join_overlapping(gaps: Sequence[LayerGap]) -> list[LayerGap]:
-    """Return gaps of each layer that do not overlap, in order."""
-    found: list[LayerGap] = []
-    last: dict[str, int] = {}
-    for gap in sorted(gaps, key=lambda g: (g.begin, g.end)):
-        at = last.get(gap.layer)
-        if at is not None and gap.begin < found[at].end:
-            before = found[at]
-            later = gap if gap.end > before.end else before
-            found[at] = LayerGap(
-                *(before.begin, before.closed, max(before.closed, later.opening), later.end),
-                *(before.layer, before.why),
-            )
-        else:
-            last[gap.layer] = len(found)
-            found.append(gap)
-    return found
-
-
 def read_summary(raw: Path) -> dict[str, object]:
     """Return what a recorder wrote of its budget; of one that was killed nothing but that."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -398,4 +365,4 @@ def machine_model() -> str:
     return os.uname().machine
 
 
-__all__ = ["BudgetRecording", "finish_gaps", "is_under_budget", "machine_model", "read_summary"]
+__all__ = ["BudgetRecording", "is_under_budget", "machine_model", "read_summary"]

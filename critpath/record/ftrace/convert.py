@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Gap
-from critpath.record.budget.gaps import JOURNAL, read_journal
+from critpath.record.budget.gaps import BASE, JOURNAL, read_journal
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace.ctf_events import (
     FORK_BESIDE,
@@ -59,7 +59,7 @@ from critpath.record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
-from critpath.record.ftrace.gate import BASE, LAYERS, is_under_budget
+from critpath.record.ftrace.gate import LAYERS, is_under_budget
 from critpath.record.ftrace.hands import BEAT, find_missing_beats
 from critpath.record.ftrace.raw import MARKS
 from critpath.record.ftrace.received import FILE as LABELS

@@ -16,7 +16,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record.budget.control import SOFT, TRACING_ON
-from critpath.record.budget.gaps import JOURNAL
+from critpath.record.budget.gaps import BASE, JOURNAL
 from critpath.record.ftrace.drain import Drain, online_cpus
 from critpath.record.ftrace.events import abbreviate_groups
 from critpath.record.ftrace.preflight import CLOCK
@@ -24,7 +24,6 @@ from critpath.record.ftrace.tracefs import Instance
 
 LAYERS: Final = "layers"  # directory below raw/, with one of each layer's pages
 PREFIX: Final = "critpath-layer-"  # of instances; then the layer, a dot and the session's name
-BASE: Final = "base"
 
 _ALWAYS: Final = frozenset(
     {

@@ -20,12 +20,11 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.budget.gaps import FILE as GAPS
+from critpath.record.budget.gaps import SELECTED, finish_gaps
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.budget import (
-    SELECTED,
     BudgetRecording,
-    finish_gaps,
     is_under_budget,
     read_summary,
 )
