@@ -20,7 +20,7 @@ import services
 import spaces
 from record import draw_clocks, write_split
 from split import EVERYWHERE, NEIGHBOUR, Clock, Owners, Recording, split
-from truth import Exchange, judge, split_at_end
+from truth import Exchange, judge, read_truth, split_at_end
 
 JUDGE = Path(__file__).parents[1] / "servers/judge.py"
 ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
@@ -137,8 +137,8 @@ def test_calls_are_counted_apart_by_where_the_recordings_end_is():
 def test_a_call_that_the_end_cuts_is_neither_missing_nor_later(recorded, tmp_path):
     """A recording that ended in the middle of calls: its score counts each of them once."""
     find_requests = runpy.run_path(str(JUDGE))["find_requests"]
-    rows = [line.split() for line in (recorded / "truth").read_text().splitlines()]
-    spans = [(int(begin), int(end)) for _, _, _, _, begin, end, *_ in rows]
+    _, calls = read_truth(recorded)
+    spans = [(one.begin, one.end) for one in calls]
     ended = int(np.median([end for _, end in spans]))
     shutil.copytree(recorded, tmp_path / "cut", dirs_exist_ok=True)
     manifest = tmp_path / "cut/recording/critpath.json"
