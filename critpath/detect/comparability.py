@@ -27,8 +27,8 @@ _ROUTE: Final = re.compile(
     "route_executions|route_(packets|devices|perhaps|begun|names)_[a-z0-9_]{1,30}"
 )
 _PASSED, _NAMES = "route_devices_", "route_names_"
-# A route is another one by what each packet passes, not by how many packets there are: with more
-# of them to whom nobody sent before, those before go on as they did.
+# A route differs by what each packet passes, not by how many packets there are: packets to new
+# receivers may be added while those that were sent before take the route that they took.
 _GOES_ON: Final = 0.9  # of the packets of an execution
 _MORE: Final = 1.25  # devices of a kind that a packet passes
 _FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ

@@ -450,9 +450,9 @@ class PathSet(Table):
     def hosts(self) -> frozenset[str]:
         """The hosts that threads' names end with; none of recordings of one host each."""
         found = set()
-        for told in {str(about["clocks"]) for about in self.environment if "clocks" in about}:
+        for clocks in {str(about["clocks"]) for about in self.environment if "clocks" in about}:
             try:
-                found |= {name_on_host("-", str(clock["host"])) for clock in json.loads(told)}
+                found |= {name_on_host("-", str(clock["host"])) for clock in json.loads(clocks)}
             except (ValueError, LookupError, TypeError, RecursionError):
                 continue  # a trace's own, of that name
         return frozenset(name.removeprefix("-@") for name in found)
