@@ -210,7 +210,7 @@ def add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]
     """Add options for settings; what is not given leaves no trace in the namespace."""
     for setting in settings:
         shown = setting.help.replace("%", "%%")
-        if setting.default not in {None, ()} and not setting.flag:
+        if setting.default not in {None, (), ""} and not setting.flag:
             shown += f" (default: {setting.default})"
         if setting.flag:
             parser.add_argument(
