@@ -12,6 +12,7 @@ import numpy as np
 from critpath.detect.gate import GateTest, compare_blocks, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable, order_rows
+from critpath.processes import side_by_side
 
 _REPLICATES = 999
 _UNITS = 1_000  # executions that are drawn again one by one; more are in groups
@@ -387,17 +388,25 @@ def two_families(
     # Of whole sessions only an exchange of these is a test.
     divided = kinds is not None and sessions is None and _divided(strata, kinds)
     share = RANKED - REGARDLESS if divided else RANKED
-    whole = test(
-        np.column_stack([total[0], scores[0]]),
-        np.column_stack([total[1], scores[1]]),
-        *strata,
-        alpha=level * share,
-        sessions=sessions,
+    whole, states, slow = side_by_side(
+        partial(
+            test,
+            np.column_stack([total[0], scores[0]]),
+            np.column_stack([total[1], scores[1]]),
+            *strata,
+            alpha=level * share,
+            sessions=sessions,
+        ),
+        partial(
+            test,
+            normal[:, :-1],
+            sample[:, :-1],
+            *strata,
+            alpha=alpha * (1 - WHOLE),
+            sessions=sessions,
+        ),
+        partial(slow_end, *total, *strata, level * SLOW),
     )
-    states = test(
-        normal[:, :-1], sample[:, :-1], *strata, alpha=alpha * (1 - WHOLE), sessions=sessions
-    )
-    slow = slow_end(*total, *strata, level * SLOW)
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:
         often = 0.0 if runs is None or blocks is None else _often(slow, runs)

@@ -8,6 +8,8 @@ later versions may add some.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -65,7 +67,7 @@ CALIBRATION_FORMAT: Final = "critpath/calibration/1"
 AB_FORMAT: Final = "critpath/ab/1"
 EXPLORATION_FORMAT: Final = "critpath/exploration/1"
 
-SETS: Final = ("normal", "sample")
+SETS: Final[tuple[SetName, ...]] = ("normal", "sample")
 
 Verdict = Literal["ok", "anomaly", "inconclusive"]
 Level = Literal["off", "warn", "error"]
@@ -384,6 +386,76 @@ class ExecutionEntry(Part):
     request: Annotated[RequestEntry | None, doc("of a request found without marks")] = None
 
 
+class ExecutionTable(Sequence[ExecutionEntry]):
+    """The executions of a document, made as entries when somebody asks for one.
+
+    A million of them take a gigabyte, and the text of an answer shows ten.
+
+    Parameters
+    ----------
+    columns : mapping
+        Of each set what gives every column of `ExecutionEntry`: of some positions, or of all.
+    """
+
+    def __init__(self, columns: Mapping[SetName, Mapping[str, _Cells]]) -> None:
+        self._columns = columns
+        self._entries: list[ExecutionEntry] | None = None
+
+    def rows(self, which: SetName, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of each execution of a set."""
+        if self._entries is not None:
+            return _rows(self._entries, which, names)
+        return zip(*(self._columns[which][name](None) for name in names), strict=True)
+
+    def marked(self) -> list[ExecutionEntry]:
+        """Return the executions that stand out."""
+        if self._entries is not None:
+            return [one for one in self._entries if one.anomalous]
+        return [
+            one
+            for which in SETS
+            for one in self._make(
+                which, [at for at, marked in self.rows(which, "position", "anomalous") if marked]
+            )
+        ]
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def __iter__(self) -> Iterator[ExecutionEntry]:
+        return iter(self._every)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._every[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._every == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # entries can be changed, as those of a list
+
+    @property
+    def _every(self) -> list[ExecutionEntry]:
+        if self._entries is None:
+            self._entries = [one for which in SETS for one in self._make(which, None)]
+        return self._entries
+
+    def _make(self, which: SetName, positions: list[int] | None) -> Iterator[ExecutionEntry]:
+        columns = (self._columns[which][name] for name in ExecutionEntry.__struct_fields__)
+        cells = zip(*(column(positions) for column in columns), strict=True)
+        return itertools.starmap(ExecutionEntry, cells)
+
+
+_Cells = Callable[[list[int] | None], Iterable[Any]]
+
+
+def _rows(
+    entries: Iterable[ExecutionEntry], which: SetName, names: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    for one in entries:
+        if one.set == which:
+            yield tuple(getattr(one, name) for name in names)
+
+
 class AlignedRow(Part):
     """One execution in an alignment."""
 
@@ -518,6 +590,20 @@ class ComparisonDocument(Part):
     known: Annotated[
         KnownEntry | None, doc("whether a store knows something like this; null: not asked")
     ] = None
+
+    def rows(self, which: SetName, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield some keys of each execution of a set, without making entries for it."""
+        executions: Sequence[ExecutionEntry] = self.executions
+        if isinstance(executions, ExecutionTable):
+            return executions.rows(which, *names)
+        return _rows(executions, which, names)
+
+    def marked(self) -> list[ExecutionEntry]:
+        """Return the executions that stand out."""
+        executions: Sequence[ExecutionEntry] = self.executions
+        if isinstance(executions, ExecutionTable):
+            return executions.marked()
+        return [one for one in executions if one.anomalous]
 
 
 class PathSubject(Part):

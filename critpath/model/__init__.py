@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Missing,
         Rate,
     )
-    from critpath.model.comparison import Analysis, CompareSettings
+    from critpath.model.comparison import Analysis, CompareSettings, ExtractSettings
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
         LETTERS,
@@ -144,7 +144,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "calibration": (
         *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
     ),
-    "comparison": ("CompareSettings", "Analysis"),
+    "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
     "judgement": (
         *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Percentile"),
         *("Rival", "Sign", "StateTest"),
@@ -266,6 +266,7 @@ __all__ = [
     "EventRequest",
     "Events",
     "Executions",
+    "ExtractSettings",
     "Facts",
     "FalseAlarms",
     "Finding",

@@ -41,6 +41,37 @@ def is_surely_faster(
 
 
 @dataclass(frozen=True)
+class ExtractSettings:
+    """How recordings become paths: plain values, which go to other processes as they are.
+
+    Attributes
+    ----------
+    specification : str or None
+        What an execution is (``--execution``); None for what a recording says of itself.
+    reader : str
+        ``auto``, ``native`` or ``babeltrace2``.
+    interrupts : bool
+        Take interrupt work out of running time.
+    max_memory : int
+        Bytes that one recording may take (``--max-memory``); 0 for no limit.
+    ahead : bool
+        Decode in a thread of its own: where other recordings are not read at the same time.
+    partial : bool
+        Of a recording with gaps, take the executions that are not whole, and no other.
+    bystanders : bool
+        Of one whose executions were chosen, take the others that are whole, too.
+    """
+
+    specification: str | None = None
+    reader: str = "auto"
+    interrupts: bool = True
+    max_memory: int = 0
+    ahead: bool = False
+    partial: bool = False
+    bystanders: bool = False
+
+
+@dataclass(frozen=True)
 class CompareSettings:
     """Everything that can change the outcome of a comparison.
 

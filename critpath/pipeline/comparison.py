@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from critpath.model import CompareSettings
 from critpath.model.kinds import State
 from critpath.pipeline.alike import require_alike_processes, with_like_clients, with_like_labels
 from critpath.pipeline.progress import Progress, Stage, name_place
+from critpath.processes import side_by_side
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS, sufficient_recording
 from critpath.units import plural
@@ -92,7 +93,7 @@ def compare(
     )
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
     coder = Coder((normal, sample), settings.alphabet)
-    normal_vectors, sample_vectors = vectors_of(normal, coder), vectors_of(sample, coder)
+    normal_vectors, sample_vectors = _of_both(normal, sample, vectors_of, coder)
     apart = recorded_apart(normal, sample)
     runs, blocks = (None, None) if apart else _together(normal, sample)
     judgement = judge(
@@ -104,7 +105,7 @@ def compare(
     )  # fmt: skip
     judgement = _with_rivals(judgement, normal, sample, newcomers=bool(newcomers))
     types = judgement.pairs.pair[judgement.sample_clusters.labels]
-    partial = partial_comparison_note(judgement.normal_clusters.labels, types)
+    gaps = partial_comparison_note(judgement.normal_clusters.labels, types)
     verdict, reasons = decide(
         judgement.detection,
         judgement.outliers,
@@ -116,14 +117,14 @@ def compare(
             *doubtful_requests(normal, sample),
             *(environment_differences(normal, sample) if settings.strict_environment else ()),
         ),
-        note=partial,
+        note=gaps,
     )
     result = Analysis(
         verdict=verdict,
         reasons=(*reasons, *_sufficient(verdict, normal, sample, (settings, judgement))),
         warnings=(
             *newcomers,
-            *([partial] if partial else []),
+            *([gaps] if gaps else []),
             *relabelled,
             *judgement.warnings,
             *set_warnings(normal, sample, coder.folded),
@@ -142,13 +143,28 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
-    result = _with_flame(name_types(result), judgement, settings, tell)
-    return explain(result, coder, settings, tell)
+    return _explain_and_draw(name_types(result), judgement, coder, settings, tell)
 
 
-def _with_flame(
-    result: Analysis, judgement: Judgement, settings: CompareSettings, tell: Progress
+def _explain_and_draw(
+    result: Analysis, judgement: Judgement, coder: Coder, settings: CompareSettings, tell: Progress
 ) -> Analysis:
+    """Add what an answer has beside the verdict: causes, and where the time goes."""
+    # The verdict is known: what is left to do says only why.
+    tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
+    explained, drawn = side_by_side(
+        partial(explain, result, coder, settings, tell),
+        partial(_with_flame, result, judgement, settings),
+    )
+    return replace(explained, flame=drawn.flame, waits=drawn.waits)
+
+
+def _of_both(normal: PathSet, sample: PathSet, work: Callable[..., Any], *given: Any) -> list[Any]:
+    """Return what something gives for each of the sets, which are read side by side."""
+    return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
+
+
+def _with_flame(result: Analysis, judgement: Judgement, settings: CompareSettings) -> Analysis:
     """Add where the time goes; changes are tested in directions that the verdict allows."""
     from critpath.cluster.types import labels_are_usable
     from critpath.detect.comparability import find_blocks, find_runs
@@ -156,8 +172,6 @@ def _with_flame(
     from critpath.localize.segments import is_faster
     from critpath.vectors.chains import chain_times, sum_waits
 
-    # The verdict is known: what is left to do says only why.
-    tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
     types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
@@ -264,7 +278,8 @@ def _without_strangers(
     strangers = find_strangers(normal, sample, {s.role for s in coder.symbols if s.role}, runs)
     if not strangers and runs is None:
         return None
-    return vectors_of(normal, coder, strangers), vectors_of(sample, coder, strangers)
+    ours, theirs = _of_both(normal, sample, vectors_of, coder, strangers)
+    return ours, theirs
 
 
 def _with_rivals(
@@ -327,17 +342,11 @@ def judge(
     )
     judged = fold_interrupts(normal), fold_interrupts(sample)
     single = judged if clean is None else (fold_interrupts(clean[0]), fold_interrupts(clean[1]))
-    outlying = outliers(
-        single[0],
-        normal_clusters,
-        single[1],
-        sample_clusters,
-        pairs,
-        k=settings.outlier_k,
-        level=settings.outlier_level,
-        floor=settings.floor,
+    marking = partial(
+        outliers, single[0], normal_clusters, single[1], sample_clusters, pairs,
+        k=settings.outlier_k, level=settings.outlier_level, floor=settings.floor,
         types_known=labelled,
-    )
+    )  # fmt: skip
     tell("testing differences" + name_place(2, _STAGES))
     gate = partial(
         detect,
@@ -359,7 +368,9 @@ def judge(
         screening=screening,
     )
     clean = clean if together else None
-    detection = gate(normal, sample, judged=judged, clean=clean)
+    detection, outlying = side_by_side(
+        partial(gate, normal, sample, judged=judged, clean=clean), marking
+    )
     levels = symbol_levels(normal.symbols, settings.level)
     warnings: tuple[str, ...] = ()
     if set(levels) != {ERROR}:
@@ -528,12 +539,11 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         of_home = {int(homes[e]): normal_group(*clusters, comparison.pairs, e) for e in chosen}
         groups = {e: of_home[int(homes[e])] for e in chosen}
-    roles, trips = trips_of(normal, coder)
+    (roles, trips), (_, others) = _of_both(normal, sample, trips_of, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
-    had = count_rivals(normal), count_rivals(sample)
+    had = _of_both(normal, sample, count_rivals)
     rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
-    both = trips, trips_of(sample, coder)[1]
-    return count_steps(coder.symbols, vectors, roles, both, groups, rivals)
+    return count_steps(coder.symbols, vectors, roles, (trips, others), groups, rivals)
 
 
 class _Groups:

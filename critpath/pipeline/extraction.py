@@ -17,7 +17,15 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.find import find_executions, require_events
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
-from critpath.model import BlockStore, EventRequest, Events, Kind, PackedBlocks, ReplayedRecording
+from critpath.model import (
+    BlockStore,
+    EventRequest,
+    Events,
+    ExtractSettings,
+    Kind,
+    PackedBlocks,
+    ReplayedRecording,
+)
 from critpath.pipeline.clocks import link_hosts
 from critpath.pipeline.opening import RecordingOpener
 from critpath.pipeline.partial import Share, leave_out_partial
@@ -54,37 +62,6 @@ if TYPE_CHECKING:
     from critpath.read.streaming import Source
     from critpath.requests.activity import ActivityEvents
     from critpath.timeline.missing_switches import Insertions
-
-
-@dataclass(frozen=True)
-class ExtractSettings:
-    """How recordings become paths: plain values, which go to other processes as they are.
-
-    Attributes
-    ----------
-    specification : str or None
-        What an execution is (``--execution``); None for what a recording says of itself.
-    reader : str
-        ``auto``, ``native`` or ``babeltrace2``.
-    interrupts : bool
-        Take interrupt work out of running time.
-    max_memory : int
-        Bytes that one recording may take (``--max-memory``); 0 for no limit.
-    ahead : bool
-        Decode in a thread of its own: where other recordings are not read at the same time.
-    partial : bool
-        Of a recording with gaps, take the executions that are not whole, and no other.
-    bystanders : bool
-        Of one whose executions were chosen, take the others that are whole, too.
-    """
-
-    specification: str | None = None
-    reader: str = "auto"
-    interrupts: bool = True
-    max_memory: int = 0
-    ahead: bool = False
-    partial: bool = False
-    bystanders: bool = False
 
 
 def extract_recording(

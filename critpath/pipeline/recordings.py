@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import EXIT_UNREADABLE, CritpathError, UsageError
-from critpath.pipeline import extraction
+from critpath.model import ExtractSettings
 from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
-from critpath.pipeline.extraction import (
-    ExtractSettings,
-    extract_recording,
-    sketch_recording,
-)
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
-from critpath.read.hosts import decide_hosts, decided_hosts
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -142,6 +136,8 @@ def read_sketches(
     UsageError
         If a source holds paths alone, or executions that are no requests.
     """
+    from critpath.pipeline.extraction import sketch_recording
+
     recordings = _find_recordings(sources, settings, progress, "requests")
     return [
         sketch_recording(recording, settings, progress, name_place(n, len(recordings)))
@@ -185,6 +181,7 @@ def _slice_recording(
     recording: Path, settings: ExtractSettings, progress: Progress | None, place: str
 ) -> SliceSketches:
     """Return all slices of one recording and what led to which; no paths are walked."""
+    from critpath.pipeline import extraction
     from critpath.pipeline.slicing import sketch_slices
 
     with (
@@ -316,7 +313,6 @@ def _resolve_sources(
 ) -> Iterator[Path | PathSet]:
     """Yield every recording of the sources by its path, and what is saved as it is."""
     from critpath import store
-    from critpath.read.recording import find_recordings
     from critpath.store.baseline import is_baseline_file
 
     for source in sources:
@@ -333,6 +329,8 @@ def _resolve_sources(
             tell(f"loading {source}")
             yield from store.load_dataset(source)
         else:
+            from critpath.read.recording import find_recordings
+
             yield from find_recordings(source)
 
 
@@ -424,6 +422,12 @@ _FACTS: Final = ("sources", "specification", "losses", "environment", "events")
 # --------------------------------------------------------------------- one of them
 
 
+def _decided_hosts() -> str:
+    from critpath.read.hosts import decided_hosts
+
+    return decided_hosts()
+
+
 @dataclass(frozen=True)
 class _Task:
     """One recording, and where its paths go: plain values for any process.
@@ -451,7 +455,7 @@ class _Task:
     directory: Path | None = None
     here: str = ""
     place: str = ""
-    hosts: str = field(default_factory=decided_hosts)
+    hosts: str = field(default_factory=_decided_hosts)
 
     def __str__(self) -> str:
         return str(self.recording)
@@ -479,11 +483,15 @@ def _size(task: _Task) -> int:
 
 def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
     """Extract a recording in this process."""
+    from critpath.pipeline.extraction import extract_recording
+
     yield from extract_recording(task.recording, task.settings, progress, task.place)
 
 
 def _read_set(task: _Task) -> list[PathSet]:
     """Extract a recording in another process, which sends what it found."""
+    from critpath.read.hosts import decide_hosts
+
     with decide_hosts(task.hosts):
         return list(_stream_sets(task))
 
@@ -491,6 +499,7 @@ def _read_set(task: _Task) -> list[PathSet]:
 def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
     """Extract a recording, wherever this is, and write its part of the dataset."""
     from critpath import __version__, store
+    from critpath.read.hosts import decide_hosts
 
     if task.directory is None:
         raise ValueError("a part of no dataset")
@@ -548,6 +557,8 @@ _WINDOWS: Final = "windows:"
 
 def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
     """Extract a recording where the user's current directory is another; say its given name."""
+    from critpath.pipeline.extraction import extract_recording
+
     near = str(recording)
     far = str(Path(here) / near)
     names = {far: near}

@@ -256,9 +256,9 @@ def _requests(document: ComparisonDocument, label: str = "") -> str:
 
 def _positions(document: ComparisonDocument, label: str, *, slow: bool) -> frozenset[int]:
     return frozenset(
-        row.position
-        for row in document.executions
-        if row.set == "sample" and row.label == label and (row.anomalous or not slow)
+        position
+        for position, of, anomalous in document.rows("sample", "position", "label", "anomalous")
+        if of == label and (anomalous or not slow)
     )
 
 
@@ -274,7 +274,7 @@ def _slower(document: ComparisonDocument) -> Headline:
     times = _times(document)
     if min(main.executions) < _FEWEST and len(_kinds(document)) > 1 and times:
         # No kind has enough to be judged by itself.
-        everybody = frozenset(r.position for r in document.executions if r.set == "sample")
+        everybody = frozenset(at for (at,) in document.rows("sample", "position"))
         return _said("SLOWER", _requests(document), None, times, everybody)
     usual = main.usual
     if tells_of_few(main) and None not in usual:
@@ -462,7 +462,7 @@ def _doubt(document: ComparisonDocument) -> tuple[str, str]:
 def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
     for side, name in (("normal", "before"), ("sample", "after")):
         one = document.sets[side]
-        torn = any(r.lossy and r.anomalous for r in document.executions if r.set == side)
+        torn = any(map(all, document.rows(side, "lossy", "anomalous")))
         if one.lossy > _LOSSY * one.executions or torn:
             lost = one.loss.events
             share = lost / (lost + one.events) if lost else one.lossy / max(one.executions, 1)

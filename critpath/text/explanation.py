@@ -251,9 +251,9 @@ def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool
     partly = find_examined(document)
     wanted = {*partly, *cause.positions}
     labels = {
-        row.position: row.label
-        for row in document.executions
-        if (not partly or row.position in wanted) and row.set == "sample"
+        position: label
+        for position, label in document.rows("sample", "position", "label")
+        if not partly or position in wanted
     }
     mine = {labels.get(position, "") for position in cause.positions}
     among = partly or {*labels}
@@ -271,14 +271,13 @@ def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool
 def find_examined(document: ComparisonDocument) -> Collection[int]:
     """Return the requests that were examined for all that are slow; nothing where all were."""
     examined = {one.position for one in document.aligned}
-    rows = document.executions
-    marked = {r.position for r in rows if r.anomalous and r.set == "sample" and not r.lossy}
+    rows = document.rows("sample", "position", "anomalous", "lossy", "excess")
+    whole = [(at, marked, excess or 0) for at, marked, lossy, excess in rows if not lossy]
+    marked = {at for at, anomalous, _ in whole if anomalous}
     if not examined <= marked:
         # None stands out alone: as `critpath.localize.segments` chooses them.
-        rows = [row for row in rows if row.set == "sample" and not row.lossy]
-        chosen = [row for row in rows if row.position in examined]
-        way = 1 if sum(row.excess or 0 for row in chosen) > 0 else -1
-        marked = {row.position for row in rows if way * (row.excess or 0) > 0}
+        way = 1 if sum(excess for at, _, excess in whole if at in examined) > 0 else -1
+        marked = {at for at, _, excess in whole if way * excess > 0}
     return examined if len(examined) < len(marked) else ()
 
 
@@ -494,7 +493,7 @@ def _waits_for_cpu(
     if not peer:
         late = " that was idle: it was late to start them" if detail == IDLE else ""
         return f"{wait}{late}{words.tail}"
-    own = {name_family(row.comm) for row in document.executions if row.set == "sample"}
+    own = {*map(name_family, {comm for (comm,) in document.rows("sample", "comm")})}
     if name_family(facts.peer) in own:
         busy = f"busy running {words.their} own program's threads"
         return f"{wait} that was {busy}{_elsewhere(facts)}{words.tail}"

@@ -225,7 +225,7 @@ def by_excess(rows: Iterable[Ranked]) -> list[Ranked]:
 
 def anomalous(document: ComparisonDocument) -> list[ExecutionEntry]:
     """Return the anomalous executions, the largest excess first."""
-    return by_excess([row for row in document.executions if row.anomalous])
+    return by_excess(document.marked())
 
 
 def findings_of(document: ComparisonDocument, position: int) -> list[FindingEntry]:

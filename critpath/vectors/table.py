@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.stacks import location_of
+from critpath.processes import side_by_side
 from critpath.text import notes
 from critpath.text.phrases import function_and_caller
 from critpath.vectors._count import add_up, count, count_trips, spent_on
@@ -342,10 +344,16 @@ class Coder:
         kind, self.warnings = like_alphabet(kind, path_sets)
         self._letters = _LETTERS[kind]
         time: dict[Symbol, int] = {}
-        for path_set in path_sets:
-            for chunk in path_set.chunks():
-                _add_time(time, _keyed(chunk, **self._letters))
+        for found in side_by_side(*(partial(self._times, path_set) for path_set in path_sets)):
+            for symbol, total in found.items():
+                time[symbol] = time.get(symbol, 0) + total
         self.symbols, self.folded = _within_limit(time)
+
+    def _times(self, path_set: PathSet) -> dict[Symbol, int]:
+        time: dict[Symbol, int] = {}
+        for chunk in path_set.chunks():
+            _add_time(time, _keyed(chunk, **self._letters))
+        return time
 
     def codes(self, part: PathSet) -> U8:
         """Return the symbol of every segment of some executions of the sets."""
@@ -417,7 +425,7 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     warnings : tuple of str
         Says so, if it was done.
     """
-    traced = [_has_syscalls(path_set) for path_set in (normal, sample)]
+    traced = side_by_side(partial(_has_syscalls, normal), partial(_has_syscalls, sample))
     if traced[0] == traced[1]:
         return normal, sample, ()
     which = "sample" if traced[1] else "normal"

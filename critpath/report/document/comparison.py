@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, Final, cast
 
 import msgspec
@@ -35,6 +35,7 @@ from critpath.documents import (
     DetectionEntry,
     DurationTest,
     ExecutionEntry,
+    ExecutionTable,
     FindingEntry,
     FindingPart,
     HostEntry,
@@ -171,10 +172,15 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
             paper=int(outliers.paper.sum()),
             notes=list(outliers.notes),
         ),
-        executions=[
-            *_executions(comparison, "normal", comparison.normal),
-            *_executions(comparison, "sample", comparison.sample),
-        ],
+        executions=cast(
+            "list[ExecutionEntry]",
+            ExecutionTable(
+                {
+                    "normal": _executions(comparison, "normal", comparison.normal),
+                    "sample": _executions(comparison, "sample", comparison.sample),
+                }
+            ),
+        ),
         findings=[_finding(comparison, finding) for finding in comparison.findings],
         causes=[
             CauseEntry(
@@ -529,79 +535,88 @@ def _pairs(pairs: ClusterPairs) -> list[PairEntry]:
     ]
 
 
-def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> list[ExecutionEntry]:
+def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[str, _Cells]:
+    """Return what gives each column of a set's executions."""
     executions = paths.executions
     sample = which == "sample"
     clusters = comparison.sample_clusters if sample else comparison.normal_clusters
-    outliers = comparison.outliers
+    outliers, many = comparison.outliers, len(executions)
     # A stage that did not run (too few executions) leaves its columns empty.
-    clustered = len(clusters.labels) == len(executions)
-    judged = sample and len(outliers.score) == len(executions)
-    duration = executions.end - executions.begin
-    usual: dict[int, float] = {}
-    if clustered and not sample:
-        members = enumerate(_members(clusters))
-        usual = {k: float(duration[rows].mean()) for k, rows in members if len(rows)}
-    entries = []
-    requests = _requests(executions.requests)
+    clustered = len(clusters.labels) == many
+    judged = sample and len(outliers.score) == many
+    result: dict[str, _Cells] = {
+        "set": _same(which, many),
+        "position": _numbers_of(np.arange(many)),
+        "source": _numbers_of(paths.session),
+        "lossy": _numbers_of(paths.lossy),
+        "request": lambda rows: _requests(executions.requests, many, rows),
+        **{name: _texts_of(getattr(executions, name)) for name in ("id", "comm", "label")},
+        **{name: _numbers_of(getattr(executions, name)) for name in ("begin", "end", "tid")},
+        **dict.fromkeys(("weak", "anomalous", "paper"), _same(False, many)),
+        **dict.fromkeys(
+            ("cluster", "pair", "excess", "score", "p_value", "symbol"), _same(None, many)
+        ),
+    }
+    if clustered:
+        result |= {"cluster": _numbers_of(clusters.labels), "weak": _numbers_of(clusters.weak)}
+        duration = executions.end - executions.begin
+        pairs = comparison.pairs.pair
+        if not sample:
+            usual = [round(float(duration[m].mean())) if len(m) else 0 for m in _members(clusters)]
+            result["excess"] = _numbers_of(duration - np.array(usual, np.int64)[clusters.labels])
+        else:
+            homes = [*pairs.tolist(), *[None] * max(clusters.size - len(pairs), 0)]
+            result["pair"] = lambda rows: [homes[k] for k in _pick(clusters.labels, rows).tolist()]
+    if judged:
+        names = [_symbol_name(comparison, code) for code in range(-1, len(_alphabet(comparison)))]
+        marks = {name: getattr(outliers, name) for name in ("anomalous", "excess", "paper")}
+        scores = {name: getattr(outliers, name) for name in ("score", "p_value")}
+        result |= {name: _numbers_of(column) for name, column in marks.items()}
+        result |= {name: _figures_of(column) for name, column in scores.items()}
+        symbols = outliers.symbol
+        result["symbol"] = lambda rows: [names[code + 1] for code in _pick(symbols, rows).tolist()]
+    return result
+
+
+_Cells = Callable[[list[int] | None], Iterable[Any]]
+
+
+def _pick(column: Any, rows: list[int] | None) -> Any:
+    return column if rows is None else column[rows]
+
+
+def _numbers_of(column: Any) -> _Cells:
     # As lists: of a hundred thousand, each number by itself would take longer than all.
-    kinds, weak = clusters.labels.tolist(), clusters.weak.tolist()
-    pairs, lasts = comparison.pairs.pair.tolist(), duration.tolist()
-    marks, more, paper = (
-        column.tolist() for column in (outliers.anomalous, outliers.excess, outliers.paper)
-    )
-    scores, shares = outliers.score.tolist(), outliers.p_value.tolist()
-    symbols = outliers.symbol.tolist() if judged else []
-    names = {code: _symbol_name(comparison, code) for code in set(symbols)}
-    begin, end, tid = executions.begin.tolist(), executions.end.tolist(), executions.tid.tolist()
-    session, lossy = paths.session.tolist(), paths.lossy.tolist()
-    for i, name in enumerate(executions.id):
-        cluster = kinds[i] if clustered else None
-        pair = excess = None
-        if sample and cluster is not None and cluster < len(pairs):
-            pair = pairs[cluster]
-        if judged:
-            excess = more[i]
-        elif usual and cluster is not None:
-            excess = lasts[i] - round(usual[cluster])
-        entries.append(
-            ExecutionEntry(
-                id=name,
-                set=which,
-                position=i,
-                source=session[i],
-                begin=begin[i],
-                end=end[i],
-                tid=tid[i],
-                comm=executions.comm[i],
-                label=executions.label[i],
-                cluster=cluster,
-                weak=weak[i] if clustered else False,
-                pair=pair,
-                anomalous=marks[i] if judged else False,
-                excess=excess,
-                score=number(scores[i]) if judged else None,
-                p_value=number(shares[i]) if judged else None,
-                paper=paper[i] if judged else False,
-                symbol=names[symbols[i]] if judged else None,
-                lossy=lossy[i],
-                request=next(requests, None),
-            )
-        )
-    return entries
+    return lambda rows: _pick(column, rows).tolist()
 
 
-def _requests(known: RequestFacts | None) -> Iterator[RequestEntry]:
-    """Yield what is known of each request; nothing where executions are none."""
+def _figures_of(column: F64) -> _Cells:
+    return lambda rows: map(number, _pick(column, rows).tolist())
+
+
+def _texts_of(column: tuple[str, ...]) -> _Cells:
+    return lambda rows: column if rows is None else [column[row] for row in rows]
+
+
+def _same(value: Any, many: int) -> _Cells:
+    return lambda rows: repeat(value, many if rows is None else len(rows))
+
+
+def _requests(
+    known: RequestFacts | None, many: int, rows: list[int] | None
+) -> Iterator[RequestEntry | None]:
+    """Yield what is known of each request; None where executions are none."""
+    rows = [*range(many)] if rows is None else rows
     if known is None:
+        yield from repeat(None, len(rows))
         return
     words = {
         text: [AskEntry(name, times) for name, times in sorted(json.loads(text or "{}").items())]
         for text in set(known.asks)
     }
-    for i, service in enumerate(known.service):
+    for i in rows:
         yield RequestEntry(
-            service=service,
+            service=known.service[i],
             parent=known.parent[i],
             true=int(known.true_ns[i]),
             asked=int(known.asked_ns[i]),

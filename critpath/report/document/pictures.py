@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 import numpy as np
 
 from critpath.documents import (
+    SETS,
     Change,
     ComparisonDocument,
     Doing,
@@ -232,17 +233,21 @@ def _changes(*columns: I64 | Bool) -> I64:
 # Kinds of requests, from the executions alone: documents of before this have them, too.
 
 
-def describe_kinds(document: ComparisonDocument) -> list[KindEntry]:
+def describe_kinds(
+    document: ComparisonDocument, weights: list[float] | None = None
+) -> list[KindEntry]:
     """Return every kind of request: first the one that lost most, then the other changed ones."""
     rows: dict[str, tuple[list[int], list[int], list[bool], list[float]]] = {}
-    weights = iter(weigh_before(document))
-    for one in document.executions:
-        before, after, slow, weight = rows.setdefault(one.label, ([], [], [], []))
-        (after if one.set == "sample" else before).append(one.end - one.begin)
-        if one.set == "sample":
-            slow.append(one.anomalous)
-        else:
-            weight.append(next(weights))
+    weights = weigh_before(document) if weights is None else weights
+    normal = document.rows("normal", "label", "begin", "end")
+    for (label, begin, end), weight in zip(normal, weights, strict=True):
+        before, _, _, shares = rows.setdefault(label, ([], [], [], []))
+        before.append(end - begin)
+        shares.append(weight)
+    for label, begin, end, marked in document.rows("sample", "label", "begin", "end", "anomalous"):
+        _, after, slow, _ = rows.setdefault(label, ([], [], [], []))
+        after.append(end - begin)
+        slow.append(marked)
     kinds = [_kind(document, label, *mine) for label, mine in rows.items()]
     lost = {one.label: _lost(one) for one in kinds}
     if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):
@@ -268,9 +273,8 @@ def weigh_before(document: ComparisonDocument) -> list[float]:
 
     Types that are new count as the kind's mean, as in `critpath.detect.effects`.
     """
-    rows = document.executions
-    before = [(one.label, one.cluster) for one in rows if one.set == "normal"]
-    after = [(one.label, one.pair) for one in rows if one.set == "sample"]
+    before = [*document.rows("normal", "label", "cluster")]
+    after = [*document.rows("sample", "label", "pair")]
     many, now = Counter(before), Counter(after)
     of, new_of = (Counter(label for label, _ in rows) for rows in (before, after))
     orphans = Counter(row[0] for row in after if row not in many)
@@ -354,13 +358,15 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     """Return everything that is drawn of a comparison."""
     sets = {"normal": comparison.normal, "sample": comparison.sample}
     threads = Threads([*sets.values()])
-    kinds = describe_kinds(document)
+    weights_before = weigh_before(document)
+    kinds = describe_kinds(document, weights_before)
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
     means = _Means([one.label for one in drawn])
     for which, one in sets.items():
-        rows = [row.anomalous for row in document.executions if row.set == which]
-        weights = weigh_before(document) if which == "normal" else [1.0] * len(rows)
-        means.add(one, threads, np.array(rows, np.bool_), np.array(weights, np.float64))
+        side = cast("SetName", which)
+        rows = np.array([marked for (marked,) in document.rows(side, "anomalous")], np.bool_)
+        weights = np.array(weights_before) if which == "normal" else np.ones(len(rows))
+        means.add(one, threads, rows, weights)
     for i, kind in enumerate(drawn):
         kind.means = means.of(i)
     paths = [
@@ -497,16 +503,17 @@ def _choose(document: ComparisonDocument, kinds: list[KindEntry]) -> dict[str, l
     chosen: dict[str, dict[int, None]] = {"normal": {}, "sample": {}}
     known = {one.label for one in kinds}
     by_kind: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for one in document.executions:
-        if one.label in known:
-            by_kind[one.label, one.set].append((one.end - one.begin, one.position))
+    for which in SETS:
+        for label, begin, end, at in document.rows(which, "label", "begin", "end", "position"):
+            if label in known:
+                by_kind[label, which].append((end - begin, at))
     for kind in kinds:
         for side, which in enumerate(("normal", "sample")):
             rows = sorted(by_kind[kind.label, which])
             kind.medians[side] = rows[(len(rows) - 1) // 2][1]
             chosen[which][kind.medians[side]] = None
     chosen["sample"] |= dict.fromkeys(one.position for one in document.aligned)
-    slow = [one for one in document.executions if one.set == "sample" and one.anomalous]
+    slow = [one for one in document.marked() if one.set == "sample"]
     slow.sort(key=lambda one: (-(one.excess or 0), one.position))
     for one in slow:
         if len(chosen["sample"]) >= _MOST_PATHS:
