@@ -106,7 +106,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     explore = _explore(comparison, sources, settings) if outputs.explore else ""
     with Progress(quiet=settings["quiet"]) as progress:
         progress(f"{VERDICTS[comparison.verdict]}; drawing up the answer")
-        document = comparison_document(comparison)
+        written = bool(outputs.places) or outputs.github
+        document = comparison_document(comparison, entries=written)
     if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
         document.known = _look_up(document, sources, settings)
     write_reports(document, outputs, explore)

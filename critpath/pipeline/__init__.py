@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from critpath.executions.specification import parse_specification
     from critpath.graph.stacks import mark_own
-    from critpath.model import CompareSettings
+    from critpath.model import CompareSettings, ExtractSettings
     from critpath.pipeline.baselines import (
         describe_baseline,
         join_sets,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from critpath.pipeline.engines import dask_address, dask_engine
     from critpath.pipeline.exploring import SAMPLE, explore, facts_of
     from critpath.pipeline.extraction import (
-        ExtractSettings,
         choose_executions,
         thread_paths,
         vectors,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     **dict.fromkeys(("parse_specification",), "critpath.executions.specification"),
-    **dict.fromkeys(("CompareSettings",), "critpath.model"),
+    **dict.fromkeys(("CompareSettings", "ExtractSettings"), "critpath.model"),
     **dict.fromkeys(
         (
             "describe_baseline",
@@ -78,7 +77,6 @@ _HOMES: Final = {
     **dict.fromkeys(("SAMPLE", "explore", "facts_of"), "critpath.pipeline.exploring"),
     **dict.fromkeys(
         (
-            "ExtractSettings",
             "choose_executions",
             "resolve_ids",
             "thread_paths",

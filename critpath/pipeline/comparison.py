@@ -152,6 +152,7 @@ def _explain_and_draw(
     """Add what an answer has beside the verdict: causes, and where the time goes."""
     # The verdict is known: what is left to do says only why.
     tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
+    explained: Analysis
     explained, drawn = side_by_side(
         partial(explain, result, coder, settings, tell),
         partial(_with_flame, result, judgement, settings),

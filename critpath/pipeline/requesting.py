@@ -324,7 +324,8 @@ def learn_ways(recording: Path) -> Mapping[Way, int]:
 @lru_cache(maxsize=1)
 def _collect_once(recording: Path, _: int) -> Mapping[Way, int]:
     """Collect them once for all recordings that learn of it, as long as it is not written anew."""
-    from critpath.pipeline.extraction import ExtractSettings, replay_chosen
+    from critpath.model import ExtractSettings
+    from critpath.pipeline.extraction import replay_chosen
 
     with replay_chosen(recording, ExtractSettings("requests"), None, "", only="requests") as chosen:
         found = _find_turns(chosen.replayed, chosen.specification, recording)

@@ -21,6 +21,7 @@ from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
+    from critpath.documents.base import SetName
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
@@ -460,7 +461,8 @@ def _doubt(document: ComparisonDocument) -> tuple[str, str]:
 
 
 def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
-    for side, name in (("normal", "before"), ("sample", "after")):
+    sides: tuple[tuple[SetName, str], ...] = (("normal", "before"), ("sample", "after"))
+    for side, name in sides:
         one = document.sets[side]
         torn = any(map(all, document.rows(side, "lossy", "anomalous")))
         if one.lossy > _LOSSY * one.executions or torn:

@@ -15,7 +15,6 @@ from critpath.documents import (
     CalibrationDocument,
     ComparisonDocument,
     Document,
-    ExecutionTable,
     Pictures,
 )
 from critpath.errors import UnreadableError
@@ -60,7 +59,7 @@ def to_json(document: Document | dict[str, Any]) -> str:
     lines = []
     for key in sorted(keys):
         value = keys[key]
-        if isinstance(value, list | ExecutionTable) and value:
+        if isinstance(value, list) and value:
             items = ",\n  ".join(_compact(item) for item in value)
             lines.append(f" {_compact(key)}: [\n  {items}\n ]")
         else:
@@ -80,9 +79,7 @@ def _compact(value: Any) -> str:
 
 
 def _unwrap(value: Any) -> Any:
-    """Return a table as a list, and a scalar of numpy, which a stage may have left, as Python's."""
-    if isinstance(value, ExecutionTable):
-        return [*value]
+    """Return a scalar of numpy, which a stage may have left in its result, as Python's."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")

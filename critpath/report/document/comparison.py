@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -35,7 +35,6 @@ from critpath.documents import (
     DetectionEntry,
     DurationTest,
     ExecutionEntry,
-    ExecutionTable,
     FindingEntry,
     FindingPart,
     HostEntry,
@@ -61,6 +60,7 @@ from critpath.documents import (
     Verdict,
     Window,
 )
+from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
 from critpath.model import (
     F64,
@@ -124,13 +124,15 @@ _MOST_HOSTS: Final = 1000
 _END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
-def comparison_document(comparison: Analysis) -> ComparisonDocument:
+def comparison_document(comparison: Analysis, *, entries: bool = True) -> ComparisonDocument:
     """Build the versioned document of one comparison.
 
     Parameters
     ----------
     comparison : Analysis
         The outcome of every stage.
+    entries : bool
+        Make an entry of every execution; without, as for text, where somebody asks for them.
 
     Returns
     -------
@@ -140,6 +142,12 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
     """
     aligned = [_aligned(comparison, one) for one in comparison.aligned]
     outliers = comparison.outliers
+    table = ExecutionTable(
+        {
+            "normal": _executions(comparison, "normal", comparison.normal),
+            "sample": _executions(comparison, "sample", comparison.sample),
+        }
+    )
     document = ComparisonDocument(
         format=COMPARISON_FORMAT,
         version=version("critpath"),
@@ -172,15 +180,7 @@ def comparison_document(comparison: Analysis) -> ComparisonDocument:
             paper=int(outliers.paper.sum()),
             notes=list(outliers.notes),
         ),
-        executions=cast(
-            "list[ExecutionEntry]",
-            ExecutionTable(
-                {
-                    "normal": _executions(comparison, "normal", comparison.normal),
-                    "sample": _executions(comparison, "sample", comparison.sample),
-                }
-            ),
-        ),
+        executions=[*table] if entries else cast("list[ExecutionEntry]", table),
         findings=[_finding(comparison, finding) for finding in comparison.findings],
         causes=[
             CauseEntry(
@@ -535,7 +535,7 @@ def _pairs(pairs: ClusterPairs) -> list[PairEntry]:
     ]
 
 
-def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[str, _Cells]:
+def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[str, Cells]:
     """Return what gives each column of a set's executions."""
     executions = paths.executions
     sample = which == "sample"
@@ -544,7 +544,7 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
     # A stage that did not run (too few executions) leaves its columns empty.
     clustered = len(clusters.labels) == many
     judged = sample and len(outliers.score) == many
-    result: dict[str, _Cells] = {
+    result: dict[str, Cells] = {
         "set": _same(which, many),
         "position": _numbers_of(np.arange(many)),
         "source": _numbers_of(paths.session),
@@ -578,27 +578,24 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
     return result
 
 
-_Cells = Callable[[list[int] | None], Iterable[Any]]
-
-
 def _pick(column: Any, rows: list[int] | None) -> Any:
     return column if rows is None else column[rows]
 
 
-def _numbers_of(column: Any) -> _Cells:
+def _numbers_of(column: Any) -> Cells:
     # As lists: of a hundred thousand, each number by itself would take longer than all.
     return lambda rows: _pick(column, rows).tolist()
 
 
-def _figures_of(column: F64) -> _Cells:
+def _figures_of(column: F64) -> Cells:
     return lambda rows: map(number, _pick(column, rows).tolist())
 
 
-def _texts_of(column: tuple[str, ...]) -> _Cells:
+def _texts_of(column: tuple[str, ...]) -> Cells:
     return lambda rows: column if rows is None else [column[row] for row in rows]
 
 
-def _same(value: Any, many: int) -> _Cells:
+def _same(value: Any, many: int) -> Cells:
     return lambda rows: repeat(value, many if rows is None else len(rows))
 
 

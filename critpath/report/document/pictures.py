@@ -502,15 +502,16 @@ def _choose(document: ComparisonDocument, kinds: list[KindEntry]) -> dict[str, l
     """Return the executions whose paths are drawn: of medians, those examined, slow ones."""
     chosen: dict[str, dict[int, None]] = {"normal": {}, "sample": {}}
     known = {one.label for one in kinds}
-    by_kind: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for which in SETS:
+    for side, which in enumerate(SETS):
+        by_kind: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for label, begin, end, at in document.rows(which, "label", "begin", "end", "position"):
             if label in known:
-                by_kind[label, which].append((end - begin, at))
-    for kind in kinds:
-        for side, which in enumerate(("normal", "sample")):
-            rows = sorted(by_kind[kind.label, which])
-            kind.medians[side] = rows[(len(rows) - 1) // 2][1]
+                by_kind[label][0].append(end - begin)
+                by_kind[label][1].append(at)
+        for kind in kinds:
+            lasts, places = by_kind[kind.label]
+            order = np.lexsort((places, lasts))
+            kind.medians[side] = places[order[(len(order) - 1) // 2]]
             chosen[which][kind.medians[side]] = None
     chosen["sample"] |= dict.fromkeys(one.position for one in document.aligned)
     slow = [one for one in document.marked() if one.set == "sample"]

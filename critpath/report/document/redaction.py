@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
-from critpath.report.document.as_json import to_plain
 from critpath.text.notes import redacted
 from critpath.text.phrases import location
 from critpath.units import safe_text
@@ -181,7 +180,7 @@ def redact(
     document = msgspec.structs.replace(document, known=None)
     names.add_locations(document.causes)
     names.add_frames(document.pictures)
-    plain = to_plain(document)
+    plain = msgspec.to_builtins(document)
     found = {*users, *_HOME.findall(str(plain))}
     for side, word in (("normal", "before"), ("sample", "after")):
         one = document.sets[side]

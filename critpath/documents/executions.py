@@ -1,0 +1,113 @@
+"""The executions of a comparison's document, as entries and as the columns that they come from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from critpath.documents.base import Maybe, Part, SetName, doc
+from critpath.documents.exploration import RequestEntry
+
+SETS: Final[tuple[SetName, ...]] = ("normal", "sample")
+
+# What gives a column of some positions, or of all.
+Cells = Callable[[list[int] | None], Iterable[Any]]
+
+
+class ExecutionEntry(Part):
+    """One execution, and what was found of it."""
+
+    id: Annotated[str, doc("value of its key, else TID@BEGIN")]
+    set: Annotated[SetName, doc("which set it is of")]
+    position: Annotated[int, doc("its place in its set")]
+    source: Annotated[int, doc("which recording it is of, a place in the set's sources")]
+    begin: Annotated[int, doc("when it began, in ns of the trace's clock")]
+    end: Annotated[int, doc("when it ended")]
+    tid: Annotated[int, doc("its thread")]
+    comm: Annotated[str, doc("name of the thread")]
+    label: Annotated[str, doc("what kind it is, as the trace says; '' if it does not")]
+    cluster: Annotated[int | None, doc("its cluster, null where there are none")]
+    weak: Annotated[bool, doc("it was noise and joined to the cluster")]
+    pair: Annotated[int | None, doc("the normal cluster it is compared with")]
+    anomalous: Annotated[bool, doc("it stands out")]
+    excess: Annotated[int | None, doc("its duration less the mean of its normal cluster (ns)")]
+    score: Annotated[Maybe, doc("how far it stands out")]
+    p_value: Annotated[Maybe, doc("probability of a normal execution to stand out as far")]
+    paper: Annotated[bool, doc("it stands out by the paper's rule")]
+    symbol: Annotated[str | None, doc("the symbol it stands out most in, or total")]
+    lossy: Annotated[bool, doc("the tracer lost events while it ran")]
+    request: Annotated[RequestEntry | None, doc("of a request found without marks")] = None
+
+
+class ExecutionTable(Sequence[ExecutionEntry]):
+    """The executions of a document, made as entries when somebody asks for one.
+
+    A million of them take a gigabyte, and the text of an answer shows ten.
+
+    Parameters
+    ----------
+    columns : mapping
+        Of each set what gives every column of `ExecutionEntry`: of some positions, or of all.
+    """
+
+    def __init__(self, columns: Mapping[SetName, Mapping[str, Cells]]) -> None:
+        self._columns = columns
+        self._entries: list[ExecutionEntry] | None = None
+
+    def rows(self, which: SetName, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of each execution of a set."""
+        if self._entries is not None:
+            return rows_of(self._entries, which, names)
+        return zip(*(self._columns[which][name](None) for name in names), strict=True)
+
+    def marked(self) -> list[ExecutionEntry]:
+        """Return the executions that stand out."""
+        if self._entries is not None:
+            return [one for one in self._entries if one.anomalous]
+        return [
+            one
+            for which in SETS
+            for one in self._make(
+                which, [at for at, marked in self.rows(which, "position", "anomalous") if marked]
+            )
+        ]
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def __iter__(self) -> Iterator[ExecutionEntry]:
+        return iter(self._every)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._every[place]
+
+    @property
+    def _every(self) -> list[ExecutionEntry]:
+        if self._entries is None:
+            self._entries = [one for which in SETS for one in self._make(which, None)]
+        return self._entries
+
+    def _make(self, which: SetName, positions: list[int] | None) -> Iterator[ExecutionEntry]:
+        columns = (self._columns[which][name] for name in ExecutionEntry.__struct_fields__)
+        cells = zip(*(column(positions) for column in columns), strict=True)
+        return itertools.starmap(ExecutionEntry, cells)
+
+
+def rows_of(
+    executions: Sequence[ExecutionEntry], which: SetName, names: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield some keys of each execution of a set, without making entries for it."""
+    if isinstance(executions, ExecutionTable):
+        yield from executions.rows(which, *names)
+        return
+    for one in executions:
+        if one.set == which:
+            yield tuple(getattr(one, name) for name in names)
+
+
+def marked_of(executions: Sequence[ExecutionEntry]) -> list[ExecutionEntry]:
+    """Return the executions that stand out."""
+    if isinstance(executions, ExecutionTable):
+        return executions.marked()
+    return [one for one in executions if one.anomalous]
