@@ -46,6 +46,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def outliers(
     partner = pairs.pair[sample_clusters.labels]
     raw = _columns(normal)
     observed = _columns(sample)
-    both, both_observed = in_both_scales(raw, raw), in_both_scales(observed, raw)
+    both, both_observed = BothScales(raw, raw), BothScales(observed, raw)
     types = describe_types(both, normal_clusters.labels, normal_clusters.size)
     supported = np.asarray(types.sizes[types.labels] > 1, dtype=np.bool_)
     if types_known:
@@ -230,9 +231,9 @@ def with_excess(
 
 def _p_values(
     types: Types,
-    both: F64,
+    both: BothScales,
     ours: Bool,
-    both_observed: F64,
+    both_observed: BothScales,
     partner: I64,
     score: F64,
     supported: Bool,
@@ -334,10 +335,27 @@ _OFFSET = 0.02  # share of the overall mean total added before taking logs
 _CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
 
-def in_both_scales(values: F64, normal: F64) -> F64:
-    """Put the logarithms of durations beside them, twice the columns."""
-    offset = max(_OFFSET * float(normal[:, -1].mean()), 1.0)
-    return np.asarray(np.concatenate([values, np.log(values + offset)], axis=1))
+class BothScales:
+    """Durations and, beside them, their logarithms: twice the columns, of the rows asked for.
+
+    Parameters
+    ----------
+    values : float64 [n, columns]
+    normal : float64 [normal executions, columns]
+        Whose mean total what is added before taking logarithms comes from.
+    """
+
+    def __init__(self, values: F64, normal: F64) -> None:
+        self._values = values
+        self._offset = max(_OFFSET * float(normal[:, -1].mean()), 1.0)
+        self.columns = 2 * values.shape[1]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, rows: Any) -> F64:
+        values = self._values[rows]
+        return np.asarray(np.concatenate([values, np.log(values + self._offset)], axis=1))
 
 
 @dataclass(frozen=True)
@@ -364,9 +382,9 @@ class Types:
         return max(float(self.sizes.sum()) - len(self.sizes), 1.0)
 
 
-def describe_types(values: F64, labels: I64, types: int) -> Types:
+def describe_types(values: BothScales, labels: I64, types: int) -> Types:
     """Summarise normal executions."""
-    mean = np.zeros((types, values.shape[1]))
+    mean = np.zeros((types, values.columns))
     squares = np.zeros_like(mean)
     for c in range(types):
         mine = values[labels == c]
@@ -375,15 +393,15 @@ def describe_types(values: F64, labels: I64, types: int) -> Types:
     return Types(labels, np.bincount(labels, minlength=types).astype(np.float64), mean, squares)
 
 
-def sample_scores(types: Types, values: F64, fitting: Bool) -> tuple[F64, F64]:
+def sample_scores(types: Types, values: BothScales, fitting: Bool) -> tuple[F64, F64]:
     """Score executions that are no part of the types."""
     pooled = types.squares.sum(axis=0) / types.freedom
     spread = _spread(types.sizes[:, None], types.mean, types.squares, pooled)
-    score, z = np.zeros(len(values)), np.zeros((len(values), values.shape[1] // 2))
+    score, z = np.zeros(len(values)), np.zeros((len(values), values.columns // 2))
     step = max(1, _CHUNK // max(1, types.mean.size))
     for first in range(0, len(values), step):
         rows = slice(first, first + step)
-        every = _both((values[rows, None] - types.mean) / spread)
+        every = _both((values[rows][:, None] - types.mean) / spread)
         scores = np.where(fitting[rows], np.sqrt(every.sum(axis=2)), np.inf)
         best = scores.argmin(axis=1)
         at = np.arange(len(best))
@@ -391,7 +409,7 @@ def sample_scores(types: Types, values: F64, fitting: Bool) -> tuple[F64, F64]:
     return score, z
 
 
-def reference_scores(types: Types, values: F64, fitting: Bool) -> F64:
+def reference_scores(types: Types, values: BothScales, fitting: Bool) -> F64:
     """Score every normal execution against the other normal ones alone."""
     result = np.zeros(len(values))
     step = max(1, _CHUNK // max(1, types.mean.size))
@@ -411,7 +429,7 @@ def bag_size(types: Types, fitting: Bool) -> int:
 
 
 def bag_scores(
-    types: Types, values: F64, fitting: Bool, sample: F64, partner: I64
+    types: Types, values: BothScales, fitting: Bool, sample: BothScales, partner: I64
 ) -> Iterator[tuple[int, F64]]:
     """Score the normal executions anew for every sample execution that joins them."""
     left = _leave_out(types, values, fitting, np.arange(len(values)))
@@ -427,7 +445,7 @@ def bag_scores(
         mine = np.flatnonzero(partner == c)
         for first in range(0, len(mine), step):
             batch = mine[first : first + step]
-            difference = sample[batch, None] - mean
+            difference = sample[batch][:, None] - mean
             gained = difference**2 * (size / (size + 1))
             pooled = (left.pooled + gained) / types.freedom
             means = np.where(joined[:, None], mean + difference / (size + 1), left.mean)
@@ -458,7 +476,7 @@ class _LeftOut:
         return np.asarray(np.sqrt(squares), dtype=np.float64)
 
 
-def _leave_out(types: Types, values: F64, fitting: Bool, rows: I64) -> _LeftOut:
+def _leave_out(types: Types, values: BothScales, fitting: Bool, rows: I64) -> _LeftOut:
     labels, mine = types.labels[rows], values[rows]
     rest = types.sizes[labels] - 1
     difference = mine - types.mean[labels]

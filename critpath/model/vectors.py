@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.model.table import I64, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.kinds import State
@@ -101,11 +101,11 @@ class VectorTable(Table):
     ----------
     symbols : tuple of Symbol
         Columns; at most 64.
-    counts : int64 [executions, symbols]
+    counts : int32 [executions, symbols]
         Segments of each symbol.
     durations : int64 [executions, symbols]
         Nanoseconds in each symbol.
-    structure : int64 [executions, symbols]
+    structure : int32 [executions, symbols]
         Segments of each symbol once interference (interrupts, waits for the cpu) is
         taken out and neighbours are joined: what the program did, whatever else the
         machine did meanwhile.  Types of executions are found on these; the counts
@@ -113,14 +113,14 @@ class VectorTable(Table):
     """
 
     symbols: tuple[Symbol, ...]
-    counts: I64
+    counts: I32
     durations: I64
-    structure: I64 = None  # type: ignore[assignment]  # replaced below, so never None to a reader
+    structure: I32 = None  # type: ignore[assignment]  # replaced below, so never None to a reader
 
     def __post_init__(self) -> None:
         if self.structure is None:
             object.__setattr__(self, "structure", self.counts)
-        freeze_columns(self, -1, counts=np.int64, durations=np.int64, structure=np.int64)
+        freeze_columns(self, -1, counts=np.int32, durations=np.int64, structure=np.int32)
         shape = (len(self.counts), len(self.symbols))
         if not shape == self.counts.shape == self.durations.shape == self.structure.shape:
             raise ValueError("VectorTable: executions x symbols expected")
@@ -140,7 +140,7 @@ class VectorTable(Table):
         """
         result = {"total_ns": Column(self.total)}
         for code, name in enumerate(identifiers(self.symbols)):
-            result[f"count_{name}"] = Column(self.counts[:, code])
+            result[f"count_{name}"] = Column(self.counts[:, code].astype(np.int64))
             result[f"ns_{name}"] = Column(self.durations[:, code])
         return result
 

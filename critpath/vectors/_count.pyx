@@ -54,7 +54,7 @@ def add_up(int32_t[::1] key, const int64_t[::1] row, const uint8_t[::1] state,
 
 def count(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
           const uint8_t[::1] state, const uint8_t[::1] codes, const uint8_t[::1] interference,
-          int64_t[:, ::1] counts, int64_t[:, ::1] durations, int64_t[:, ::1] structure):
+          int32_t[:, ::1] counts, int64_t[:, ::1] durations, int32_t[:, ::1] structure):
     """Add up segments, their time, and runs of equal ones without interference, by symbol.
 
     Parameters
@@ -64,7 +64,8 @@ def count(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1]
     state, codes : uint8 [segments]
     interference : uint8 [256]
         By state.
-    counts, durations, structure : int64 [paths, symbols]
+    counts, structure : int32 [paths, symbols]
+    durations : int64 [paths, symbols]
     """
     cdef Py_ssize_t i, j
     cdef int code, last

@@ -49,14 +49,15 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     Returns
     -------
     VectorTable
-        int64 counts and nanoseconds [executions, symbols]; each execution's
+        int32 counts and int64 nanoseconds [executions, symbols]; each execution's
         durations add up to its window exactly.
     """
     paths = path_set.paths
     if codes.max(initial=0) >= max(len(symbols), 1):
         raise ValueError(f"code {codes.max()} of {len(symbols)} symbols")
-    shape = (3, len(paths), len(symbols))
-    counts, durations, structure = np.zeros(shape, np.int64)
+    shape = (len(paths), len(symbols))
+    counts, structure = np.zeros((2, *shape), np.int32)
+    durations = np.zeros(shape, np.int64)
     interference = np.zeros(256, np.uint8)
     interference[[int(state) for state in INTERFERENCE]] = 1
     count(
@@ -104,14 +105,13 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
         tables[-1] = replace(table, durations=durations)
     if len(tables) == 1:
         return tables[0]
-    none = np.zeros((0, len(coder.symbols)), np.int64)
-    return VectorTable(
-        coder.symbols,
-        *(
-            np.concatenate([none, *(getattr(table, name) for table in tables)])
-            for name in ("counts", "durations", "structure")
-        ),
+    if not tables:
+        return VectorTable(coder.symbols, *np.zeros((3, 0, len(coder.symbols)), np.int64))
+    joined = (
+        np.concatenate([getattr(table, name) for table in tables])
+        for name in ("counts", "durations", "structure")
     )
+    return VectorTable(coder.symbols, *joined)
 
 
 def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
