@@ -14,7 +14,7 @@ from critpath.align.posteriors import TooMuchError, add_row, align_consistent, r
 from critpath.align.profiles import I8, Model, build_profile, f81_model, merge_rows, sum_of_pairs
 from critpath.align.progressive import Tree, align_distinct, clustalw_weights, newick
 from critpath.align.repeats import Collapsed, collapse, expand, find_loops, find_units
-from critpath.model import F64, I32, I64, U8, Alignment, Loop
+from critpath.model import F64, I32, I64, U8, Alignment, Loop, Whole
 
 POSTERIORS: Final = "posteriors"
 MUSCLE: Final = "muscle"
@@ -273,7 +273,7 @@ def _score(positions: I32, distinct: Distinct) -> float:
 # The members of a large normal group to align: typical ones, then diverse ones.
 
 
-def choose_rows(counts: I64, limit: int) -> I64:
+def choose_rows(counts: Whole, limit: int) -> I64:
     """Choose at most `limit` executions that represent a group.
 
     The medoid (least summed Euclidean distance to all) first, then always the one

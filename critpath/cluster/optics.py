@@ -28,7 +28,7 @@ from critpath.cluster.space import (
     stabilise,
 )
 from critpath.errors import CritpathError
-from critpath.model import F64, I64, Bool, Clustering, VectorTable
+from critpath.model import F64, I64, Bool, Clustering, VectorTable, Whole
 from critpath.text import notes
 from critpath.units import plural
 
@@ -284,11 +284,11 @@ def _noise_notes(noise: int, n: int) -> tuple[str, ...]:
     return (notes.noise_assigned(noise, n),) if noise else ()
 
 
-def _by_xi(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
+def _by_xi(counts: Whole, weight: I64, settings: _Settings) -> _Extraction:
     return _steep(stabilise(counts), weight, settings)
 
 
-def _by_raw_xi(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
+def _by_raw_xi(counts: Whole, weight: I64, settings: _Settings) -> _Extraction:
     return _steep(counts.astype(np.float64), weight, settings)
 
 
@@ -304,14 +304,14 @@ def _steep(space: F64, weight: I64, settings: _Settings) -> _Extraction:
     return _Extraction(labels, found.ordering, found.reachability)
 
 
-def _by_silhouette_cut(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
+def _by_silhouette_cut(counts: Whole, weight: I64, settings: _Settings) -> _Extraction:
     space = stabilise(counts)
     found = density(space, weight, settings.min_samples)
     labels = best_cut(found, space, weight, settings.min_cluster_size)
     return _Extraction(labels, found.ordering, found.reachability)
 
 
-def _by_linkage(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
+def _by_linkage(counts: Whole, weight: I64, settings: _Settings) -> _Extraction:
     labels, leaves = best_tree_cut(stabilise(counts), weight, settings.min_cluster_size)
     place = np.empty(len(leaves), np.int64)
     place[leaves] = np.arange(len(leaves))
@@ -319,7 +319,7 @@ def _by_linkage(counts: I64, weight: I64, settings: _Settings) -> _Extraction:
     return _Extraction(labels, ordering, np.full(len(ordering), np.inf))
 
 
-METHODS: dict[str, Callable[[I64, I64, _Settings], _Extraction]] = {
+METHODS: dict[str, Callable[[Whole, I64, _Settings], _Extraction]] = {
     "optics": _by_xi,
     "raw": _by_raw_xi,
     "silcut": _by_silhouette_cut,

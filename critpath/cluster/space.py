@@ -11,7 +11,7 @@ import numpy as np
 from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
 from critpath.cluster._silhouettes import block_size, sums_between, sums_within
-from critpath.model import F64, I64, Clustering, VectorTable, order_rows
+from critpath.model import F64, I64, Clustering, VectorTable, Whole, order_rows
 
 _CHUNK = 1 << 22  # distances held at once: 32 MiB
 
@@ -35,7 +35,7 @@ class Distinct:
     member: I64
 
 
-def distinct(rows: F64 | I64) -> Distinct:
+def distinct(rows: F64 | Whole) -> Distinct:
     """Find the distinct rows of a table, in ascending order, first column first."""
     n = len(rows)
     order = order_rows(rows)
@@ -49,7 +49,7 @@ def distinct(rows: F64 | I64) -> Distinct:
     return Distinct(order[first].astype(np.int64), weight.astype(np.int64), member)
 
 
-def stabilise(counts: I64) -> F64:
+def stabilise(counts: Whole) -> F64:
     """Give Poisson-like counts a variance near one, whatever their mean."""
     return 2.0 * np.sqrt(counts.astype(np.float64) + 0.375)
 
@@ -155,7 +155,7 @@ class NormalSpace:
     point_labels: I64
     point_sums: F64
 
-    def sums_of(self, counts: I64) -> F64:
+    def sums_of(self, counts: Whole) -> F64:
         """Sum the distances of executions to the members of every normal cluster."""
         once = distinct(counts)
         return self.points.sums_from(stabilise(counts[once.row]))[once.member]

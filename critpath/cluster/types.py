@@ -10,7 +10,7 @@ import numpy as np
 from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
-from critpath.model import I64, Clustering, ClusterPairs, VectorTable
+from critpath.model import I64, Clustering, ClusterPairs, VectorTable, Whole
 from critpath.text import notes
 
 # Fewer normal executions of a label than this make no type of their own.
@@ -221,7 +221,7 @@ def cluster_sample(
     )
 
 
-def _alone(home: NormalSpace, vectors: I64) -> I64:
+def _alone(home: NormalSpace, vectors: Whole) -> I64:
     """Algorithm 2 for every vector as a cluster of one."""
     size = len(vectors)
     scores = merged_scores(

@@ -31,6 +31,7 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
+    Whole,
     hypergeometric_tail,
     mid_ranks,
     rival_name,
@@ -72,7 +73,7 @@ class _Group:
     types: Sequence[int]
     label: str
     symbols: Sequence[Symbol]
-    counts: tuple[I64, I64]  # normal, sample: [executions, symbols]
+    counts: tuple[Whole, Whole]  # normal, sample: [executions, symbols]
     durations: tuple[F64, F64]
     share: float  # of the sample
 

@@ -8,7 +8,7 @@ later versions may add some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -495,9 +495,11 @@ class ComparisonDocument(Part):
         KnownEntry | None, doc("whether a store knows something like this; null: not asked")
     ] = None
 
-    def rows(self, which: SetName, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Yield some keys of each execution of a set, without making entries for it."""
-        return rows_of(self.executions, which, names)
+    def rows(
+        self, which: SetName, *names: str, of: Collection[int] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield some keys of executions of a set: of some positions, or of all."""
+        return rows_of(self.executions, which, names, of)
 
     def marked(self) -> list[ExecutionEntry]:
         """Return the executions that stand out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from critpath.documents.base import Maybe, Part, SetName, doc
@@ -55,11 +55,13 @@ class ExecutionTable(Sequence[ExecutionEntry]):
         self._columns = columns
         self._entries: list[ExecutionEntry] | None = None
 
-    def rows(self, which: SetName, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Yield some columns of each execution of a set."""
+    def rows(
+        self, which: SetName, names: Sequence[str], of: list[int] | None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield some columns of executions of a set: of some positions, or of all."""
         if self._entries is not None:
-            return rows_of(self._entries, which, names)
-        return zip(*(self._columns[which][name](None) for name in names), strict=True)
+            return rows_of(self._entries, which, names, of)
+        return zip(*(self._columns[which][name](of) for name in names), strict=True)
 
     def marked(self) -> list[ExecutionEntry]:
         """Return the executions that stand out."""
@@ -69,7 +71,8 @@ class ExecutionTable(Sequence[ExecutionEntry]):
             one
             for which in SETS
             for one in self._make(
-                which, [at for at, marked in self.rows(which, "position", "anomalous") if marked]
+                which,
+                [at for at, marked in self.rows(which, ("position", "anomalous"), None) if marked],
             )
         ]
 
@@ -95,14 +98,17 @@ class ExecutionTable(Sequence[ExecutionEntry]):
 
 
 def rows_of(
-    executions: Sequence[ExecutionEntry], which: SetName, names: Sequence[str]
+    executions: Sequence[ExecutionEntry],
+    which: SetName,
+    names: Sequence[str],
+    of: Collection[int] | None = None,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield some keys of each execution of a set, without making entries for it."""
+    """Yield some keys of executions of a set, without making entries for it."""
     if isinstance(executions, ExecutionTable):
-        yield from executions.rows(which, *names)
+        yield from executions.rows(which, names, None if of is None else sorted(of))
         return
     for one in executions:
-        if one.set == which:
+        if one.set == which and (of is None or one.position in of):
             yield tuple(getattr(one, name) for name in names)
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -430,14 +430,38 @@ def add_entry(path: Path, entry: Entry, known: Store | None, *, force: bool = Fa
     for directory in (path, path / "entries", place):
         if directory.is_symlink():
             raise UsageError(f"{directory} is a link", "a store's directories are none")
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make {place}: {error.strerror}", "choose another") from error
-    if not (path / "known.json").exists():
-        write_text(path / "known.json", json.dumps({"format": STORE_FORMAT}) + "\n")
-    write_text(place / name, text)
+    with _undone_on_failure(path, place):
+        if not (path / "known.json").exists():
+            write_text(path / "known.json", json.dumps({"format": STORE_FORMAT}) + "\n")
+        write_text(place / name, text)
     return replace(entry, name=f"{entry.label}/{name}", digest=digest)
+
+
+@contextmanager
+def _undone_on_failure(path: Path, place: Path) -> Iterator[None]:
+    """Make a label's directory, and the store's; take both away again if what follows fails."""
+    made: list[Path] = []
+    about = path / "known.json"
+    fresh = not about.exists()
+    try:
+        for directory in (*path.parents[::-1], path, path / "entries", place):
+            if not directory.is_dir():
+                directory.mkdir(exist_ok=True)
+                made.append(directory)
+        yield
+    except BaseException as error:
+        for directory in (place, path / "entries"):
+            if directory in made:
+                _remove_empty(directory)
+        if fresh and not (path / "entries").exists():  # nobody else has an entry there
+            about.unlink(missing_ok=True)
+        for directory in made[::-1]:
+            _remove_empty(directory)
+        if isinstance(error, OSError):
+            raise UsageError(
+                f"cannot write to {path}: {error.strerror}", "choose another"
+            ) from error
+        raise
 
 
 def _check_alike(path: Path, entry: Entry, others: Sequence[Entry]) -> None:
@@ -474,12 +498,30 @@ def remove_entries(store: Store, names: Sequence[str]) -> list[str]:
                 f"see critpath known list {store.path}",
             )
         gone += [each.name for each in found if each.name not in gone]
-    for name in gone:
-        file = store.path / "entries" / name
-        file.unlink()
-        with suppress(OSError):  # others of the label are there
-            file.parent.rmdir()
+    texts: dict[Path, str] = {}
+    try:
+        for name in gone:
+            file = store.path / "entries" / name
+            text = file.read_text(encoding="utf-8")
+            file.unlink()
+            texts[file] = text
+    except OSError as error:
+        for file, text in texts.items():
+            write_text(file, text)
+        raise UsageError(
+            f"cannot remove entries of {store.path}: {error.strerror}", "give access there"
+        ) from error
+    for directory in {file.parent for file in texts}:
+        _remove_empty(directory)
     return gone
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a label's directory where nothing is in it; tried again once."""
+    for _ in range(2):
+        with suppress(OSError):  # others of the label are there
+            directory.rmdir()
+            return
 
 
 def relabel_entries(store: Store, old: str, new: str) -> list[Entry]:
@@ -495,6 +537,14 @@ def relabel_entries(store: Store, old: str, new: str) -> list[Entry]:
     renamed = [replace(each, label=new, name="", digest="") for each in found]
     for each in renamed:  # all are looked at before one is written
         _check_alike(store.path, each, there)
-    made = [add_entry(store.path, each, store, force=True) for each in renamed]
-    remove_entries(store, [each.name for each in found])
+    made: list[Entry] = []
+    try:
+        for each in renamed:
+            made += [add_entry(store.path, each, store, force=True)]
+        remove_entries(store, [each.name for each in found])
+    except BaseException:
+        for each in made:
+            (store.path / "entries" / each.name).unlink(missing_ok=True)
+            _remove_empty(store.path / "entries" / new)
+        raise
     return made

@@ -107,7 +107,18 @@ if TYPE_CHECKING:
         join_facts,
     )
     from critpath.model.signatures import Counts, Signatures
-    from critpath.model.table import F64, I32, I64, U8, Bool, Column, Rows, Table, freeze_columns
+    from critpath.model.table import (
+        F64,
+        I32,
+        I64,
+        U8,
+        Bool,
+        Column,
+        Rows,
+        Table,
+        Whole,
+        freeze_columns,
+    )
     from critpath.model.timelines import (
         Block,
         BlockList,
@@ -191,7 +202,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("RequestTable", "Rule", "Slices", "Subrequests", "join_facts"),
     ),
     "signatures": ("Counts", "Signatures"),
-    "table": (*("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "freeze_columns"),),
+    "table": (
+        *("Bool", "Column", "F64", "I32", "I64", "Rows", "Table", "U8", "Whole"),
+        "freeze_columns",
+    ),
     "timelines": (
         *("Block", "BlockList", "BlockStore", "Blocks", "OpenColumns", "ReplayedRecording"),
         *("FunctionSpans", "Resources", "Timelines", "Workers", "make_single_block", "open_filled"),
@@ -316,6 +330,7 @@ __all__ = [
     "Table",
     "Timelines",
     "VectorTable",
+    "Whole",
     "Workers",
     "benjamini_hochberg",
     "freeze_columns",

@@ -344,6 +344,8 @@ def _utf8(text: str) -> str:
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
+# Whole numbers of any width.
+Whole = npt.NDArray[np.signedinteger[Any]]
 U8 = npt.NDArray[np.uint8]
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]

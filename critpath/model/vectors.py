@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.model.table import I32, I64, Column, Table, freeze_columns
+from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.kinds import State
-    from critpath.model.table import F64, Bool
+    from critpath.model.table import F64, Bool, Whole
 
 
 # Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
@@ -113,9 +113,9 @@ class VectorTable(Table):
     """
 
     symbols: tuple[Symbol, ...]
-    counts: I32
+    counts: Whole
     durations: I64
-    structure: I32 = None  # type: ignore[assignment]  # replaced below, so never None to a reader
+    structure: Whole = None  # type: ignore[assignment]  # replaced below, so never None to a reader
 
     def __post_init__(self) -> None:
         if self.structure is None:
@@ -286,7 +286,7 @@ def mid_ranks(values: F64 | I64) -> F64:
     return result
 
 
-def order_rows(*tables: F64 | I64) -> I64:
+def order_rows(*tables: F64 | Whole) -> I64:
     """Return the order of rows by their first column, then the next, of all tables in turn.
 
     As `np.lexsort` does of the columns from the last one to the first; a table may be one column.

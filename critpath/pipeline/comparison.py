@@ -155,7 +155,7 @@ def _explain_and_draw(
     explained: Analysis
     explained, drawn = side_by_side(
         partial(explain, result, coder, settings, tell),
-        partial(_with_flame, result, judgement, settings),
+        partial(_with_flame, result, judgement, coder, settings),
     )
     return replace(explained, flame=drawn.flame, waits=drawn.waits)
 
@@ -165,7 +165,9 @@ def _of_both(normal: PathSet, sample: PathSet, work: Callable[..., Any], *given:
     return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
 
 
-def _with_flame(result: Analysis, judgement: Judgement, settings: CompareSettings) -> Analysis:
+def _with_flame(
+    result: Analysis, judgement: Judgement, coder: Coder, settings: CompareSettings
+) -> Analysis:
     """Add where the time goes; changes are tested in directions that the verdict allows."""
     from critpath.cluster.types import labels_are_usable
     from critpath.detect.comparability import find_blocks, find_runs
@@ -184,7 +186,7 @@ def _with_flame(result: Analysis, judgement: Judgement, settings: CompareSetting
         "ok": ("less",) if is_faster(result) and sure else (),
     }.get(result.verdict, ())
     flame = build_flame(
-        chain_times(normal, sample),
+        chain_times(normal, sample, coder if coder.kind == "thread" else None),
         FlameSets(
             labels=labels if labels_are_usable(*labels) else ((), ()),
             types=types,

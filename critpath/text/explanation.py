@@ -113,7 +113,13 @@ class _Words:
         return "their" if self.several else "its"
 
 
-def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: bool = False) -> str:
+def describe_cause(
+    document: ComparisonDocument,
+    cause: CauseEntry,
+    *,
+    they: bool = False,
+    examined: Collection[int] | None = None,
+) -> str:
     """Return what happened in a sentence without a full stop.
 
     Parameters
@@ -123,11 +129,15 @@ def describe_cause(document: ComparisonDocument, cause: CauseEntry, *, they: boo
         One of its causes.
     they : bool
         Its requests were named just before: the subject is "They".
+    examined : collection of int, optional
+        As `find_examined` gives them, where that is known.
     """
     facts = cause.facts
     if facts is None:  # of an older file
         return cause.sentence
-    words = _words(document, cause, facts, they=they)
+    if examined is None and not they:
+        examined = find_examined(document)
+    words = _words(document, cause, facts, examined)
     if facts.time_after is None or not words.after:
         amount = format_ns(abs(cause.contribution or 0.0))
         way = "longer" if (cause.contribution or 0.0) >= 0 else "less"
@@ -226,7 +236,10 @@ def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> s
 
 
 def _words(
-    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, *, they: bool
+    document: ComparisonDocument,
+    cause: CauseEntry,
+    facts: CauseFacts,
+    examined: Collection[int] | None,
 ) -> _Words:
     noun = noun_of(document, 1)
     before, after = facts.time_before, facts.time_after
@@ -235,7 +248,9 @@ def _words(
     counted = facts.counted in {"trips", "waits"} and (facts.count_before or 0.0) >= _NEVER
     never = new and before is not None and not counted
     moved_more = (cause.contribution or 0.0) > 0
-    subject, several = ("They", True) if they else _subject(document, cause)
+    subject, several = "They", True
+    if examined is not None:
+        subject, several = _subject(document, cause, examined)
     return _Words(
         subject=subject,
         several=several,
@@ -246,15 +261,12 @@ def _words(
     )
 
 
-def _subject(document: ComparisonDocument, cause: CauseEntry) -> tuple[str, bool]:
+def _subject(
+    document: ComparisonDocument, cause: CauseEntry, partly: Collection[int]
+) -> tuple[str, bool]:
     """Return ``4 of 5 `cpu` requests``, and whether they are several."""
-    partly = find_examined(document)
-    wanted = {*partly, *cause.positions}
-    labels = {
-        position: label
-        for position, label in document.rows("sample", "position", "label")
-        if not partly or position in wanted
-    }
+    wanted = {*partly, *cause.positions} if partly else None
+    labels: dict[int, str] = dict(document.rows("sample", "position", "label", of=wanted))
     mine = {labels.get(position, "") for position in cause.positions}
     among = partly or {*labels}
     label = mine.pop() if len(mine) == 1 else None

@@ -169,19 +169,21 @@ def own_frames(text: str) -> tuple[str, ...]:
     return tuple(found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]])
 
 
-def chain_times(normal: PathSet, sample: PathSet) -> ChainTimes:
+def chain_times(normal: PathSet, sample: PathSet, coder: Coder | None = None) -> ChainTimes:
     """Add up what executions do, by the chain of threads that were waited for.
 
     Parameters
     ----------
     normal, sample : PathSet
         Read chunk by chunk.
+    coder : Coder or None
+        Of these sets, by thread; None to make one.
 
     Returns
     -------
     ChainTimes
     """
-    chains = _Chains(Coder((normal, sample), "thread"))
+    chains = _Chains(coder or Coder((normal, sample), "thread"))
     # Of one set alone every function would be new.
     coded = all(any("stacks" in about for about in one.environment) for one in (normal, sample))
     places = _Places(chains) if coded else None

@@ -336,13 +336,14 @@ class Coder:
     symbols : tuple of Symbol
     folded : int
         See `Alphabet`.
+    kind : str
     warnings : tuple of str
         Says so, if it is of another kind than asked for: see `like_alphabet`.
     """
 
     def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
-        kind, self.warnings = like_alphabet(kind, path_sets)
-        self._letters = _LETTERS[kind]
+        self.kind, self.warnings = like_alphabet(kind, path_sets)
+        self._letters = _LETTERS[self.kind]
         time: dict[Symbol, int] = {}
         for found in side_by_side(*(partial(self._times, path_set) for path_set in path_sets)):
             for symbol, total in found.items():

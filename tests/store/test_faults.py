@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,60 @@ def restore(place: Path, state: dict[str, bytes | None]) -> None:
             (place / name).write_bytes(content)
 
 
-def operations(place: Path, extract: Path) -> dict[str, Callable[[], int]]:
+Work = Callable[[], int]
+
+
+def known_operations(place: Path) -> dict[str, tuple[Work, Work]]:
+    """Return what changes a store of known signatures: what makes the old state, and the new."""
+    from test_known import draw  # noqa: PLC0415 - in the other process
+
+    from critpath.errors import CritpathError  # noqa: PLC0415 - as above
+    from critpath.known.entries import (  # noqa: PLC0415 - as above
+        add_entry,
+        open_store,
+        relabel_entries,
+        remove_entries,
+    )
+    from critpath.pipeline.lookup import make_entry  # noqa: PLC0415 - as above
+
+    store = place / "team.known"
+
+    def ended(work: Callable[[], object]) -> int:
+        try:
+            work()
+        except CritpathError as error:
+            return error.exit_code
+        return 0
+
+    def add(*numbers: int) -> Work:
+        def work() -> None:
+            for number in numbers:
+                entry = make_entry(f"work-{number % 2}", draw(number, 1, documents=3))
+                entry = replace(entry, recorded=f"2026-05-{number + 1:02}T10:00:00Z")
+                known = open_store(store) if (store / "known.json").exists() else None
+                add_entry(store, entry, known)
+
+        return lambda: ended(work)
+
+    def nothing() -> int:
+        return 0
+
+    return {
+        "known add, the first": (nothing, add(0)),
+        "known add, a label": (add(0), add(1)),
+        "known add, a session": (add(0), add(2)),
+        "known remove": (
+            add(0, 1, 2),
+            lambda: ended(lambda: remove_entries(open_store(store), ["work-0"])),
+        ),
+        "known relabel": (
+            add(0, 1, 2),
+            lambda: ended(lambda: relabel_entries(open_store(store), "work-0", "other")),
+        ),
+    }
+
+
+def operations(place: Path, extract: Path) -> dict[str, Work]:
     """Return what is tried: exit codes tell whether it says that it was done."""
     from critpath.commands import main  # noqa: PLC0415 - in the other process
     from critpath.store import load_paths, save_paths, seal, write_part  # noqa: PLC0415
@@ -138,20 +192,22 @@ def main(library: str, directory: str) -> None:
     save_paths(a_set([2] * 30, name="other"), second)
     wrong: list[str] = []
     calls: dict[str, int] = {}
-    later = operations(place, second)
-    for name, before in operations(place, first).items():
+    saved = zip(operations(place, first).values(), operations(place, second).items(), strict=True)
+    every = {name: (before, later) for before, (name, later) in saved}
+    for name, (before, later) in (every | known_operations(place)).items():
         before()  # here, that children find all imported
+        later()
         restore(place, {})
         assert try_once(before, faults, place, 0, 0) == 0, name
         old = state_of(place)
-        assert try_once(later[name], faults, place, 0, 0) == 0, name
+        assert try_once(later, faults, place, 0, 0) == 0, name
         new = state_of(place)
         assert old != new
         calls[name] = int((place.parent / "calls").read_text(encoding="ascii"))
         for call in range(1, calls[name] + 1):
             for code in ERRORS:
                 restore(place, old)
-                status = try_once(later[name], faults, place, call, code)
+                status = try_once(later, faults, place, call, code)
                 found = state_of(place)
                 called = (place.parent / "called").read_text(encoding="ascii")
                 what = f"{name}: call {call}, {called}: {errno.errorcode[code]}, {status}"
@@ -166,5 +222,5 @@ def main(library: str, directory: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE.parent / "known")]
     main(*sys.argv[1:])

@@ -82,7 +82,7 @@ from critpath.model import (
 )
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
-from critpath.text.explanation import describe_cause
+from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import sign
 from critpath.text.page import with_noun
 from critpath.units import NS_PER_S
@@ -206,8 +206,9 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
 
 def _word(document: ComparisonDocument) -> None:
     """Say causes as every output does, and call executions what these are."""
+    examined = find_examined(document)
     for cause in document.causes:
-        cause.sentence = describe_cause(document, cause)
+        cause.sentence = describe_cause(document, cause, examined=examined)
     both, clusters = (document.sets.normal, document.sets.sample), document.clusters
     lists = [document.reasons, document.warnings, document.detection.notes, document.outliers.notes]
     lists += [clusters.notes, clusters.normal.notes, clusters.sample.notes]

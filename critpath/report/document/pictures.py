@@ -43,6 +43,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.vectors import split_host
+from critpath.processes import side_by_side
 from critpath.text.phrases import IDLE, LATE_NS
 from critpath.text.requests import SURE
 
@@ -362,11 +363,15 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     kinds = describe_kinds(document, weights_before)
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
     means = _Means([one.label for one in drawn])
-    for which, one in sets.items():
-        side = cast("SetName", which)
-        rows = np.array([marked for (marked,) in document.rows(side, "anomalous")], np.bool_)
-        weights = np.array(weights_before) if which == "normal" else np.ones(len(rows))
-        means.add(one, threads, rows, weights)
+    slow = [
+        np.array([marked for (marked,) in document.rows(which, "anomalous")], np.bool_)
+        for which in SETS
+    ]
+    before, after = np.array(weights_before), np.ones(len(slow[1]))
+    side_by_side(
+        lambda: means.add(comparison.normal, threads, slow[0], before, normal=True),
+        lambda: means.add(comparison.sample, threads, slow[1], after, normal=False),
+    )
     for i, kind in enumerate(drawn):
         kind.means = means.of(i)
     paths = [
@@ -411,10 +416,11 @@ class _Means:
         self._counts: dict[tuple[int, int], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self._sums: dict[tuple[int, int], dict[int, F64]] = defaultdict(dict)
 
-    def add(self, one: PathSet, threads: Threads, slow: Bool, weights: F64) -> None:
+    def add(
+        self, one: PathSet, threads: Threads, slow: Bool, weights: F64, *, normal: bool
+    ) -> None:
         """Add a set: ``before`` without slow executions, or those after."""
         first = 0
-        normal = not self._counts
         for part in one.chunks():
             size = len(part.executions)
             executions = part.executions
