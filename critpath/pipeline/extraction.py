@@ -26,7 +26,6 @@ from critpath.model import (
     PackedBlocks,
     ReplayedRecording,
 )
-from critpath.pipeline.clocks import link_hosts
 from critpath.pipeline.opening import RecordingOpener
 from critpath.pipeline.partial import Share, leave_out_partial
 from critpath.pipeline.progress import Progress, Stage
@@ -53,8 +52,10 @@ if TYPE_CHECKING:
         PathSet,
         Timelines,
         VectorTable,
+        Workers,
     )
-    from critpath.model.requests import Pieces, Sketches
+    from critpath.model.clocks import Messages
+    from critpath.model.requests import Collected, Pieces, Sketches
     from critpath.pipeline.limits import Budget
     from critpath.pipeline.opening import Aligned
     from critpath.read.clocks import Trace
@@ -74,28 +75,10 @@ def extract_recording(
 
     `place` tells who waits where it is among others: `` (2 of 6)``.
     """
-    from critpath.pipeline.requesting import find_requests
-    from critpath.pipeline.slicing import find_slices
-
     with replay_chosen(recording, settings, progress, place) as chosen:
         found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
         with name_recording(recording):
-            executions, events, pieces = find_requests(
-                found, specification, manifest, recording
-            ) or (
-                find_slices(found, specification, manifest)
-                if specification.kind == "slices"
-                else find_executions(
-                    found.events,
-                    specification,
-                    chosen.names,
-                    manifest.runs,
-                    interleaved=bool(manifest.interleaved),
-                    scripts=manifest.scripts,
-                ),
-                found.events,
-                None,
-            )
+            executions, events, pieces = _find_chosen(chosen, recording)
             events = count_missing_runs(events, specification, manifest, len(executions))
             events = _count_routes(events, executions, manifest, recording)
         replayed = replace(found, events=events)
@@ -121,6 +104,28 @@ def extract_recording(
             yield paths
             walked += len(paths)
             stage.reach(walked / max(len(executions), 1))
+
+
+def _find_chosen(chosen: _Chosen, recording: Path) -> tuple[Executions, Events, Pieces | None]:
+    """Return the executions that are asked for, the events with what is known of them, pieces."""
+    found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
+    if specification.kind == "requests":
+        from critpath.pipeline.requesting import find_requests
+
+        return find_requests(found, specification, manifest, recording)
+    if specification.kind == "slices":
+        from critpath.pipeline.slicing import find_slices
+
+        return find_slices(found, specification, manifest), found.events, None
+    executions = find_executions(
+        found.events,
+        specification,
+        chosen.names,
+        manifest.runs,
+        interleaved=bool(manifest.interleaved),
+        scripts=manifest.scripts,
+    )
+    return executions, found.events, None
 
 
 def sketch_recording(
@@ -168,8 +173,6 @@ def replay_chosen(
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
-    from critpath.pipeline.requesting import find_other_way, require_sockets
-    from critpath.pipeline.slicing import require_markers
     from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.read.manifest import kept_while_read, open_manifest
     from critpath.read.recording import Description, find_traces
@@ -209,22 +212,43 @@ def replay_chosen(
         require_events(chosen, names)
     wanted = get_event_requests(chosen)
     if chosen.kind == "requests":
+        from critpath.pipeline.requesting import require_sockets
+
         recorded = replace(recorded, way=require_sockets(recording, [*_told(described)], manifest))
         wanted = (*wanted, *SOCKET_EVENTS, *(CALL_EVENTS if recorded.way != SOCKETS else ()))
     if chosen.kind == "slices":
+        from critpath.pipeline.slicing import require_markers
+
         require_markers(recording, names, manifest, chosen.slices.marker)
         if chosen.slices.marker == "unix":
             wanted = (*wanted, *SOCKET_EVENTS)
     with ExitStack() as stack:
         stack.enter_context(kept_while_read(recording))
         found = [stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))]
-        if way := find_other_way(found[0], [*_told(described)]):
+        if way := _find_other_way(found[0], described):
             stack.close()
             recorded = replace(recorded, way=way, notes=(*recorded.notes, notes.sockets_unnamed()))
             again = _replay_recording(opener((*wanted, *CALL_EVENTS)), recorded, [chosen], budget)
             found = [stack.enter_context(again)]
         # Held by the caller alone, who may let the events go.
         yield _Chosen(found.pop(), chosen, text, names, manifest, budget)
+
+
+def _link(
+    collected: Collected, workers: Workers, events: Events
+) -> tuple[tuple[tuple[int, int, int, int], ...], Messages]:
+    """Return what leads from host to host, and what these sent: as `link_hosts`."""
+    from critpath.pipeline.clocks import link_hosts
+
+    return link_hosts(collected, workers, events)
+
+
+def _find_other_way(replayed: ReplayedRecording, described: Sequence[Description]) -> str:
+    if replayed.sockets is None:
+        return ""
+    from critpath.pipeline.requesting import find_other_way
+
+    return find_other_way(replayed, [*_told(described)])
 
 
 def count_missing_runs(
@@ -706,7 +730,7 @@ def _replay_once(
     if holds.links:
         events = replace(events, environment=(*events.environment, holds.counted))
     collected = [each.finish(workers, events.strings) for each in sockets]
-    receipts, messages = link_hosts(collected[0], workers, events) if several else ((), None)
+    receipts, messages = _link(collected[0], workers, events) if several else ((), None)
     return ReplayedRecording(
         events,
         blocks,

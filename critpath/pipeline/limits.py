@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from critpath.errors import UsageError
-from critpath.store import settle
 from critpath.text import notes
 
 _ROOT: Final = Path("/")
@@ -212,6 +211,8 @@ def _advised(least: int, jobs: int) -> int:
 
 def _itself() -> int:
     """Return what this process takes now, with what writes the paths that it finds."""
+    from critpath.store import settle
+
     settle()
     return _resident()
 

@@ -88,7 +88,7 @@ def find_other_way(replayed: ReplayedRecording, names: Collection[str]) -> str:
 
 def find_requests(
     replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
-) -> tuple[Executions, Events, Pieces] | None:
+) -> tuple[Executions, Events, Pieces]:
     """Find the requests that a specification asks for.
 
     Returns
@@ -98,11 +98,7 @@ def find_requests(
         With the account of all requests in its environment.
     pieces : Pieces
         What the path of each is joined from.
-    None
-        If it asks for no requests.
     """
-    if specification.kind != "requests":
-        return None
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
     calls = None

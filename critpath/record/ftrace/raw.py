@@ -155,4 +155,5 @@ def discard_raw(directory: Path, *, keep: bool = False) -> None:
     if not keep and raw.is_dir() and not raw.is_symlink():
         shutil.rmtree(gone, ignore_errors=True)
         raw.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    for _ in range(2):  # what one call refused may go with the next
+        shutil.rmtree(gone, ignore_errors=True)
