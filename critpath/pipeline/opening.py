@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.model import EventRequest, Events
 from critpath.model.gaps import Gaps, join_gaps
-from critpath.pipeline.clocks import align_events, align_traces, tell_alignment
 from critpath.pipeline.progress import Stage
 from critpath.read.event_names import SOCKET_EVENTS
 from critpath.read.gaps import move_gaps, read_gaps
@@ -100,6 +99,8 @@ class RecordingOpener:
     def _aligned(self, events: Events) -> Events:
         """Return events in memory with the recording's gaps, in the time of one clock."""
         events = repair_switches(replace(events, gaps=self._find_gaps(events.hosts, ())))
+        from critpath.pipeline.clocks import align_events
+
         aligned = align_events(events)
         return replace(aligned, gaps=self._find_gaps(events.hosts, aligned.clocks))
 
@@ -120,6 +121,8 @@ class RecordingOpener:
 
     def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
         if self.several and not self._known:
+            from critpath.pipeline.clocks import align_traces
+
             manifests = open_host_manifests(self._recording)
             asked = find_hosts(self._recording)
             self._known.append(align_traces(self._traces, manifests, stage, asked))
@@ -152,7 +155,11 @@ class RecordingOpener:
         clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
         if self.several and clocks:
             events = add_host_losses(events, open_host_manifests(self._recording), clocks)
-        return events if self.whole or not self._known else tell_alignment(events, *self._known[0])
+        if self.whole or not self._known:
+            return events
+        from critpath.pipeline.clocks import tell_alignment
+
+        return tell_alignment(events, *self._known[0])
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""
