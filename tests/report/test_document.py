@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from critpath.documents import Plane
+from critpath.documents import SETS, Plane
 from critpath.model import Loss, State, Symbol, VectorTable
 from critpath.report.document.as_json import to_json, to_plain
 from critpath.report.document.comparison import _segment_of, comparison_document, project_counts
 from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
 
 HERE = Path(__file__).resolve().parent
 
@@ -157,6 +160,34 @@ def test_any_numbers_of_executions(factory, normals, samples, anomalous, columns
     assert render_html(document).endswith("</html>\n")
 
 
+@pytest.mark.parametrize(
+    ("normals", "samples", "anomalous"), [(0, 0, 0), (20, 0, 0), (0, 5, 0), (2, 30, 7)]
+)
+def test_without_entries_the_text_and_the_executions_are_the_same(
+    factory, normals, samples, anomalous
+):
+    verdict = "anomaly" if anomalous else "inconclusive"
+    comparison = factory.comparison(
+        verdict=verdict, normals=normals, samples=samples, anomalous=anomalous
+    )
+    whole, bare = (comparison_document(comparison, entries=each) for each in (True, False))
+    assert bare.marked() == whole.marked()
+    names = ("position", "label", "excess", "score", "symbol")
+    for which in SETS:
+        assert [*bare.rows(which, *names)] == [*whole.rows(which, *names)]
+        some = [at for (at,) in whole.rows(which, "position")][1:4]
+        assert [*bare.rows(which, *names, of=some)] == [*whole.rows(which, *names, of=some)]
+    texts = []
+    for document in (whole, bare):
+        console = Console(file=io.StringIO(), width=100)
+        render_comparison(document, console, verbose=True)
+        texts.append(console.file.getvalue())
+    assert texts[0] == texts[1]
+    # What asks for entries gets them.
+    assert [*bare.executions] == whole.executions
+    assert bare.marked() == whole.marked()
+
+
 def test_stages_that_did_not_run_leave_nulls(factory):
     comparison = factory.comparison(
         verdict="inconclusive",
@@ -205,6 +236,7 @@ factory = importlib.util.module_from_spec(spec)
 sys.modules["factory"] = factory
 spec.loader.exec_module(factory)
 from critpath.report.html.as_html import render_html
+from critpath.report.text.as_text import render_comparison
 from critpath.report.document.as_json import to_json, to_plain
 from critpath.report.document.comparison import comparison_document, project_counts
 document = comparison_document(factory.comparison(settings={"s": {"b", "a", "c"}}))
