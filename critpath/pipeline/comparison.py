@@ -436,15 +436,18 @@ def explain(
     counts = _count_steps(comparison, coder, chosen)
     groups = _Groups(comparison, coder, chosen, settings)
     comparison = groups.comparison
-    aligned: list[Aligned] = []
-    findings: list[Finding] = []
     name = f"{VERDICTS[comparison.verdict]}; aligning {plural(len(chosen), 'path')}"
     stage = Stage(tell, name + name_place(4, _STAGES))
-    for position, execution in enumerate(chosen):
-        stage.reach(position / len(chosen))
-        one, found = _explain_one(comparison, groups, execution)
-        aligned.append(one)
-        findings += found
+    done: dict[int, tuple[Aligned, tuple[Finding, ...]]] = {}
+
+    def explain_some(executions: list[int]) -> None:
+        for execution in executions:
+            stage.reach(len(done) / len(chosen))
+            done[execution] = _explain_one(comparison, groups, execution)
+
+    side_by_side(*(partial(explain_some, some) for some in groups.halves()))
+    aligned = [done[execution][0] for execution in chosen]
+    findings = [found for execution in chosen for found in done[execution][1]]
     explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
     warnings = comparison.warnings
     if left_out:
@@ -577,6 +580,16 @@ class _Groups:
                 normal=_keeping(comparison.normal, rows),
                 sample=_keeping(comparison.sample, np.array(chosen, np.int64)),
             )
+
+    def halves(self) -> list[list[int]]:
+        """Return the executions in two parts, none of which has a type of the other."""
+        halves: list[list[int]] = [[], []]
+        of_home: dict[int, list[int]] = {}
+        for execution, home in self._home.items():
+            of_home.setdefault(home, []).append(execution)
+        for mine in sorted(of_home.values(), key=len, reverse=True):
+            min(halves, key=len).extend(mine)
+        return halves
 
     def rows(self, execution: int) -> tuple[I64, int]:
         """Return the normal executions to align with, and how many of the type are left out."""
