@@ -24,6 +24,7 @@ KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe,
 _SHORTEST, _OPEN = 0.001, 0.05
 _CLOSED: Final = (0.02, 0.25)
 _RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
+_PAID: Final = 0.5  # of the budget, for what was spent before the first poll
 _OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
 
 
@@ -211,6 +212,8 @@ class Control:
         self._busy_rates = [0.0] * cpus
         self._last: float | None = None
         self._extra = 0.0  # of calls since the last poll (s)
+        self._recent = [0.0] * cpus  # busy time, of about a slot of the tally
+        self._owed: dict[str, float] = {}  # of what was spent before this began (s)
 
     def set_state(self, layer: str, state: str) -> None:
         """Say how a layer's gate is closed where it is not off."""
@@ -228,14 +231,43 @@ class Control:
         if self.budget.of == BUSIEST:
             least = IDLE * max(tally.busy, default=0.0)
             pairs = [(b, c) for b, c in zip(tally.busy, tally.cost, strict=True) if b >= least]
-            return min((share * b - c for b, c in pairs), default=0.0)
+            return min((share * b - c for b, c in pairs), default=0.0) - self.owed
         busy = sum(tally.busy) if self.budget.of == MACHINE else tally.command
-        return share * busy - sum(tally.cost)
+        return share * busy - sum(tally.cost) - self.owed
 
     def charge(self, part: str, seconds: float) -> None:
         """Charge cpu time that no count tells of."""
         self._extra += seconds
         self.tally.parts[part] = self.tally.parts.get(part, 0.0) + seconds
+
+    def owe(self, part: str, seconds: float) -> None:
+        """Charge cpu time that was spent before the first poll, in parts that the budget allows.
+
+        No horizon of the recording holds it: in one piece it would be charged to the first one,
+        and a cpu that is nearly idle would keep the gates closed for seconds to earn it.
+        """
+        self._owed[part] = self._owed.get(part, 0.0) + seconds
+
+    @property
+    def owed(self) -> float:
+        """What was spent before the first poll and is not charged yet (s)."""
+        return sum(self._owed.values())
+
+    def settle(self) -> None:
+        """Charge all that is left at the end: there is no more time to spread it over."""
+        self._pay(self.owed)
+        beside, self._extra = self._extra, 0.0
+        for cpu, weight in enumerate(self._split_own(self.tally.busy)):
+            self.tally.cost[cpu] += beside * weight
+
+    def _pay(self, most: float) -> None:
+        for part, seconds in [*self._owed.items()]:
+            paid = min(seconds, most)
+            most -= paid
+            self.charge(part, paid)
+            self._owed[part] -= paid
+            if self._owed[part] <= 0:
+                del self._owed[part]
 
     def step(self, reading: Reading) -> Decision:
         """Charge what was counted and decide what is open from now on."""
@@ -244,8 +276,12 @@ class Control:
         layers = self._charge_layers(reading, passed)
         cpus = self.tally.cpus
         self.charge("controller", reading.own)
+        if self._owed:
+            self._pay(_PAID * self.budget.share * sum(reading.busy))
+        kept = max(0.0, 1 - passed * SLOTS / self.budget.horizon)
+        self._recent = [kept * b + a for a, b in zip(reading.busy, self._recent, strict=True)]
         beside, self._extra = self._extra, 0.0
-        parts = self._split_own()
+        parts = self._split_own(self._recent)
         cost = [sum(of[cpu] for of in layers.values()) + beside * parts[cpu] for cpu in range(cpus)]
         self.tally.add(reading.now, self.budget.horizon, reading.busy, cost)
         self.tally.command += reading.command
@@ -265,13 +301,14 @@ class Control:
             return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
         return self._decide(opened)
 
-    def _split_own(self) -> list[float]:
+    @staticmethod
+    def _split_own(busy: Sequence[float]) -> list[float]:
         """Return each cpu's part of what the recorder's threads had, which run where they may.
 
-        By how busy a cpu was: a nearly idle one had little of it, and in equal parts it would
-        owe more than it can earn and keep the gate closed for all.
+        By how busy a cpu is at that time: a nearly idle one had little of it.  In equal parts, or
+        by what it did long ago, it would owe more than it can earn and keep the gate closed for
+        all.
         """
-        busy = self.tally.busy
         weights = [max(b, IDLE * max(busy), 1e-9) for b in busy]
         total = sum(weights)
         return [weight / total for weight in weights]

@@ -250,7 +250,7 @@ class Flight:
             stack.callback(ftrace.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
-        self._control.charge("calibration", costs.seconds)
+        self._control.owe("calibration", costs.seconds)
         self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
         self._live = LiveExecutions(Formats.read(memory.instance))
         self._look_at_threads()
