@@ -295,3 +295,22 @@ def test_what_calibration_took_is_charged_in_parts(target: float) -> None:
     assert sum(control.tally.cost) == pytest.approx(sum(plain.tally.cost), rel=0.5)
     charged = sum(control.tally.parts.values())
     assert sum(control.tally.cost) == pytest.approx(charged, rel=1e-6)
+
+
+def test_beside_an_idle_cpu_polls_are_as_rare_as_credit_allows() -> None:
+    """What an idle cpu may spend is not reckoned with what a busy one does spend."""
+    costs = Costs(events={"base": 258.0}, closed={"base": {SOFT: 20.0}}, off=0.0024)
+    polls = []
+    for cpus in (1, 2):
+        control = Control(Budget(0.1, 1.0), costs, ["base"], cpus, 1)
+        control.longest = 0.1
+        now, wait, number, opened = 0.0, 0.02, 0, True
+        while now < 10:
+            now += wait
+            number += 1
+            events = {"base": [0] * (cpus - 1) + [int(3e5 * wait) * opened]}
+            busy = [0.01 * wait] * (cpus - 1) + [wait]
+            decision = control.step(Reading(now, busy, events, own=3e-4))
+            opened, wait = bool(decision.open), decision.wait
+        polls.append(number)
+    assert polls[1] <= 1.5 * polls[0] <= 600

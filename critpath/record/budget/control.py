@@ -25,6 +25,7 @@ _SHORTEST, _OPEN = 0.001, 0.05
 _CLOSED: Final = (0.02, 0.25)
 _RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
 _PAID: Final = 0.5  # of the budget, for what was spent before the first poll
+_LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
 _OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
 
 
@@ -208,7 +209,7 @@ class Control:
         self._state = dict.fromkeys(layers, SOFT)
         # Events per busy second and cpu, and per second of all, while it was open.
         self._rates = {name: [0.0] * cpus for name in layers}
-        self._cost_rate = 0.0
+        self._cost_rates = [0.0] * len(widths)  # of each place
         self._busy_rates = [0.0] * cpus
         self._last: float | None = None
         self._extra = 0.0  # of calls since the last poll (s)
@@ -290,12 +291,11 @@ class Control:
             for cpu, busy in enumerate(reading.busy):
                 rate = min(1.0, busy / passed)
                 self._busy_rates[cpu] += weight * (rate - self._busy_rates[cpu])
-            if self._open:
-                new = max(cost) / passed
-                self._cost_rate += max(weight, 0.5 if new > self._cost_rate else weight) * (
-                    new - self._cost_rate
-                )
         self.spent = self._sum_places(reading, passed, cost, layers)
+        if passed > 0 and self._open:
+            for place, spent in enumerate(self.spent.cost):
+                change = spent / passed - self._cost_rates[place]
+                self._cost_rates[place] += max(weight, 0.5 if change > 0 else weight) * change
         opened = self.law.decide(self.spent, self._open)
         if self.held:
             return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
@@ -401,8 +401,11 @@ class Control:
         """Return in how many seconds the credit is spent, at the rate seen."""
         if not isinstance(self.law, Fair):
             return 0.005
-        left = min(account.credit for account in self.law.accounts)
-        return left / self._cost_rate if self._cost_rate > 0 else self.longest
+        # Of each place by its own rate: an idle cpu can spend little, and does.  To look more
+        # often than this costs more than it would save.
+        pairs = zip(self.law.accounts, self._cost_rates, strict=True)
+        waits = [max(of.credit, of.size * _LEAST) / rate for of, rate in pairs if rate > 0]
+        return min(waits, default=self.longest)
 
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""
