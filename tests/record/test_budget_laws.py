@@ -314,3 +314,21 @@ def test_beside_an_idle_cpu_polls_are_as_rare_as_credit_allows() -> None:
             opened, wait = bool(decision.open), decision.wait
         polls.append(number)
     assert polls[1] <= 1.5 * polls[0] <= 600
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.2), st.integers(0, 20_000)), max_size=60))
+def test_what_may_wait_spends_no_credit(looks: list[tuple[float, int]]) -> None:
+    """However long nothing is decided for: afterwards it is as open as it was."""
+    control = Control(Budget(0.01, 10.0), _COSTS, ["base", "syscalls"], 2, seed=1)
+    now, waited, opened = 0.0, 0, False
+    for passed, count in looks:
+        now, waited = now + passed, waited + count
+        events = {"base": [0, waited], "syscalls": [waited // 2, 0]}
+        events = events if opened else {name: [0, 0] for name in events}
+        waits = control.may_wait(events)
+        assert opened or not waits
+        if waits and count % 2:
+            continue
+        decision = control.step(Reading(now, [0.0, 0.01], events))
+        assert not waits or decision.open == {"base", "syscalls"}
+        opened, waited = decision.open == {"base", "syscalls"}, 0

@@ -26,6 +26,7 @@ _CLOSED: Final = (0.02, 0.25)
 _RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
 _PAID: Final = 0.5  # of the budget, for what was spent before the first poll
 _LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
+_FEW: Final = 0.25  # of the credit, below which nothing is decided
 _OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
 
 
@@ -406,6 +407,23 @@ class Control:
         pairs = zip(self.law.accounts, self._cost_rates, strict=True)
         waits = [max(of.credit, of.size * _LEAST) / rate for of, rate in pairs if rate > 0]
         return min(waits, default=self.longest)
+
+    def may_wait(self, events: Mapping[str, Sequence[int]]) -> bool:
+        """Return whether so few events since the last step leave nothing to decide yet.
+
+        A step costs several times what looking at the counts does.
+        """
+        if self.held or not isinstance(self.law, Fair) or self._open != frozenset(self.layers):
+            return False
+        each = [
+            sum(events[name][cpu] * self.costs.events[name] for name in self.layers)
+            for cpu in range(self.tally.cpus)
+        ]
+        costs = each if self.budget.of == BUSIEST else [sum(each)]
+        return all(
+            1e-9 * self.kappa * cost < _FEW * account.credit
+            for cost, account in zip(costs, self.law.accounts, strict=True)
+        )
 
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
-from critpath.record.budget.account import overhead_of
+from critpath.record.budget.account import SLOTS, overhead_of
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import KAPPA, Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
@@ -258,6 +258,7 @@ class Flight:
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
         self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        self._loop.rest = budget.horizon / SLOTS
         stack.callback(self._loop.stop)
 
     def _open_marks(self, memory: Memory) -> None:
