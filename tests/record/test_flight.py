@@ -717,9 +717,7 @@ def busy_program() -> Iterator[None]:
 def trigger_of(place: Path) -> dict[str, object]:
     """Wait for a dump; return why it was made."""
     [made, *_] = until(lambda: find_dumps(place), 120)
-    found = json.loads((made / "critpath.json").read_text())["trigger"]
-    assert critpath("verify", made).returncode == 0
-    return found
+    return json.loads((made / "critpath.json").read_text())["trigger"]
 
 
 @pytest.mark.long
