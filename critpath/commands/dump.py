@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from critpath.commands.output import hint
 from critpath.commands.settings import Settings
-from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
+from critpath.errors import CritpathError, InconclusiveError, UsageError
 from critpath.units import format_share as percent
 from critpath.units import format_span, plural, safe_text
 
@@ -22,6 +22,12 @@ _OTHERS: Final = (
     *("all", "interleave", "container", "hosts", "runs", "duration", "then", "labels_from"),
     *("functions", "counts", "kernel_functions", "keep_raw", "force"),
 )
+# What a recorder that works refuses a request for, and what to do then.
+_REFUSED: Final = {
+    "disk full": "free space where the dumps go, or keep fewer of them (record --dumps)",
+    "nothing was": "allow more (record --overhead), or wait until something was recorded",
+    "a dump is being made": "wait until it is there: critpath dump --status",
+}
 SETTINGS: Final[tuple[str, ...]] = ()
 
 
@@ -64,15 +70,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         print(json.dumps(answer))
     if "dump" not in answer:
-        if arguments.json:
-            return EXIT_INTERNAL
-        raise CritpathError(
-            f"no dump was made: {safe_text(str(answer.get('refused')))}",
-            "critpath dump --status says what was refused; --at-most allows more an hour",
-        )
+        raise refused(safe_text(str(answer.get("refused"))))
     if not arguments.json:
         print(safe_text(str(answer["dump"])))
     return 0
+
+
+def refused(why: str) -> CritpathError:
+    """Return what a refusal comes to: nothing to look at yet (3), or a recorder that failed."""
+    what = f"no dump was made: {why}"
+    for begins, do in _REFUSED.items():
+        if why.startswith(begins):
+            return InconclusiveError(what, do)
+    return CritpathError(what, "the flight recorder's own output says more (its log, or journal)")
 
 
 def describe_status(of: dict[str, Any]) -> list[str]:

@@ -50,6 +50,7 @@ _WITHOUT: Final = "record without --functions"
 _MAGIC: Final = b"critfun1"
 _HEAD: Final = struct.Struct("<8sIIQQ")
 _HEADER, _WINDOW, _EVENT = 4096, 4096, 16
+_UNKNOWN: Final = 450.0  # ns of an event where its process does not say
 _COLD: Final = 1.2  # a program's caches are colder than those of the loop that measured an event
 _DEAREST: Final = 1e5  # ns of an event, whatever a program says
 _SLOT: Final = re.compile(r"(\d{1,10})-p?\d{1,10}\.slot")
@@ -161,13 +162,14 @@ class FunctionFiles:
     def spent(self) -> float:
         """Return what noting functions took so far (s of cpu time): events by their cost.
 
-        Each process measured what an event costs it, which depends on its callbacks.
+        Each process measured what an event costs it, which depends on its callbacks; where that
+        cannot be read, an upper value is taken.
         """
         spent = 0.0
         for process, events in _count_events(self._descriptor).items():
             if process not in self._costs and (cost := _read_cost(self._descriptor, process)):
                 self._costs[process] = cost
-            spent += events * self._costs.get(process, 0.0)
+            spent += events * self._costs.get(process, _UNKNOWN)
         return _COLD * spent / 1e9
 
     def close(self) -> None:

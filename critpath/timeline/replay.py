@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from critpath.errors import UnreadableError
+from critpath.errors import InconclusiveError, UnreadableError
 from critpath.model import (
     I32,
     I64,
@@ -123,6 +123,7 @@ class Replayer:
         )
         self._buffers, self._arena = BufferPool(), BlockArena()
         self._classes: list[EventSemantics] = []
+        self._declared: set[Kind] = set()
         self._network = False
         self.last = int(np.iinfo(np.int64).min)
 
@@ -141,6 +142,7 @@ class Replayer:
         UnreadableError
             If an event names a cpu that no machine has, or lies in a gap that leaves it out.
         """
+        self._declared.update(one.kind for one in classes[len(self._classes) :])
         n = len(chunk.timestamp)
         if not n:
             return
@@ -205,10 +207,10 @@ class Replayer:
 
         Raises
         ------
-        UnreadableError
+        UnreadableError, InconclusiveError
             If there was no ``sched_switch`` event: without it no thread has a state.
         """
-        require_switches(self.present)
+        require_switches(self.present, self._declared)
         end = max(end, self.last)
         self._core.close_all(end)
         return self._block(end, last=True)
@@ -256,13 +258,23 @@ class Replayer:
         return HolderRecord(*self._core.holders())
 
 
-def require_switches(present: frozenset[Kind]) -> None:
-    """Raise UnreadableError if there was no ``sched_switch``."""
-    if Kind.SWITCH not in present:
-        raise UnreadableError(
-            "the trace has no sched_switch event",
-            "record with the sched tracepoints enabled (critpath's `minimal` profile)",
+def require_switches(present: Collection[Kind], declared: Collection[Kind]) -> None:
+    """Raise UnreadableError if there is no ``sched_switch``, InconclusiveError if none happened.
+
+    What is declared was asked for: a recorder that is killed as it begins has recorded none yet.
+    """
+    if Kind.SWITCH in present:
+        return
+    if Kind.SWITCH in declared or not present:
+        raise InconclusiveError(
+            "not one sched_switch event was recorded: the recorder ended, or was killed, before "
+            "there was any",
+            "record again, for longer; critpath doctor shows whether this machine can record",
         )
+    raise UnreadableError(
+        "the trace has no sched_switch event",
+        "record with the sched tracepoints enabled (critpath's `minimal` profile)",
+    )
 
 
 def replay(events: Events, addresses: Collection[int] = ()) -> Timelines:
@@ -289,7 +301,7 @@ def replay(events: Events, addresses: Collection[int] = ()) -> Timelines:
     present = frozenset(
         Kind(k) for k in kinds[np.flatnonzero(np.bincount(events.event_class))].tolist()
     )
-    require_switches(present)
+    require_switches(present, {c.kind for c in events.classes})
     strings = list(events.strings) or [""]
     codes = {text: code for code, text in reversed(list(enumerate(strings)))}
 

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 TARGETS = (1, 2, 5, 10, 20)
+_WORST = 1.5  # times the target, in a horizon
+_EXACT = 0.05  # of the target: what is counted is that close where demand is above it
+_ALL = 0.85  # of the time open: all of it would cost less than the target, or hardly more
 _LOAD = """
 import os, resource, sys, time
 kind, seconds = sys.argv[1], float(sys.argv[2])
@@ -92,6 +95,17 @@ def describe(compared: dict[str, Any] | None) -> str:
     return f"{100 * compared['overhead']:.2f} % ({low:.2f} to {high:.2f}), {compared['pairs']}"
 
 
+def judge(held: dict[str, Any], opened: float) -> str:
+    """Say what came of a budget: held, more than was wanted, or more than could be used."""
+    part = held["counted"] / held["target"]
+    worst = held["worst_horizon"] / held["target"]
+    if worst > _WORST or part > 1 + _EXACT:
+        return f"above: {worst:.1f}x in a horizon"
+    if part >= 1 - _EXACT:
+        return "held"
+    return "demand below" if opened > _ALL else "not all used"
+
+
 def main() -> None:
     """Print a line for every load and target."""
     parser = argparse.ArgumentParser()
@@ -101,8 +115,9 @@ def main() -> None:
     parser.add_argument("--loads", nargs="*", choices=LOADS, default=LOADS)
     given = parser.parse_args()
     given.place.mkdir(parents=True, exist_ok=True)
-    print("| load | target | counted | worst horizon | felt | open | windows | compared |")
-    print("|---|---:|---:|---:|---:|---:|---:|---|")
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}\n")
+    print("| load | target | counted | worst horizon | felt | open | windows | compared | |")
+    print("|---|---:|---:|---:|---:|---:|---:|---|---|")
     short = min(given.seconds / 2, 5.0)
     for kind in given.loads:
         plain = [each_turn(run_load(kind, short)) for _ in range(2)]
@@ -112,11 +127,12 @@ def main() -> None:
             felt = turn / statistics.median(plain[-3:]) - 1
             held, base = manifest["overhead"], manifest["layers"]["base"]
             seconds = (manifest["end"] - manifest["begin"]) / 1e9
+            opened = base["open"] / seconds
             print(
                 f"| {kind} | {target} % | {100 * held['counted']:.2f} % |"
                 f" {100 * held['worst_horizon']:.2f} % in {held['horizon']:g} s |"
-                f" {100 * felt:+.1f} % | {100 * base['open'] / seconds:.0f} % |"
-                f" {base['windows']} | {describe(held['compared'])} |",
+                f" {100 * felt:+.1f} % | {100 * opened:.0f} % |"
+                f" {base['windows']} | {describe(held['compared'])} | {judge(held, opened)} |",
                 flush=True,
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -241,23 +242,93 @@ TestPlant.settings = settings(
 )
 
 
-@pytest.mark.parametrize("idle", [0.02, 0.1, 0.4])
-@pytest.mark.parametrize("target", [0.02, 0.05, 0.1])
-def test_a_cpu_with_little_to_do_does_not_keep_the_gate_closed(target: float, idle: float) -> None:
-    """Beside a hot cpu: what is allowed is used, also where moving pages is dear."""
+def _two_cpus(
+    target: float, idle: Callable[[float], float], horizon: float, owed: float = 0.0
+) -> tuple[Control, float]:
+    """Return what became of 12 s of a hot cpu beside another, and how long it was open."""
     costs = Costs(events={"base": 258.0}, closed={"base": {SOFT: 20.0}}, off=0.0024)
-    control = Control(Budget(target, 3.0), costs, ["base"], 2, 1)
-    counts = seen = now = due = spent = 0.0
+    control = Control(Budget(target, horizon), costs, ["base"], 2, 1)
+    control.owe("calibration", owed)
+    counts = seen = now = due = spent = other = open_for = 0.0
     opened: frozenset[str] = frozenset()
     while now < 12:
         rate = 2.1e6 / (1 + 2.1e6 * 310e-9 * bool(opened))
         counts, seen, now = counts + rate * 5e-4 * bool(opened), seen + 5e-4, now + 5e-4
+        other, open_for = other + 5e-4 * idle(now), open_for + 5e-4 * bool(opened)
         if now >= due or counts >= 2500:
             whole, spent = int(counts), 1e-4 + 2e-8 * counts
-            reading = Reading(now, [idle * seen, seen], {"base": [0, whole]}, own=spent)
+            reading = Reading(now, [other, seen], {"base": [0, whole]}, own=spent)
             decision = control.step(reading)
             opened, due = decision.open, now + decision.wait
-            counts, seen = counts - whole, 0.0
+            counts, seen, other = counts - whole, 0.0, 0.0
+    return control, open_for
+
+
+@pytest.mark.parametrize("idle", [0.02, 0.1, 0.4])
+@pytest.mark.parametrize("target", [0.02, 0.05, 0.1])
+def test_a_cpu_with_little_to_do_does_not_keep_the_gate_closed(target: float, idle: float) -> None:
+    """Beside a hot cpu: what is allowed is used, also where moving pages is dear."""
+    control, _ = _two_cpus(target, lambda _: idle, 3.0)
     hot = overhead_of(control.tally.cost[1] / control.tally.busy[1])
     assert 0.9 * target <= hot <= 1.03 * target
     assert overhead_of(control.tally.worst) <= 1.25 * target
+
+
+@pytest.mark.parametrize("target", [0.05, 0.1])
+def test_a_cpu_that_falls_idle_is_not_charged_as_if_it_were_busy(target: float) -> None:
+    """What the recorder's threads had is split by who is busy then, not by who ever was."""
+    control, _ = _two_cpus(target, lambda now: 1.0 if now < 6 else 0.07, 1.0)
+    assert overhead_of(control.tally.worst) <= 1.5 * target
+    assert overhead_of(control.tally.cost[1] / control.tally.busy[1]) >= 0.9 * target
+
+
+@pytest.mark.parametrize("target", [0.02, 0.05, 0.1])
+def test_what_calibration_took_is_charged_in_parts(target: float) -> None:
+    """It neither exceeds a horizon nor keeps the gate closed; in the end all of it counts."""
+    plain, open_plain = _two_cpus(target, lambda _: 0.08, 3.0)
+    control, open_for = _two_cpus(target, lambda _: 0.08, 3.0, owed=0.08)
+    assert overhead_of(control.tally.worst) <= 1.5 * target
+    assert open_for >= 0.4 * open_plain
+    control.settle()
+    assert control.owed == 0
+    assert control.tally.parts["calibration"] == pytest.approx(0.08)
+    assert sum(control.tally.cost) == pytest.approx(sum(plain.tally.cost), rel=0.5)
+    charged = sum(control.tally.parts.values())
+    assert sum(control.tally.cost) == pytest.approx(charged, rel=1e-6)
+
+
+def test_beside_an_idle_cpu_polls_are_as_rare_as_credit_allows() -> None:
+    """What an idle cpu may spend is not reckoned with what a busy one does spend."""
+    costs = Costs(events={"base": 258.0}, closed={"base": {SOFT: 20.0}}, off=0.0024)
+    polls = []
+    for cpus in (1, 2):
+        control = Control(Budget(0.1, 1.0), costs, ["base"], cpus, 1)
+        control.longest = 0.1
+        now, wait, number, opened = 0.0, 0.02, 0, True
+        while now < 10:
+            now += wait
+            number += 1
+            events = {"base": [0] * (cpus - 1) + [int(3e5 * wait) * opened]}
+            busy = [0.01 * wait] * (cpus - 1) + [wait]
+            decision = control.step(Reading(now, busy, events, own=3e-4))
+            opened, wait = bool(decision.open), decision.wait
+        polls.append(number)
+    assert polls[1] <= 1.5 * polls[0] <= 600
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.2), st.integers(0, 20_000)), max_size=60))
+def test_what_may_wait_spends_no_credit(looks: list[tuple[float, int]]) -> None:
+    """However long nothing is decided for: afterwards it is as open as it was."""
+    control = Control(Budget(0.01, 10.0), _COSTS, ["base", "syscalls"], 2, seed=1)
+    now, waited, opened = 0.0, 0, False
+    for passed, count in looks:
+        now, waited = now + passed, waited + count
+        events = {"base": [0, waited], "syscalls": [waited // 2, 0]}
+        events = events if opened else {name: [0, 0] for name in events}
+        waits = control.may_wait(events)
+        assert opened or not waits
+        if waits and count % 2:
+            continue
+        decision = control.step(Reading(now, [0.0, 0.01], events))
+        assert not waits or decision.open == {"base", "syscalls"}
+        opened, waited = decision.open == {"base", "syscalls"}, 0

@@ -55,6 +55,17 @@ for number in range(200):
     with execution("checkout"):
         time.sleep(0.4 if number == 50 else 0.002)
 """
+PING_PONG = """
+import os
+ask, answer = os.eventfd(0), os.eventfd(0)
+if os.fork() == 0:
+    while True:
+        os.eventfd_read(ask)
+        os.eventfd_write(answer, 1)
+while True:
+    os.eventfd_write(ask, 1)
+    os.eventfd_read(answer)
+"""
 
 
 # Conditions
@@ -692,6 +703,48 @@ def test_a_trigger_too_many_is_refused_and_counted(tmp_path: Path) -> None:
         assert len(find_dumps(place)) == 1
 
 
+@contextlib.contextmanager
+def busy_program() -> Iterator[None]:
+    """Run two processes that wake each other without end."""
+    program = subprocess.Popen([sys.executable, "-c", PING_PONG], start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+
+
+def trigger_of(place: Path) -> dict[str, object]:
+    """Wait for a dump; return why it was made."""
+    [made, *_] = until(lambda: find_dumps(place), 120)
+    return json.loads((made / "critpath.json").read_text())["trigger"]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_ftrace")
+def test_events_that_are_lost_fire_loss(tmp_path: Path) -> None:
+    """Buffers that somebody else keeps from overwriting lose what comes once they are full."""
+    place = tmp_path / name_of(tmp_path)
+    with flight(place, "--when", "loss", "--memory", "1M") as process, busy_program():
+        [base] = [name for name in instances_of(process) if "layer-base" in name]
+        (INSTANCES / base / "options" / "overwrite").write_text("0")
+        found = trigger_of(place)
+    assert found["when"] == "loss"
+    assert int(str(found["value"])) > 0
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_ftrace")
+def test_a_second_above_the_budget_fires_overhead(tmp_path: Path) -> None:
+    """A second may cost more than the budget, which holds over a horizon."""
+    place = tmp_path / name_of(tmp_path)
+    budget = ("--overhead", "2%", "--when", "overhead > 1x")
+    with flight(place, *budget), busy_program():
+        found = trigger_of(place)
+    assert found["when"] == "overhead > 1x"
+    assert float(str(found["value"]).removesuffix("x")) >= 1
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_ftrace")
 def test_a_full_disk_costs_the_dump_and_not_the_flight(tmp_path: Path) -> None:
@@ -704,8 +757,13 @@ def test_a_full_disk_costs_the_dump_and_not_the_flight(tmp_path: Path) -> None:
             filler = disk / "filler"
             filler.write_bytes(bytes(70 << 20))
             done = critpath("dump", place)
-            assert done.returncode == 125
+            assert done.returncode == 3
             assert "disk full" in done.stderr
+            assert "free space" in done.stderr
+            done = critpath("dump", place, "--json")
+            assert done.returncode == 3
+            assert json.loads(done.stdout) == {"refused": "disk full"}
+            assert "free space" in done.stderr
             assert [p.name for p in place.iterdir()] == ["flight.json"]
             filler.unlink()
             assert critpath("dump", place).returncode == 0

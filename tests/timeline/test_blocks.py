@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "oracle"))
 from packet_links import link_packets
 from wild import on_two_hosts, packet_events, wild_events
 
-from critpath.errors import UnreadableError
+from critpath.errors import InconclusiveError, UnreadableError
 from critpath.model import EventChunk, Kind
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.timeline.network import linked_packets, network_events
-from critpath.timeline.replay import Replayer, replay
+from critpath.timeline.replay import Replayer, replay, require_switches
 
 OF_WORKERS = ("begin", "end", "state", "detail", "cpu", "waker", "woken")
 OF_PROCESSORS = {
@@ -217,8 +217,11 @@ def test_a_recording_without_switches_is_refused_at_its_end(guest):
         has_syscalls=False,
     )
     replayer.feed(some, events.classes)
-    with pytest.raises(UnreadableError, match="no sched_switch"):
+    # It was asked for: a recorder that was killed as it began.
+    with pytest.raises(InconclusiveError, match="before there was any"):
         replayer.finish(0)
+    with pytest.raises(UnreadableError, match="no sched_switch"):
+        require_switches({Kind.WAKING}, {Kind.WAKING})
 
 
 def test_a_cpu_that_no_machine_has(guest):

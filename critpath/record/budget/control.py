@@ -24,6 +24,9 @@ KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe,
 _SHORTEST, _OPEN = 0.001, 0.05
 _CLOSED: Final = (0.02, 0.25)
 _RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
+_PAID: Final = 0.5  # of the budget, for what was spent before the first poll
+_LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
+_FEW: Final = 0.25  # of the credit, below which nothing is decided
 _OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
 
 
@@ -207,10 +210,12 @@ class Control:
         self._state = dict.fromkeys(layers, SOFT)
         # Events per busy second and cpu, and per second of all, while it was open.
         self._rates = {name: [0.0] * cpus for name in layers}
-        self._cost_rate = 0.0
+        self._cost_rates = [0.0] * len(widths)  # of each place
         self._busy_rates = [0.0] * cpus
         self._last: float | None = None
         self._extra = 0.0  # of calls since the last poll (s)
+        self._recent = [0.0] * cpus  # busy time, of about a slot of the tally
+        self._owed: dict[str, float] = {}  # of what was spent before this began (s)
 
     def set_state(self, layer: str, state: str) -> None:
         """Say how a layer's gate is closed where it is not off."""
@@ -228,14 +233,43 @@ class Control:
         if self.budget.of == BUSIEST:
             least = IDLE * max(tally.busy, default=0.0)
             pairs = [(b, c) for b, c in zip(tally.busy, tally.cost, strict=True) if b >= least]
-            return min((share * b - c for b, c in pairs), default=0.0)
+            return min((share * b - c for b, c in pairs), default=0.0) - self.owed
         busy = sum(tally.busy) if self.budget.of == MACHINE else tally.command
-        return share * busy - sum(tally.cost)
+        return share * busy - sum(tally.cost) - self.owed
 
     def charge(self, part: str, seconds: float) -> None:
         """Charge cpu time that no count tells of."""
         self._extra += seconds
         self.tally.parts[part] = self.tally.parts.get(part, 0.0) + seconds
+
+    def owe(self, part: str, seconds: float) -> None:
+        """Charge cpu time that was spent before the first poll, in parts that the budget allows.
+
+        No horizon of the recording holds it: in one piece it would be charged to the first one,
+        and a cpu that is nearly idle would keep the gates closed for seconds to earn it.
+        """
+        self._owed[part] = self._owed.get(part, 0.0) + seconds
+
+    @property
+    def owed(self) -> float:
+        """What was spent before the first poll and is not charged yet (s)."""
+        return sum(self._owed.values())
+
+    def settle(self) -> None:
+        """Charge all that is left at the end: there is no more time to spread it over."""
+        self._pay(self.owed)
+        beside, self._extra = self._extra, 0.0
+        for cpu, weight in enumerate(self._split_own(self.tally.busy)):
+            self.tally.cost[cpu] += beside * weight
+
+    def _pay(self, most: float) -> None:
+        for part, seconds in [*self._owed.items()]:
+            paid = min(seconds, most)
+            most -= paid
+            self.charge(part, paid)
+            self._owed[part] -= paid
+            if self._owed[part] <= 0:
+                del self._owed[part]
 
     def step(self, reading: Reading) -> Decision:
         """Charge what was counted and decide what is open from now on."""
@@ -244,8 +278,12 @@ class Control:
         layers = self._charge_layers(reading, passed)
         cpus = self.tally.cpus
         self.charge("controller", reading.own)
+        if self._owed:
+            self._pay(_PAID * self.budget.share * sum(reading.busy))
+        kept = max(0.0, 1 - passed * SLOTS / self.budget.horizon)
+        self._recent = [kept * b + a for a, b in zip(reading.busy, self._recent, strict=True)]
         beside, self._extra = self._extra, 0.0
-        parts = self._split_own()
+        parts = self._split_own(self._recent)
         cost = [sum(of[cpu] for of in layers.values()) + beside * parts[cpu] for cpu in range(cpus)]
         self.tally.add(reading.now, self.budget.horizon, reading.busy, cost)
         self.tally.command += reading.command
@@ -254,24 +292,24 @@ class Control:
             for cpu, busy in enumerate(reading.busy):
                 rate = min(1.0, busy / passed)
                 self._busy_rates[cpu] += weight * (rate - self._busy_rates[cpu])
-            if self._open:
-                new = max(cost) / passed
-                self._cost_rate += max(weight, 0.5 if new > self._cost_rate else weight) * (
-                    new - self._cost_rate
-                )
         self.spent = self._sum_places(reading, passed, cost, layers)
+        if passed > 0 and self._open:
+            for place, spent in enumerate(self.spent.cost):
+                change = spent / passed - self._cost_rates[place]
+                self._cost_rates[place] += max(weight, 0.5 if change > 0 else weight) * change
         opened = self.law.decide(self.spent, self._open)
         if self.held:
             return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
         return self._decide(opened)
 
-    def _split_own(self) -> list[float]:
+    @staticmethod
+    def _split_own(busy: Sequence[float]) -> list[float]:
         """Return each cpu's part of what the recorder's threads had, which run where they may.
 
-        By how busy a cpu was: a nearly idle one had little of it, and in equal parts it would
-        owe more than it can earn and keep the gate closed for all.
+        By how busy a cpu is at that time: a nearly idle one had little of it.  In equal parts, or
+        by what it did long ago, it would owe more than it can earn and keep the gate closed for
+        all.
         """
-        busy = self.tally.busy
         weights = [max(b, IDLE * max(busy), 1e-9) for b in busy]
         total = sum(weights)
         return [weight / total for weight in weights]
@@ -364,8 +402,28 @@ class Control:
         """Return in how many seconds the credit is spent, at the rate seen."""
         if not isinstance(self.law, Fair):
             return 0.005
-        left = min(account.credit for account in self.law.accounts)
-        return left / self._cost_rate if self._cost_rate > 0 else self.longest
+        # Of each place by its own rate: an idle cpu can spend little, and does.  To look more
+        # often than this costs more than it would save.
+        pairs = zip(self.law.accounts, self._cost_rates, strict=True)
+        waits = [max(of.credit, of.size * _LEAST) / rate for of, rate in pairs if rate > 0]
+        return min(waits, default=self.longest)
+
+    def may_wait(self, events: Mapping[str, Sequence[int]]) -> bool:
+        """Return whether so few events since the last step leave nothing to decide yet.
+
+        A step costs several times what looking at the counts does.
+        """
+        if self.held or not isinstance(self.law, Fair) or self._open != frozenset(self.layers):
+            return False
+        each = [
+            sum(events[name][cpu] * self.costs.events[name] for name in self.layers)
+            for cpu in range(self.tally.cpus)
+        ]
+        costs = each if self.budget.of == BUSIEST else [sum(each)]
+        return all(
+            1e-9 * self.kappa * cost < _FEW * account.credit
+            for cost, account in zip(costs, self.law.accounts, strict=True)
+        )
 
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""

@@ -123,7 +123,9 @@ class Loop:
         self._lock = threading.Lock()
         self._busy = BusyTimes(cpus)
         self._counts = {gate.name: gate.counts(self._cpus) for gate in gates}
-        self._own = self._own_clock = 0.0
+        self._own = 0.0
+        self._own_clock = sum(gate.cpu_time() for gate in gates)  # of moving what calibration left
+        control.owe("calibration", self._own_clock)
         self._opened_at = 0.0
         self._off = False
         self._command = 0.0
@@ -132,6 +134,8 @@ class Loop:
         self._neighbours = Neighbours()
         self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
+        self._polled = 0.0
+        self.rest = 0.0  # s for which a look at the counts may be enough
         self._until: float | None = None
         self.begun = time.monotonic()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -245,7 +249,21 @@ class Loop:
                 # Something may open then: the time until it is compared with that after.
                 self._neighbours.prepare()
                 return max(0.001, opens_at - time.monotonic())
+        if self._may_rest():
+            return self.control.longest
         return self._compare(self._poll())
+
+    def _may_rest(self) -> bool:
+        """Return whether so little happened since the last poll that there is nothing to decide."""
+        if time.monotonic() >= self._polled + self.rest or self._neighbours.is_under_way:
+            return False
+        events = {
+            gate.name: [
+                b - a for a, b in zip(self._counts[gate.name], gate.counts(self._cpus), strict=True)
+            ]
+            for gate in self.gates
+        }
+        return self.control.may_wait(events)
 
     def _compare(self, wait: float) -> float:
         """Return when to look again so that time before and after an opening can be compared."""
@@ -280,6 +298,7 @@ class Loop:
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
         self.polls += 1
+        self._polled = time.monotonic()
         if self._beside is not None and time.monotonic() >= self._beside_at + _BESIDE:
             part, read = self._beside
             spent = read()

@@ -145,6 +145,11 @@ class Neighbours:
         self._closed, self._opened, self._cost = _between(before[1], read), (now, read), 0.0
         return True
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the time after an opening is being compared."""
+        return self._opened is not None
+
     def charge(self, cost: float) -> float | None:
         """Add what was recorded (s); return for how long the stretch is open, None if none is."""
         if self._opened is None:

@@ -7,11 +7,16 @@ memory as they come, where triggers and ``critpath top`` look at them.
 from __future__ import annotations
 
 import contextlib
+import copy
+import fcntl
 import os
 import re
+import resource
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -20,7 +25,7 @@ from critpath.errors import CritpathError
 from critpath.record.budget.gaps import Journal
 from critpath.record.flight.pages import HEAD, SIZE, find_begin, page_time
 from critpath.record.ftrace import raw as raws
-from critpath.record.ftrace.drain import Drain, online_cpus
+from critpath.record.ftrace.drain import THREADS, online_cpus, pour, write_all
 from critpath.record.ftrace.gate import LAYERS, Layer
 from critpath.record.ftrace.marks import UserMarks
 from critpath.record.ftrace.preflight import CLOCK
@@ -31,8 +36,28 @@ DUMP: Final = "dump"  # why a gate was closed
 _MARKS_PART: Final = 16  # of the memory, for marks; in the kernel no more than this (KiB):
 _MARKS_KIB: Final = 512
 _SETTLE: Final = 0.001  # s
+_PIPE: Final = 1 << 20  # bytes: as large as a pipe may be without further rights
 _ROWS: Final = 20_000  # closings and openings that are remembered
 _OLDEST: Final = re.compile(r"overrun: (\d+)\n(?:.*\n)*?oldest event ts: +(\d+\.\d+)")
+
+
+def _side_by_side(every: Sequence[CpuPages]) -> None:
+    """Take all, each cpu's in a thread; raises what went wrong."""
+    count = min(len(online_cpus()), THREADS, len(every))
+
+    def run(number: int) -> None:
+        for one in every[number::count]:
+            one.take()
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(1, count)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    for one in every:
+        if one.failure is not None:
+            raise one.failure
 
 
 class MemoryJournal(Journal):
@@ -131,6 +156,13 @@ class MarkPages:
         ]
         return max(times, default=0)
 
+    def take(self) -> MarkPages:
+        """Return all that is held, and hold nothing."""
+        taken = copy.copy(self)
+        self._held = {cpu: deque() for cpu in self._held}
+        self.bytes, self.dropped = 0, dict.fromkeys(self.dropped, False)
+        return taken
+
     def save(self, raw: Path, cutoff: int) -> None:
         """Write the pages that end after a time, and forget all."""
         for cpu, held in self._held.items():
@@ -154,6 +186,132 @@ class MarkPages:
             with contextlib.suppress(OSError):
                 os.close(source)
         self._sources = {}
+
+
+def allow_pipes(most_bytes: int) -> None:
+    """Allow as many open files as pipes for so many bytes need, if that may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = soft + most_bytes // _PIPE + len(online_cpus())
+    with contextlib.suppress(OSError, ValueError):
+        if soft != resource.RLIM_INFINITY:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+class CpuPages:
+    """Pages of one cpu, moved from its buffer to pipes: none of them is copied.
+
+    So gates are closed for a sixth of the time that it takes to write them.  Where there can be
+    no more pipes what is left is read.
+    """
+
+    def __init__(self, instance: Instance, cpu: int, page: int) -> None:
+        self._instance, self._cpu, self._page = instance, cpu, page
+        self._pipes: list[tuple[int, int]] = []  # the end to read from, and how much is in it
+        self._rest: list[bytes] = []
+        self.failure: OSError | CritpathError | None = None
+
+    def take(self) -> None:
+        """Move all, with tracing off; what fails is kept in `failure`, as this runs in a thread."""
+        try:
+            name = f"per_cpu/cpu{self._cpu}/trace_pipe_raw"
+            source = self._instance.open(name, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                while self._fill(source):
+                    pass
+                with contextlib.suppress(BlockingIOError):
+                    while page := os.read(source, self._page):
+                        self._rest.append(page.ljust(self._page, b"\0"))
+            finally:
+                os.close(source)
+        except (OSError, CritpathError) as error:
+            self.failure = error
+
+    def _fill(self, source: int) -> bool:
+        """Fill a pipe; return whether there may be more, and more pipes."""
+        try:
+            out, into = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:  # too many
+            return False
+        size = held = 0
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, _PIPE)
+            size = fcntl.fcntl(into, fcntl.F_GETPIPE_SZ)
+            with contextlib.suppress(BlockingIOError):
+                while held < size and (moved := os.splice(source, into, size - held)):
+                    held += moved
+        finally:
+            os.close(into)
+            self._pipes.append((out, held))
+        return held == size > 0
+
+    def save(self, file: Path) -> None:
+        """Write all to a file."""
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            for out, held in self._pipes:
+                pour(out, descriptor, held)
+            for page in self._rest:
+                write_all(descriptor, page)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Forget what is left; idempotent."""
+        pipes, self._pipes = self._pipes, []
+        for out, _ in pipes:
+            os.close(out)
+        self._rest = []
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was taken out of the buffers and is not written yet.
+
+    Attributes
+    ----------
+    begin : int
+        From when on gaps and marks are known (ns).
+    layers : mapping of str to mapping of int to CpuPages
+        By layer and cpu.
+    counts : mapping of str to mapping of int to mapping of str to int
+        What the kernel counted.
+    marks : sequence of MarkPages
+    """
+
+    begin: int
+    layers: Mapping[str, Mapping[int, CpuPages]]
+    counts: Mapping[str, Mapping[int, Mapping[str, int]]]
+    marks: Sequence[MarkPages]
+    page: int
+
+    def save(self, raw: Path, since: int, until: int) -> int:
+        """Write all to ``raw/``; return since when (ns) everything is there, at most `until`.
+
+        The pages are no recording yet: what `describe` writes makes them one.
+        """
+        begin = max(since, self.begin)
+        for name, pages in self.layers.items():
+            place = raw / LAYERS / name
+            place.mkdir(mode=0o700, parents=True)
+            for cpu, of in pages.items():
+                of.save(place / f"cpu{cpu}")
+                of.close()
+                begin = max(begin, find_begin(place / f"cpu{cpu}", self.page))
+            # What was overwritten, on purpose, is no loss.
+            entries = {c: {"entries": of.get("entries", 0)} for c, of in self.counts[name].items()}
+            raws.write_stats(place, entries)
+        begin = min(begin, until)
+        for pages_of, place in zip(self.marks, (raw, raw / raws.MARKS), strict=False):
+            place.mkdir(mode=0o700, exist_ok=True)
+            pages_of.save(place, begin)
+        return begin
+
+    def close(self) -> None:
+        """Forget what is left; idempotent."""
+        for of in (one for pages in self.layers.values() for one in pages.values()):
+            of.close()
 
 
 class Memory:
@@ -222,12 +380,6 @@ class Memory:
         """Move what marks there are to memory; return the new pages."""
         return [page for pages in self._pages() for page in pages.read()]
 
-    def save_marks(self, raw: Path, begin: int) -> None:
-        """Write marks since a time, and forget all."""
-        for pages, place in zip(self._pages(), (raw, raw / raws.MARKS), strict=False):
-            place.mkdir(mode=0o700, exist_ok=True)
-            pages.save(place, begin)
-
     def _pages(self) -> list[MarkPages]:
         return [pages for pages in (self.marks, self._users_pages) if pages is not None]
 
@@ -249,36 +401,32 @@ class Memory:
         for layer in reversed(layers):
             layer.remove()
 
-    def move(self, raw: Path, since: int) -> int:
-        """Write what is held to ``raw/``, with gates closed; return since when all is there.
-
-        The pages are no recording yet: what `describe` writes makes them one.
-        """
+    def take(self) -> Held:
+        """Take out what is held, with gates closed, to be written when they are open again."""
         time.sleep(_SETTLE)
         self.read_marks()
-        begin = max(since, self.journal.since, *(pages.first() for pages in self._pages()))
-        for layer in self.layers:
-            place = raw / LAYERS / layer.name
-            place.mkdir(mode=0o700, parents=True)
-            begin = max(begin, self._move_layer(layer, place))
-        return begin
-
-    def _move_layer(self, layer: Layer, place: Path) -> int:
-        """Move the pages of a layer; return from when on every cpu's are there."""
-        drain = Drain(layer.instance, place, self.page, 0, None)
+        begin = max(self.journal.since, *(pages.first() for pages in self._pages()))
+        layers = {layer.name: self._pages_of(layer.instance) for layer in self.layers}
+        every = [one for pages in layers.values() for one in pages.values()]
         try:
-            drain.start(self.cpus)
-            drain.stop()
+            _side_by_side(every)
+            counts = {
+                layer.name: {cpu: layer.instance.stats(cpu) for cpu in layers[layer.name]}
+                for layer in self.layers
+            }
         except BaseException:
-            drain.abandon()
+            for one in every:
+                one.close()
             raise
-        if drain.failure is not None:
-            raise drain.failure
-        after = {cpu: layer.instance.stats(cpu) for cpu in self.cpus}
-        self._overruns[layer.name] = [after[cpu].get("overrun", 0) for cpu in self.cpus]
-        # What was overwritten, on purpose, is no loss.
-        raws.write_stats(place, {c: {"entries": of.get("entries", 0)} for c, of in after.items()})
-        return max(find_begin(place / f"cpu{cpu}", self.page) for cpu in self.cpus)
+        for name, of in counts.items():
+            self._overruns[name] = [of[cpu].get("overrun", 0) for cpu in self.cpus]
+        return Held(begin, layers, counts, [pages.take() for pages in self._pages()], self.page)
+
+    def _pages_of(self, instance: Instance) -> dict[int, CpuPages]:
+        """Return what is to be taken, also of cpus that have come and gone."""
+        others = {*instance.cpus()} - {*self.cpus}
+        came = [cpu for cpu in sorted(others) if instance.stats(cpu).get("entries")]
+        return {cpu: CpuPages(instance, cpu, self.page) for cpu in (*self.cpus, *came)}
 
     def drop(self) -> None:
         """Forget all that is held, as after a dump that failed in part."""

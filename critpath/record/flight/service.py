@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
-from critpath.record.budget.account import overhead_of
+from critpath.record.budget.account import SLOTS, overhead_of
 from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import KAPPA, Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
@@ -28,7 +28,7 @@ from critpath.record.cleanup import remove_leftovers
 from critpath.record.flight.conditions import COMMAND, Condition
 from critpath.record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
 from critpath.record.flight.live import Execution, Formats, LiveExecutions
-from critpath.record.flight.memory import DUMP, Memory
+from critpath.record.flight.memory import DUMP, Memory, allow_pipes
 from critpath.record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
 from critpath.record.flight.triggers import Triggers
 from critpath.record.ftrace import raw as raws
@@ -226,6 +226,7 @@ class Flight:
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         self._memory = memory = Memory(root, self.session, self.request.memory)
         stack.callback(memory.remove)
+        allow_pipes(self.request.memory)
         for number, profile in enumerate(self.request.profiles):
             events = select_events(profile_events(profile), available)
             always, layers = split_layers(events.events)
@@ -250,13 +251,14 @@ class Flight:
             stack.callback(ftrace.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
-        self._control.charge("calibration", costs.seconds)
+        self._control.owe("calibration", costs.seconds)
         self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
         self._live = LiveExecutions(Formats.read(memory.instance))
         self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
         self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        self._loop.rest = budget.horizon / SLOTS
         stack.callback(self._loop.stop)
 
     def _open_marks(self, memory: Memory) -> None:
@@ -454,26 +456,26 @@ class Flight:
         request = dump_request(self.request.version, self._profile, self.request.execution)
         dump = Dump(self.request.directory, trigger, request)
         dump.make()
-        done = False
+        held = None
         begun = time.monotonic_ns()
         try:
             with _urgent(), self._loop.closed(DUMP):
                 memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
+                since = max(self._since, closed - round(self.request.keep * NS_PER_S))
                 self._read_marks()
                 try:
-                    since = max(self._since, closed - round(self.request.keep * NS_PER_S))
-                    begin = min(memory.move(dump.raw, since), closed)
+                    held = memory.take()
                     rows = list(memory.journal.rows)
-                    memory.save_marks(dump.raw, begin)
-                    done = True
                 finally:
-                    if not done:
+                    if held is None:
                         memory.drop()
                     memory.journal.forget()
                     self._since = time.monotonic_ns()
                     memory.instance.write("tracing_on", "1")
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
+            with contextlib.closing(held):
+                begin = held.save(dump.raw, since, closed)
             self._note_machine(dump.raw, begin)
             raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(

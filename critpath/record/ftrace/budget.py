@@ -123,7 +123,7 @@ class BudgetRecording:
         for layer in self.layers:
             layer.move_after(most / (KAPPA * self.costs.events[layer.name] * 1e-9))
         control = Control(self.budget, self.costs, names, len(cpus), self.seed)
-        control.charge("calibration", self.costs.seconds)
+        control.owe("calibration", self.costs.seconds)
         control.longest = _LONGEST_OPEN
         self._control = control
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
@@ -245,6 +245,7 @@ class BudgetRecording:
 
     def _summarize(self) -> dict[str, object]:
         control, loop = self._parts()
+        control.settle()
         tally, costs, budget = control.tally, control.costs, self.budget
         if loop.late > max(1, _LATE * loop.polls):
             self.warnings.append(f"the budget was looked at too late {plural(loop.late, 'time')}")

@@ -99,7 +99,7 @@ class Stream:
             if size == 0:
                 return moved
             moved += size
-            self._store(pipe, size)
+            pour(pipe[0], self._file, size)
             self.bytes += size
         return moved
 
@@ -113,7 +113,7 @@ class Stream:
                 return
             if not page:
                 return
-            self._write(page.ljust(self._page_bytes, b"\0"))
+            write_all(self._file, page.ljust(self._page_bytes, b"\0"))
 
     def free_bytes(self) -> int | None:
         """Return the free bytes of the file's file system, None if unknown."""
@@ -139,22 +139,6 @@ class Stream:
             self._end_in_whole_page()
         self._file = self.source = -1  # numbers that others have from now on
         self._closing.close()
-
-    def _store(self, pipe: Pipe, size: int) -> None:
-        while size:
-            try:
-                size -= os.splice(pipe[0], self._file, size)
-            except OSError as error:
-                # A file system without splice.
-                if error.errno not in {errno.EINVAL, errno.ENOSYS}:
-                    raise
-                data = os.read(pipe[0], size)
-                self._write(data)
-                size -= len(data)
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._file, data) :]
 
     def _end_in_whole_page(self) -> None:
         # A full disk, or a SIGKILL, may leave a part of one.
@@ -398,6 +382,26 @@ def _pipe() -> Iterator[Pipe]:
     finally:
         os.close(ends[0])
         os.close(ends[1])
+
+
+def pour(source: int, file: int, size: int) -> None:
+    """Move so many bytes of a pipe to a file."""
+    while size > 0:
+        try:
+            size -= os.splice(source, file, size)
+        except OSError as error:
+            # A file system without splice.
+            if error.errno not in {errno.EINVAL, errno.ENOSYS}:
+                raise
+            data = os.read(source, size)
+            write_all(file, data)
+            size -= len(data)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(file, data) :]
 
 
 def raise_priority() -> str:
