@@ -349,7 +349,7 @@ def test_p_values_of_incidents_are_uniform_and_strangers_are_unknown() -> None:
     random = np.random.default_rng(5)
     p, strange = [], []
     for _ in range(200):
-        known = _faults(random, 7, 4)
+        known = _faults(random, 7, 3)
         answer = search_incident(known, _fault(int(random.integers(7)), random))
         assert answer.calibrated
         assert answer.level == 0.05
@@ -357,8 +357,8 @@ def test_p_values_of_incidents_are_uniform_and_strangers_are_unknown() -> None:
         p.append(answer.p_value)
         stranger = {f"OTHER_{i}": cost for i, cost in enumerate(random.exponential(1e6, 6))}
         strange.append(search_incident(known, stranger | {"RUN_0": 1e5}).status == "unknown")
-    # Ranks among 28 others: spread over their steps they are uniform.
-    spread = np.array(p) - random.random(len(p)) / 29
+    # Ranks among 21 others: spread over their steps they are uniform.
+    spread = np.array(p) - random.random(len(p)) / 22
     assert kstest(spread, "uniform").pvalue > 0.01
     assert (np.array(p) <= 0.05).mean() <= 0.05 + 2 * (0.05 * 0.95 / len(p)) ** 0.5
     assert all(strange)
