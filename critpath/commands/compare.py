@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:
     """Return whether the store knows what became slower; it changes no verdict."""
     from critpath.known.entries import open_store  # noqa: PLC0415 - numpy and the stages
-    from critpath.pipeline.lookup import look_up_comparison  # noqa: PLC0415 - as above
+    from critpath.pipeline.incidents import look_up_comparison  # noqa: PLC0415 - as above
     from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - as above
     from critpath.report.document.known import known_entry  # noqa: PLC0415 - as above
 
@@ -127,7 +127,9 @@ def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settin
         progress("looking up what was seen before")
         store = open_store(Path(settings["known"]))
         answer = look_up_comparison(
-            store, document, (sources[0], sources[1]), SignSettings(reader=settings["reader"])
+            *(store, document, (sources[0], sources[1])),
+            SignSettings(reader=settings["reader"]),
+            level=settings["known-level"],
         )
         return known_entry(answer, str(store.path), store.digest, len(store.entries))
 

@@ -209,7 +209,7 @@ def _read(
     check_inputs([source])
     if source.suffix == ".json" and source.is_file():
         from critpath.documents import ComparisonDocument  # noqa: PLC0415 - start-up time
-        from critpath.pipeline.lookup import find_causes  # noqa: PLC0415 - as above
+        from critpath.pipeline.incidents import find_causes  # noqa: PLC0415 - as above
         from critpath.report.document.as_json import load_document  # noqa: PLC0415 - as above
 
         document = load_document(source.read_bytes())
@@ -281,7 +281,8 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _search(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.pipeline.lookup import search, search_incident  # noqa: PLC0415 - numpy
+    from critpath.pipeline.incidents import search_incident  # noqa: PLC0415 - numpy
+    from critpath.pipeline.lookup import search  # noqa: PLC0415 - as above
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
     from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - as above
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
@@ -294,7 +295,9 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.normal is not None:
             normal = _read(arguments.normal, arguments, settings)[0]
         answer = search_incident(
-            store, causes=causes or {}, sample=counts, normal=normal, best=arguments.best
+            *(store, causes or {}, counts, normal),
+            level=settings["known-level"],
+            best=arguments.best,
         )
     else:
         answer = search(

@@ -1,4 +1,4 @@
-"""Whether a store knows something: states by their signatures, incidents by what differs."""
+"""Whether a store knows a state, by its signatures."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import role_name
-from critpath.model.recording import COUNTS
 from critpath.model.signatures import (
     FREE,
-    LONGEST_TERM,
     Answer,
     Check,
     Counts,
@@ -25,12 +21,10 @@ from critpath.model.signatures import (
     MatchedTerm,
     Stretch,
 )
-from critpath.pipeline.signing import SignSettings, read_source
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
 
 if TYPE_CHECKING:
-    from critpath.documents import ComparisonDocument
     from critpath.known.entries import Store
     from critpath.model import F64, I64, Manifest
     from critpath.signatures.drift import Calibration
@@ -41,8 +35,6 @@ _AGREE: Final = 0.8
 _NEAR: Final = 2.0  # times the level: too near to it with few sessions
 _SHOWN: Final = 5
 _TERMS: Final = 20  # of a label
-_MOST_CAUSES: Final = 400  # terms of an incident
-_LIKE: Final = 0.35  # similarity of causes below which nothing is like another
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +81,10 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     """
     from critpath.signatures.drift import Corpus, calibrate
 
-    kept, left_out = _comparable(entries, asked)
+    kept, left_out = find_comparable(entries, asked)
     if not kept:
         return None
-    terms = _common_terms([e.counts for e in kept] + ([asked] if asked is not None else []))
+    terms = common_terms([e.counts for e in kept] + ([asked] if asked is not None else []))
     labels = tuple(sorted({entry.label for entry in kept}))
     vectors: list[Any] = []
     label: list[int] = []
@@ -133,7 +125,9 @@ def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
     return vectors, np.flatnonzero(judged)
 
 
-def _comparable(entries: Sequence[Entry], asked: Counts | None) -> tuple[list[Entry], list[str]]:
+def find_comparable(
+    entries: Sequence[Entry], asked: Counts | None
+) -> tuple[list[Entry], list[str]]:
     """Return entries that can be compared with each other, and lines about the others.
 
     The vocabulary that most of the hits are of wins: that of what is asked about, else that of
@@ -173,7 +167,8 @@ def _share_of(counts: Counts, terms: set[str]) -> float:
     return float(counts.count[hit & inside[counts.term]].sum() / total) if total else 1.0
 
 
-def _common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ...]:
+def common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ...]:
+    """Return the terms that all could count, with what the kernel counts for a group if asked."""
     common = set(many[0].vocabulary)
     for counts in many[1:]:
         common &= set(counts.vocabulary)
@@ -209,7 +204,7 @@ def search(
     known = library or make_library(states, asked)
     lossy = int(asked.lossy.sum())
     if known is None:
-        left = _comparable(states, asked)[1]
+        left = find_comparable(states, asked)[1]
         reason = words.nothing_comparable(len(states))
         return Answer(
             *("not comparable", (reason,), (), 1.0, False, level, len(asked), 0, lossy, 0.0),
@@ -374,9 +369,9 @@ def _explain(
     usual = np.asarray(rest.mean(axis=0)).ravel() if rest.shape[0] else np.zeros(len(part))
     mean = np.asarray(vectors.mean(axis=0)).ravel()
     order = np.argsort(-(part - mean * usual), kind="stable")[:_SHOWN]
-    here = _rates(asked, known.terms)
+    here = rates(asked, known.terms)
     entries = [e.counts for e in known.entries if e.label == known.labels[label]]
-    there = np.mean([_rates(counts, known.terms) for counts in entries], axis=0)
+    there = np.mean([rates(counts, known.terms) for counts in entries], axis=0)
     return tuple(
         MatchedTerm(known.terms[at], float(here[at]), float(there[at]), float(part[at]))
         for at in order.tolist()
@@ -384,7 +379,8 @@ def _explain(
     )
 
 
-def _rates(counts: Counts, terms: Sequence[str]) -> F64:
+def rates(counts: Counts, terms: Sequence[str]) -> F64:
+    """Return how often each term happened, times a second."""
     place = {term: at for at, term in enumerate(terms)}
     column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
     kept = (column >= 0) & ~counts.lossy[counts.document]
@@ -479,147 +475,6 @@ def check(store: Store, *, level: float) -> Check | None:
     )
 
 
-# Incidents
-
-
-def search_incident(
-    store: Store,
-    *,
-    causes: Mapping[str, float],
-    sample: Counts | None = None,
-    normal: Counts | None = None,
-    best: int = 5,
-) -> Answer:
-    """Look up how a system differs from its own normal, by counts and by causes.
-
-    Either is searched by itself; what is more alike answers. How sure it is hangs on the sessions
-    of the label: with one there is nothing to calibrate by.
-    """
-    incidents = [entry for entry in store.entries if entry.kind == "incident"]
-    found = [_by_causes(incidents, causes, best)]
-    left_out: list[str] = []
-    if sample is not None and normal is not None:
-        by_counts, left_out = _by_counts(incidents, sample, normal, best)
-        found.append(by_counts)
-    matches = max(found, key=lambda some: some[0].similarity if some else -1.0)
-    documents = len(sample) if sample is not None else 0
-    reasons: tuple[str, ...] = ()
-    status: Any = "known"
-    if not incidents:
-        status, reasons = "unknown", (words.no_incidents(),)
-    elif max((match.similarity for match in matches), default=0.0) < _LIKE:
-        status = "unknown"
-    elif matches[0].sessions < 2:
-        reasons = (words.one_session(matches[0].label),)
-    return Answer(
-        status=status,
-        reasons=reasons,
-        matches=matches,
-        p_value=1.0,
-        calibrated=False,
-        level=_LIKE,
-        documents=documents,
-        quiet=0,
-        lossy=int(sample.lossy.sum()) if sample is not None else 0,
-        agreement=1.0,
-        left_out=tuple(left_out),
-    )
-
-
-def _by_causes(
-    incidents: Sequence[Entry], causes: Mapping[str, float], best: int
-) -> tuple[Match, ...]:
-    from critpath.signatures.difference import compare_causes, weigh_causes
-
-    with_causes = [entry for entry in incidents if entry.causes]
-    if not causes or not with_causes:
-        return ()
-    weight = weigh_causes([entry.causes for entry in with_causes])
-    alike: dict[str, list[tuple[float, Entry]]] = {}
-    for entry in with_causes:
-        similarity = compare_causes(causes, entry.causes, weight)
-        alike.setdefault(entry.label, []).append((similarity, entry))
-    order = sorted(alike, key=lambda label: (-max(s for s, _ in alike[label]), label))
-    found = []
-    for label in order[:best]:
-        similarity, nearest = max(alike[label], key=lambda pair: (pair[0], pair[1].name))
-        shared = sorted(causes.keys() & nearest.causes.keys())
-        shared.sort(key=lambda term: -min(causes[term], nearest.causes[term]))
-        terms = tuple(
-            MatchedTerm(t, causes[t], nearest.causes[t], min(causes[t], nearest.causes[t]))
-            for t in shared[:_SHOWN]
-        )
-        found.append(_incident(label, incidents, "causes", similarity, terms))
-    return tuple(found)
-
-
-def _by_counts(
-    incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
-) -> tuple[tuple[Match, ...], list[str]]:
-    from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
-    from critpath.signatures.drift import NEAREST
-
-    usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
-    kept, left_out = _comparable(usable, sample)
-    sample, normal = sample.take(~sample.lossy), normal.take(~normal.lossy)
-    if not kept or not len(sample) or not len(normal):
-        return (), left_out
-    sides = [side for e in kept for side in (e.counts, e.normal) if side is not None]
-    terms = _common_terms([*sides, sample, normal], free=True)
-    made = [(make_side(e.counts, terms), make_side(e.normal, terms)) for e in kept if e.normal]
-    ours = make_side(sample, terms), make_side(normal, terms)
-    scatter = find_scatter([*(n for _, n in made), ours[1]])
-    stored = [scatter.difference(*pair) for pair in made]
-    labels = sorted({e.label for e in kept})
-    label = np.repeat([labels.index(e.label) for e in kept], [len(each) for each in stored])
-    cosine = nearest_cosine(
-        scatter.difference(*ours), np.concatenate(stored), label, len(labels), NEAREST
-    )
-    votes = np.bincount(np.argmax(cosine, axis=1), minlength=len(labels))
-    mean = cosine.mean(axis=0)
-    order = np.lexsort((-mean, -votes))
-    order = np.concatenate([order[:1], order[1:][np.argsort(-mean[order[1:]], kind="stable")]])
-    here = _rates(sample, terms) - _rates(normal, terms)
-    found = []
-    for place, one in enumerate(order[:best].tolist()):
-        explained: tuple[MatchedTerm, ...] = ()
-        if place == 0:
-            mine = [e for e in kept if e.label == labels[one] and e.normal is not None]
-            there = np.mean(
-                [_rates(e.counts, terms) - _rates(e.normal, terms) for e in mine if e.normal],
-                axis=0,
-            )
-            both = np.sign(here) * np.sign(there) * np.sqrt(np.abs(here * there))
-            rows = np.argsort(-both, kind="stable")[:_SHOWN].tolist()
-            explained = tuple(
-                MatchedTerm(terms[at], float(here[at]), float(there[at]), float(both[at]))
-                for at in rows
-                if both[at] > 0
-            )
-        found.append(_incident(labels[one], incidents, "counts", float(mean[one]), explained))
-    return tuple(found), left_out
-
-
-def _incident(
-    label: str,
-    incidents: Sequence[Entry],
-    part: Any,
-    similarity: float,
-    terms: tuple[MatchedTerm, ...],
-) -> Match:
-    mine = [entry for entry in incidents if entry.label == label]
-    return Match(
-        label=label,
-        labels=(label,),
-        kind="incident",
-        part=part,
-        similarity=similarity,
-        distance=1.0 - similarity,
-        terms=terms,
-        **describe_entries(mine),
-    )
-
-
 # From recordings and comparisons to what a store keeps
 
 
@@ -700,46 +555,6 @@ def no_counts() -> Counts:
         term=few,
         count=none,
         source="causes",
-    )
-
-
-def find_causes(document: ComparisonDocument, *, roles: bool = True) -> dict[str, float]:
-    """Return what the findings of a comparison cost, by term (ns).
-
-    A finding adds its contribution to terms with the thread's role and without.
-    """
-    found: dict[str, float] = {}
-    for finding in document.findings:
-        cost = finding.contribution or 0.0
-        if cost <= 0:
-            continue
-        state, role = finding.state, role_name(finding.role)
-        kind = f"{finding.kind}:{state}" + (f"/{finding.detail}" if finding.detail else "")
-        terms = [state, kind]
-        if role and roles:
-            terms += [f"{state}@{role}", f"{kind}@{role}"]
-        for term in terms:
-            name = safe_text(term)[:LONGEST_TERM]
-            found[name] = found.get(name, 0.0) + float(cost)
-    most = sorted(found, key=lambda term: (-found[term], term))[:_MOST_CAUSES]
-    return {term: found[term] for term in sorted(most)}
-
-
-def look_up_comparison(
-    store: Store,
-    document: ComparisonDocument,
-    sources: tuple[Path, Path],
-    settings: SignSettings,
-    *,
-    best: int = 5,
-) -> Answer:
-    """Look up an anomaly: by its causes, and by counts where both sides have some."""
-    counted = [
-        read_source(source, settings)[0] if (source / COUNTS).is_file() else None
-        for source in sources
-    ]
-    return search_incident(
-        store, causes=find_causes(document), normal=counted[0], sample=counted[1], best=best
     )
 
 

@@ -174,6 +174,30 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
 
 
 @dataclass(frozen=True, eq=False)
+class Ranking:
+    """How strange what is known is, in order, and so how strange anything is among it."""
+
+    values: F64
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def p_values(self, strange: Any) -> F64:
+        """Return how often what is known is as strange."""
+        behind = len(self) - np.searchsorted(self.values, np.asarray(strange) * (1 - 1e-12))
+        p: F64 = (1 + behind) / (1 + len(self))
+        return p
+
+    def level(self, wanted: float = LEVEL) -> float:
+        """Return the p-value at which something is like nothing known."""
+        return wanted if len(self) >= _FEW else max(wanted, _FEW_LEVEL)
+
+    def is_calibrated(self, wanted: float = LEVEL) -> bool:
+        """Tell whether there is enough to compare with for a p-value to reach the level."""
+        return 1 + len(self) >= 1 / self.level(wanted)
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """How strange what is known is, judged by the other sessions of its label.
 
@@ -201,19 +225,19 @@ class Calibration:
     usual: float = field(default=1.0)
 
     @cached_property
-    def known(self) -> F64:
+    def known(self) -> Ranking:
         """Strangeness of all documents that could be judged, in order."""
-        return np.sort(self.strangeness[~np.isnan(self.strangeness)])
+        return Ranking(np.sort(self.strangeness[~np.isnan(self.strangeness)]))
 
     @cached_property
-    def medians(self) -> F64:
+    def medians(self) -> Ranking:
         """Median strangeness of every session that could be judged, in order."""
         found = []
         for one in np.unique(self.corpus.session).tolist():
             mine = self.strangeness[self.corpus.session == one]
             if len(mine) and not np.isnan(mine).any():
                 found.append(float(np.median(mine)))
-        return np.sort(np.array(found, np.float64))
+        return Ranking(np.sort(np.array(found, np.float64)))
 
     @cached_property
     def twins(self) -> tuple[tuple[int, ...], ...]:
@@ -240,20 +264,15 @@ class Calibration:
 
     def p_values(self, strange: Any, *, sessions: bool = False) -> F64:
         """Return how often what is known is as strange: of documents, or of medians of sessions."""
-        known = self.medians if sessions else self.known
-        behind = len(known) - np.searchsorted(known, np.asarray(strange) * (1 - 1e-12))
-        p: F64 = (1 + behind) / (1 + len(known))
-        return p
+        return (self.medians if sessions else self.known).p_values(strange)
 
     def level(self, wanted: float = LEVEL, *, sessions: bool = False) -> float:
         """Return the p-value at which something is like nothing known."""
-        known = self.medians if sessions else self.known
-        return wanted if len(known) >= _FEW else max(wanted, _FEW_LEVEL)
+        return (self.medians if sessions else self.known).level(wanted)
 
     def is_calibrated(self, wanted: float = LEVEL, *, sessions: bool = False) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
-        known = self.medians if sessions else self.known
-        return 1 + len(known) >= 1 / self.level(wanted, sessions=sessions)
+        return (self.medians if sessions else self.known).is_calibrated(wanted)
 
     @property
     def has_enough(self) -> bool:

@@ -77,9 +77,12 @@ def no_incidents() -> str:
     return "the store has no incidents"
 
 
-def one_session(label: str) -> str:
-    """Return that one session does not tell how sure a label is."""
-    return f"not calibrated: {safe_text(label)} was seen once"
+def few_incidents(judged: int, needed: int, like: float) -> str:
+    """Return that too few incidents were seen again to tell how strange one is."""
+    return (
+        f"not calibrated: {plural(judged, 'incident')} could be judged by another of its label, "
+        f"{needed} are needed; below a similarity of {like:g} nothing is like another"
+    )
 
 
 # Answers

@@ -23,13 +23,13 @@ from sklearn.svm import LinearSVC
 
 from critpath.known.entries import Store
 from critpath.model.signatures import Counts, Entry
+from critpath.pipeline.incidents import search_incident
 from critpath.pipeline.lookup import (
     check,
     make_entry,
     make_library,
     make_vectors,
     search,
-    search_incident,
 )
 from critpath.pipeline.signing import SignSettings, read_source
 from critpath.signatures.classifiers import adjusted_rand, fit_svm, group, purity

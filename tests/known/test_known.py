@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.known.entries import (
+    Store,
     add_entry,
     make_entry_text,
     open_store,
@@ -25,14 +26,16 @@ from critpath.known.entries import (
     remove_entries,
 )
 from critpath.model.signatures import Counts, Entry
+from critpath.pipeline.incidents import search_incident
 from critpath.pipeline.lookup import (
     check,
     make_entry,
     make_library,
     make_vectors,
     search,
-    search_incident,
 )
+from critpath.report.document.known import known_entry
+from critpath.text.known import describe_answer
 from critpath.units import NS_PER_S
 
 TERMS = tuple(f"sys:call{number:02}" for number in range(40))
@@ -286,8 +289,6 @@ def _incident(label: str, work: int, session: int, more: np.ndarray) -> Entry:
 
 
 def test_a_fault_is_known_from_another_workload() -> None:
-    from critpath.known.entries import Store  # noqa: PLC0415
-
     faults = {"hog": np.zeros(40), "storm": np.zeros(40)}
     faults["hog"][:4] = 3_000
     faults["storm"][30:36] = 2_000
@@ -306,8 +307,6 @@ def test_a_fault_is_known_from_another_workload() -> None:
 
 
 def test_causes_are_compared_with_threads_and_without() -> None:
-    from critpath.known.entries import Store  # noqa: PLC0415
-
     lock = {"WAIT_FUTEX": 5e6, "WAIT_FUTEX@holder": 5e6}
     disk = {"WAIT_DISK": 5e6, "WAIT_DISK@writer": 5e6}
     entries = tuple(
@@ -322,6 +321,75 @@ def test_causes_are_compared_with_threads_and_without() -> None:
     assert 0.35 < answer.matches[0].similarity < 0.7
     assert "not calibrated" in answer.reasons[0]
     assert search_incident(known, causes={"WAIT_NET": 1e6}).status == "unknown"
+
+
+def _fault(label: int, random: np.random.Generator) -> dict[str, float]:
+    usual_costs = np.random.default_rng(100 + label).exponential(1e6, 6)
+    costs = usual_costs * random.lognormal(0, 0.4, 6)
+    names = [f"WAIT_{label}_{i}" for i in range(3)] + [f"RUN{'@r' * (i % 2)}_{i}" for i in range(3)]
+    return dict(zip(names, costs.tolist(), strict=True))
+
+
+def _faults(random: np.random.Generator, labels: int, sessions: int) -> Store:
+    nothing = counts_of(np.zeros((0, 40), np.int64))
+    entries = tuple(
+        replace(
+            make_entry(f"fault{label}", nothing, causes=_fault(label, random)),
+            name=f"{label}/{session}",
+        )
+        for label in range(labels)
+        for session in range(sessions)
+    )
+    return Store(Path("team.known"), entries)
+
+
+def test_p_values_of_incidents_are_uniform_and_strangers_are_unknown() -> None:
+    from scipy.stats import kstest  # noqa: PLC0415
+
+    random = np.random.default_rng(5)
+    p, strange = [], []
+    for _ in range(200):
+        known = _faults(random, 7, 3)
+        answer = search_incident(known, _fault(int(random.integers(7)), random))
+        assert answer.calibrated
+        assert answer.level == 0.05
+        assert (answer.status == "unknown") == (answer.p_value <= 0.05)
+        p.append(answer.p_value)
+        stranger = {f"OTHER_{i}": cost for i, cost in enumerate(random.exponential(1e6, 6))}
+        strange.append(search_incident(known, stranger | {"RUN_0": 1e5}).status == "unknown")
+    # Ranks among 21 others: spread over their steps they are uniform.
+    spread = np.array(p) - random.random(len(p)) / 22
+    assert kstest(spread, "uniform").pvalue > 0.01
+    assert (np.array(p) <= 0.05).mean() <= 0.05 + 2 * (0.05 * 0.95 / len(p)) ** 0.5
+    assert all(strange)
+
+
+@pytest.mark.parametrize(("sessions", "calibrated"), [(9, False), (10, True)])
+def test_nineteen_incidents_that_can_be_judged_calibrate(sessions: int, calibrated: bool) -> None:
+    random = np.random.default_rng(3)
+    answer = search_incident(_faults(random, 2, sessions), _fault(0, random))
+    assert answer.calibrated == calibrated
+    assert any("not calibrated: 18 incidents" in reason for reason in answer.reasons) != calibrated
+    lines = describe_answer(known_entry(answer, "team.known", "0", 2 * sessions))
+    assert ("; p " in lines[0]) == calibrated
+    assert any("not calibrated" in line for line in lines) != calibrated
+
+
+def test_counts_of_a_fault_that_was_never_seen_are_like_nothing() -> None:
+    faults = np.zeros((3, 40))
+    faults[0, :4], faults[1, 30:36], faults[2, 15:21] = 3_000, 2_000, 2_500
+    entries = tuple(
+        replace(_incident(f"fault{at}", work, 10 * session + work, faults[at]), name=f"{at}/{work}")
+        for at in range(2)
+        for work in range(4)
+        for session in range(1, 4)
+    )
+    known = Store(Path("team.known"), entries)
+    for at, status in enumerate(("known", "known", "unknown")):
+        asked = _incident("", 1, 77, faults[at])
+        answer = search_incident(known, {}, asked.counts, asked.normal)
+        assert answer.calibrated
+        assert answer.status == status, answer.p_value
 
 
 # The store as files

@@ -33,7 +33,7 @@ def known_entry(answer: Answer, store: str, digest: str, entries: int) -> KnownE
         answer=answer.status,
         reasons=list(answer.reasons),
         matches=[_match(match) for match in answer.matches],
-        p=number(answer.p_value) if states else None,
+        p=number(answer.p_value) if states or answer.calibrated else None,
         level=answer.level,
         calibrated=answer.calibrated,
         documents=answer.documents,
