@@ -181,17 +181,21 @@ def location_of(text: str) -> str:
     """Return where in the user's own code a stack is: ``flush_log (app/audit.py:42)``.
 
     Without a source file the program stands for it: ``flush_log (app)``; "" where no frame is
-    the user's own.
+    the user's own.  With files, before it what the thread slept for: ``fsync(audit.log)``.
     """
+    said = []
     for frame in frames_of(text):
         if is_own(frame):
-            return frame_name(frame)
-    return ""
+            said.append(frame_name(frame))
+            if frame.file or frame.module:
+                break
+    return " in ".join(said)
 
 
 def frame_name(frame: Frame) -> str:
     """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
-    return f"{frame.function} ({_place(frame)})"
+    place = _place(frame)  # a call that waits for a file or a peer has none
+    return f"{frame.function} ({place})" if place else frame.function
 
 
 def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
