@@ -432,6 +432,9 @@ def _load(*, headers: bool) -> Probe:
             f"labels from bytes are read on x86-64 only, this is {platform.machine()}", _WITHOUT
         )
     return Probe.make(
-        *(_RING_OF_HEADERS if headers else _RING, partial(assemble, headers=headers)),
-        *(b"critpath_labels", "the program that reads received bytes", _WITHOUT),
+        _RING_OF_HEADERS if headers else _RING,
+        partial(assemble, headers=headers),
+        b"critpath_labels",
+        "the program that reads received bytes",
+        _WITHOUT,
     )

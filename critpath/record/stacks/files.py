@@ -1,4 +1,4 @@
-"""Which file or peer a thread went to sleep for: the system call that it was in, and its descriptor.
+"""Which file or peer a thread went to sleep for: by its system call, and that call's descriptor.
 
 A private instance of ftrace has the system calls of descriptors and the switches; what paths and
 addresses programs gave is read by a small program in the kernel (bpf), as no event has it.  Both
@@ -94,8 +94,16 @@ def assemble(ring: int, lost: int) -> bytes:
 
     Registers: 6 the arguments, 7 the number, 8 where to read, 9 how many bytes to hand over.
     """
-    numbers = {name: number for number, name in syscall_names().items()}
     a = bpf.Assembler()
+    _choose_place(a)
+    _read_place(a)
+    _hand_over(a, ring, lost)
+    return a.bytes()
+
+
+def _choose_place(a: bpf.Assembler) -> None:
+    """Go on for the calls that are wanted: with the place in register 8, a length in 2."""
+    numbers = {name: number for number, name in syscall_names().items()}
     a.copy(6, 1)
     a.put(bpf.LOAD64, 7, 6, 8)
     for name in TOLD:
@@ -121,6 +129,10 @@ def assemble(ring: int, lost: int) -> bytes:
     a.set(2, 8)
     a.set(9, 8)
     a.jump("read")
+
+
+def _read_place(a: bpf.Assembler) -> None:
+    """Read a path, or so many bytes; what cannot be read stays zeros."""
     a.name("path")
     a.copy(1, 10)
     a.add(1, _RECORD + _FACTS)
@@ -139,6 +151,9 @@ def assemble(ring: int, lost: int) -> bytes:
     a.add(1, _RECORD + _FACTS)
     a.copy(3, 8)
     a.call(bpf.READ_USER)
+
+
+def _hand_over(a: bpf.Assembler, ring: int, lost: int) -> None:
     a.name("facts")
     a.call(bpf.NOW)
     a.put(bpf.STORE64, 10, 0, _RECORD)
@@ -166,7 +181,6 @@ def assemble(ring: int, lost: int) -> bytes:
     a.name("out")
     a.set(0, 0)
     a.put(0x95)
-    return a.bytes()
 
 
 @dataclass
@@ -398,14 +412,7 @@ class FilesSource:
             kind, tid = _HEAD.unpack_from(record)
             group, name = self.kinds.get(kind, ("", ""))
             if group == "syscalls":
-                call = name.removeprefix("sys_enter_")
-                if call != name:
-                    given = struct.unpack_from(f"<{(len(record) - 16) // 8}q", record, 16)
-                    told = self.told.find(when, call, tid) if call in TOLD else None
-                    found.enter(tid, call, _numbers(given), told)
-                else:
-                    (result,) = struct.unpack_from("<q", record, 16)
-                    found.leave(tid, name.removeprefix("sys_exit_"), result)
+                self._call(found, when, tid, name, record)
             elif name == "sched_switch":
                 (tid,) = _INT.unpack_from(record, switch["prev_pid"])
                 if tid and tid != own:
@@ -417,6 +424,17 @@ class FilesSource:
                 found.exec(tid, *_INT.unpack_from(record, before))
             elif name == "sched_process_exit":
                 found.exit(tid)
+
+    def _call(self, found: Descriptors, when: int, tid: int, name: str, record: bytes) -> None:
+        """Let a thread begin or end a system call."""
+        call = name.removeprefix("sys_enter_")
+        if call == name:
+            (result,) = struct.unpack_from("<q", record, 16)
+            found.leave(tid, name.removeprefix("sys_exit_"), result)
+            return
+        given = struct.unpack_from(f"<{(len(record) - 16) // 8}q", record, 16)
+        told = self.told.find(when, call, tid) if call in TOLD else None
+        found.enter(tid, call, _numbers(given), told)
 
     def _read_pages(self, file: Path) -> Iterator[tuple[int, bytes]]:
         with file.open("rb") as stream:
