@@ -187,15 +187,19 @@ def location_of(text: str) -> str:
     for frame in frames_of(text):
         if is_own(frame):
             said.append(frame_name(frame))
-            if frame.file or frame.module:
+            if not is_call(frame):
                 break
     return " in ".join(said)
 
 
 def frame_name(frame: Frame) -> str:
     """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
-    place = _place(frame)  # a call that waits for a file or a peer has none
-    return f"{frame.function} ({place})" if place else frame.function
+    return frame.function if is_call(frame) else f"{frame.function} ({_place(frame)})"
+
+
+def is_call(frame: Frame) -> bool:
+    """Tell whether a frame is a system call with the file or peer that it is about."""
+    return frame.function.endswith(")") and not (frame.file or frame.module)
 
 
 def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:

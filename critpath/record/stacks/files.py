@@ -46,12 +46,17 @@ from critpath.record.stacks.descriptors import (
     of_listener,
     short_names,
 )
-from critpath.record.stacks.sources import OBJECT_FRAMES, OBJECTS, StackFacts, StackRequest
+from critpath.record.stacks.sources import (
+    OBJECT_FRAMES,
+    OBJECTS,
+    RAW_OBJECTS,
+    StackFacts,
+    StackRequest,
+)
 from critpath.record.stacks.unwind import FORMAT, ROW
 from critpath.units import plural
 
 LAYER: Final = "files"
-_PAGES: Final = "files"  # directory of the pages, while it is recorded
 _BUFFER_KIB: Final = 8 << 10  # of each cpu
 _RING: Final = 1 << 23
 _PAUSE: Final = 0.1  # s between looks at the ring
@@ -233,7 +238,7 @@ class FilesSource:
     @property
     def pages(self) -> Path:
         """Where pages are while it is recorded."""
-        return self.request.directory / _PAGES
+        return self.request.directory / RAW_OBJECTS
 
     def start(self) -> None:
         """Trace system calls of descriptors; raises CritpathError, and leaves nothing then."""
