@@ -228,9 +228,9 @@ def own_stack(text: str) -> str:
     Its location is that of the whole.
     """
     own = [frame for frame in frames_of(text) if is_own(frame)]
-    return stack_text(
-        [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
-    )
+    short = [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
+    # What the shorter name would be taken for is not what it is.
+    return stack_text([f if is_own(f) else f._replace(own=True) for f in short])
 
 
 def _place(frame: Frame) -> str:
