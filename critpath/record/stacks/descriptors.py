@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -202,9 +203,9 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     """Return a short form of every path: its last part, or two where others end alike."""
     whole = sorted({*names})
     last = [_ending(name, 1) for name in whole]
-    several = {text for text in last if last.count(text) > 1} if len(last) < 10_000 else set()
+    count = Counter(last)
     return {
-        name: _ending(name, 2) if text in several else text
+        name: _ending(name, 2) if count[text] > 1 else text
         for name, text in zip(whole, last, strict=True)
     }
 
