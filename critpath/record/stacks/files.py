@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from critpath.errors import CritpathError
 from critpath.record import bpf
@@ -63,6 +63,7 @@ _PAUSE: Final = 0.1  # s between looks at the ring
 _MOST_TOLD: Final = 500_000  # paths and addresses that are kept
 _MOST_EVENTS: Final = 20_000_000
 _MOST_BYTES: Final = 2 << 30  # of pages
+_MOST_OBJECTS: Final = 100_000
 _MOST_LINKS: Final = 100_000
 _APART: Final = 50_000  # ns between the event of a call and what the program read for it
 _WINDOW: Final = 256  # bytes of a path or an address
@@ -368,26 +369,22 @@ class FilesSource:
 
     def _write(self) -> StackFacts:
         objects: dict[tuple[str, str], int] = {}
-        rows = []
-        unknown = 0
-        for when, tid, about in self._follow():
-            number = -1
-            if about is not None:
-                number = objects.setdefault(about, len(objects))
-                unknown += about[1].startswith("descriptor ")
-            rows.append(ROW.pack(when, tid, 0, number, 0))
+        sleeps = unknown = 0
+        with self._create(OBJECTS) as stream:  # as they come: they may be many
+            for when, tid, about in self._follow():
+                number = -1
+                if about is not None and (about in objects or len(objects) < _MOST_OBJECTS):
+                    number = objects.setdefault(about, len(objects))
+                sleeps += 1
+                unknown += about is not None and about[1].startswith("descriptor ")
+                stream.write(ROW.pack(when, tid, 0, number, 0))
         short = short_names(name for _, name in objects)
         frames = [(f"{call}({short[name]})", "", 0, "", False) for call, name in objects]
         stacks = [[number] for number in range(len(frames))]
         lost = self.lost + self.told.lost
         document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": [], "lost": lost}
-        for name, data in (
-            (OBJECT_FRAMES, json.dumps(document, separators=(",", ":")).encode()),
-            (OBJECTS, b"".join(rows)),
-        ):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with os.fdopen(os.open(self.request.directory / name, flags, 0o600), "wb") as stream:
-                stream.write(data)
+        with self._create(OBJECT_FRAMES) as stream:
+            stream.write(json.dumps(document, separators=(",", ":")).encode())
         warnings = []
         if self.lost:
             what = plural(self.lost, "event")
@@ -398,8 +395,12 @@ class FilesSource:
         if self.dropped:
             what = plural(self.dropped, "descriptor")
             warnings.append(f"{what} that were open before the recording are not known")
-        facts = {"source": "files", "sleeps": len(rows), "objects": len(objects)}
+        facts = {"source": "files", "sleeps": sleeps, "objects": len(objects)}
         return StackFacts({**facts, "unknown": unknown, "lost": lost}, tuple(warnings))
+
+    def _create(self, name: str) -> BinaryIO:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return os.fdopen(os.open(self.request.directory / name, flags, 0o600), "wb")
 
     def _follow(self) -> Iterator[tuple[int, int, tuple[str, str] | None]]:
         """Yield when a thread went to sleep, which, and for what."""
