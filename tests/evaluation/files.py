@@ -1,11 +1,11 @@
 """Whether the first cause names the file or the peer: three faults in one program.
 
-``python tests/evaluation/files.py [--repetitions N] [--runs N] [--keep DIR]``: a program
-(``locations/files.py``) writes to two files and two databases (SQLite) and asks two peers.  It is
-recorded with ``--files`` without a fault, once more without (a healthy pair), and with each fault,
-and compared as ``critpath compare`` does.  What counts as right (`FAULTS`) was written before the
-first run: the first cause names, as where the thread was or waits, a call on a file or a peer of
-the fault; none names one of the other of the two.  The healthy pair has no anomaly.
+``python tests/evaluation/files.py [--repetitions N] [--keep DIR]``: a program
+(``locations/files.py``) writes forty times to two files and two databases (SQLite) and asks two peers.  It is recorded with
+``--files`` without a fault, once more without (a healthy pair), and with each fault, and compared
+as ``critpath compare`` does.  What counts as right (`FAULTS`) was written before the first run:
+the first cause names, as where the thread was or waits, a call on a file or a peer of the fault;
+none names one of the other of the two.  The healthy pair has no anomaly.
 
 Needs root, tracefs and bpf, as ``record --files`` does.
 """
@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+MARKS: Final = Path(__file__).resolve().parents[2] / "marks"
 PROGRAM: Final = Path(__file__).resolve().parent / "locations" / "files.py"
 # Fault: what the first cause names, and what it must not name.
 FAULTS: Final = {
@@ -37,7 +38,6 @@ def main() -> int:
     """Run them; return 1 if less is right than should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=12)
     parser.add_argument("--keep", type=Path)
     chosen = parser.parse_args()
     ports = [serve(), serve()]
@@ -47,7 +47,7 @@ def main() -> int:
             place = (chosen.keep or Path(scratch)) / str(number)
             place.mkdir(parents=True)
             for name in ("normal", "healthy", *FAULTS):
-                record(place, name, chosen.runs, ports)
+                record(place, name, ports)
                 if name != "normal":
                     rows.append(judge(place, name, ports))
                     print(json.dumps(rows[-1]), flush=True)
@@ -65,19 +65,22 @@ def serve() -> int:
         while True:
             peer, _ = server.accept()
             with peer:
-                time.sleep(0.12 if peer.recv(16).startswith(b"slow") else 0)
+                time.sleep(0.03 if peer.recv(16).startswith(b"slow") else 0)
                 peer.sendall(b"ok\n")
 
     threading.Thread(target=answer, daemon=True).start()
     return int(server.getsockname()[1])
 
 
-def record(place: Path, name: str, runs: int, ports: list[int]) -> None:
-    """Record some runs."""
+def record(place: Path, name: str, ports: list[int]) -> None:
+    """Record one run, whose forty requests are marked."""
     command = [sys.executable, "-m", "critpath", "record", "--recorder", "ftrace", "--files"]
-    command += ["-n", str(runs), "--warmup", "1", "-o", name, "--"]
-    command += [sys.executable, "-S", str(PROGRAM), name, *map(str, ports)]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    command += ["--execution", "marker", "-o", name, "--"]
+    command += [sys.executable, str(PROGRAM), name, *map(str, ports)]
+    environment = {**os.environ, "PYTHONPATH": str(MARKS)}
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode:
         sys.exit(done.stderr)
 

@@ -6,6 +6,8 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import critpath_marks
+
 FAULT, FIRST, SECOND = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 BLOCK = os.urandom(1 << 20)
 
@@ -15,7 +17,7 @@ def write(name: str, *, much: bool) -> None:
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.write(file, b"line\n")
     if much:
-        for _ in range(24):
+        for _ in range(8):
             os.write(file, BLOCK)
         os.fsync(file)
     os.close(file)
@@ -25,7 +27,7 @@ def insert(name: str, *, much: bool) -> None:
     """Insert a row, or many; a commit waits for the disk."""
     with sqlite3.connect(name) as database:
         database.execute("create table if not exists t (a)")
-        database.executemany("insert into t values (?)", [(BLOCK if much else b"",)] * 16)
+        database.executemany("insert into t values (?)", [(BLOCK if much else b"",)] * 8)
     database.close()
     Path(name).unlink()
 
@@ -37,9 +39,11 @@ def ask(port: int) -> None:
         peer.recv(16)
 
 
-for name in ("data.log", "audit.log"):
-    write(name, much=FAULT == "audit" and name == "audit.log")
-for name in ("orders.db", "archive.db"):
-    insert(name, much=FAULT == "archive" and name == "archive.db")
-for port in (FIRST, SECOND):
-    ask(port)
+for _ in range(40):
+    with critpath_marks.execution("request"):
+        for name in ("data.log", "audit.log"):
+            write(name, much=FAULT == "audit" and name == "audit.log")
+        for name in ("orders.db", "archive.db"):
+            insert(name, much=FAULT == "archive" and name == "archive.db")
+        for port in (FIRST, SECOND):
+            ask(port)
