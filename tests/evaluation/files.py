@@ -3,9 +3,10 @@
 ``python tests/evaluation/files.py [--repetitions N] [--keep DIR]``: a program
 (``locations/files.py``) writes forty times to two files and two databases (SQLite) and asks two
 peers.  It is recorded with ``--files`` without a fault, once more without (a healthy pair), and
-with each fault, and compared as ``critpath compare`` does.  What counts as right (`FAULTS`) was written before the first run:
-the first cause names, as where the thread was or waits, a call on a file or a peer of the fault;
-none names one of the other of the two.  The healthy pair has no anomaly.
+with each fault, and compared as ``critpath compare`` does.  What counts as right (`FAULTS`) was
+written before the first run: the first cause names, as where the thread was or waits, a call on a
+file or a peer of the fault; none names one of the other of the two.  The healthy pair has no
+anomaly.
 
 Needs root, tracefs and bpf, as ``record --files`` does.
 """
