@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -175,40 +174,3 @@ def test_no_memory_stays_and_no_process(critpath_process, tmp_path):
     mine = str(os.getpid())
     running = subprocess.run(["pgrep", "-P", mine, "-x", "perf"], check=False, capture_output=True)
     assert running.returncode == 1
-
-
-FILES = """import os, sys, time
-for name in ("data.log", "audit.log"):
-    file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600)
-    os.write(file, b"line")
-    if len(sys.argv) > 1 and name == "audit.log":
-        os.write(file, bytes(1 << 22))
-        os.fsync(file)
-"""
-
-
-@pytest.fixture
-def files():
-    if obstacles := find_obstacles("files"):
-        pytest.skip(obstacles[0].what)
-
-
-@pytest.mark.usefixtures("files")
-def test_what_a_thread_sleeps_for(critpath_process, tmp_path):
-    (tmp_path / "svc.py").write_text(FILES)
-    place = tmp_path / "sample"
-    done = critpath_process(
-        *("record", "--files", "--recorder", "ftrace", "-o", place, "--"),
-        *(sys.executable, tmp_path / "svc.py", "fault"),
-        cwd=tmp_path,
-    )
-    if "cannot record here" in done.stderr or "the kernel refuses" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    assert {f.name for f in (place / "stacks").iterdir()} == {"files.json", "files.bin"}
-    said = critpath_process("path", place, "--top", "20").stdout
-    assert "fsync(audit.log)" in said
-    assert "data.log" not in said
-    instances = Path("/sys/kernel/tracing/instances")
-    session = json.loads((place / "critpath.json").read_text()).get("session", "")
-    assert not session or not [x for x in instances.glob("*files*") if session in x.name]
