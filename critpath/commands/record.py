@@ -55,7 +55,7 @@ GROUPS: Final = {
     "names of requests": ("labels-from",),
     "functions of Python": ("functions",),
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
-    "where in the code": ("stacks",),
+    "where in the code": ("stacks", "files"),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
     "always on": ("always", "keep", "memory", "when", "at-most", "dumps"),
     "method": (),
@@ -207,6 +207,12 @@ def _add_stacks(parser: argparse.ArgumentParser) -> None:
         "later), both with a comma between, or auto for what this machine offers; "
         "docs/code-locations.md says what it costs",
     )
+    parser.add_argument(
+        "--files",
+        action="store_true",
+        help="follow what descriptors name, for causes that name the file or the peer that a "
+        "system call waits for: fsync(audit.log), recvfrom(127.0.0.1:5432)",
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -314,8 +320,10 @@ def _refuse_hosts_options(arguments: argparse.Namespace) -> None:
             "--hosts together with a command", "record the whole machines, or this one's command"
         )
     _refuse_command_options(arguments)
-    if arguments.stacks:
-        raise UsageError("--stacks with --hosts", "record the host's stacks there, by itself")
+    if arguments.stacks or arguments.files:
+        raise UsageError(
+            "--stacks or --files with --hosts", "record the host's stacks there, by itself"
+        )
     if arguments.as_root:
         raise UsageError("--as-root with --hosts, which runs no command", "leave it out")
 
@@ -443,8 +451,10 @@ def _stacks(
     arguments: argparse.Namespace, settings: Settings, *, commands: bool
 ) -> tuple[str, ...]:
     """Return what takes stacks besides, and say what was chosen or is missing."""
-    if not arguments.stacks:
+    asked = ",".join(filter(None, (arguments.stacks, "files" if arguments.files else "")))
+    if not asked:
         return ()
+    option = "--stacks" if arguments.stacks else "--files"
     from critpath.record.stacks.sources import (  # noqa: PLC0415 - start-up time
         AUTO,
         check_stacks,
@@ -453,14 +463,14 @@ def _stacks(
 
     if settings["recorder"] == "counts":
         raise UsageError(
-            "--stacks with --recorder counts, which records no paths", "leave one of them out"
+            f"{option} with --recorder counts, which records no paths", "leave one of them out"
         )
     if settings["overhead"]:
         raise UsageError(
-            "--stacks with --overhead, which does not count what stacks cost",
+            f"{option} with --overhead, which does not count what that costs",
             "leave one of them out",
         )
-    found = check_stacks(arguments.stacks, machine=not commands)
+    found = check_stacks(asked, machine=not commands)
     if arguments.stacks == AUTO:
         missing = "" if found else find_obstacles("native")[0].what
         said = ", ".join(found) or f"none: {missing}"

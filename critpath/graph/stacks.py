@@ -53,13 +53,25 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
     middle = _within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
+    strings = [*path.strings, *stacks.texts]
+    stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
     changed = replace(
         path,
-        strings=(*path.strings, *stacks.texts),
-        stack=_coded(own, stacks, codes),
-        waker_stack=_coded(woken, stacks, codes),
+        stack=_joined(stack, path.stack, strings),
+        waker_stack=_joined(waker, path.waker_stack, strings),
+        strings=tuple(strings),
     )
     return replace(paths, paths=changed)
+
+
+def _joined(inner: I32, outer: I32, strings: list[str]) -> I32:
+    """Return the codes of stacks of which one part was known before: the outer frames."""
+    both = (inner >= 0) & (outer >= 0)
+    result = np.where(inner >= 0, inner, outer)
+    pairs, place = np.unique(np.stack([inner[both], outer[both]]), axis=1, return_inverse=True)
+    result[both] = len(strings) + place.ravel()
+    strings += [f"{strings[a]}\n{strings[b]}" for a, b in pairs.T.tolist()]
+    return result.astype(np.int32)
 
 
 def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:

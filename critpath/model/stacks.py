@@ -181,17 +181,25 @@ def location_of(text: str) -> str:
     """Return where in the user's own code a stack is: ``flush_log (app/audit.py:42)``.
 
     Without a source file the program stands for it: ``flush_log (app)``; "" where no frame is
-    the user's own.
+    the user's own.  With files, before it what the thread slept for: ``fsync(audit.log)``.
     """
+    said = []
     for frame in frames_of(text):
         if is_own(frame):
-            return frame_name(frame)
-    return ""
+            said.append(frame_name(frame))
+            if not is_call(frame):
+                break
+    return " in ".join(said)
 
 
 def frame_name(frame: Frame) -> str:
     """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
-    return f"{frame.function} ({_place(frame)})"
+    return frame.function if is_call(frame) else f"{frame.function} ({_place(frame)})"
+
+
+def is_call(frame: Frame) -> bool:
+    """Tell whether a frame is a system call with the file or peer that it is about."""
+    return frame.function.endswith(")") and not (frame.file or frame.module)
 
 
 def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
@@ -220,9 +228,9 @@ def own_stack(text: str) -> str:
     Its location is that of the whole.
     """
     own = [frame for frame in frames_of(text) if is_own(frame)]
-    return stack_text(
-        [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
-    )
+    short = [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
+    # What the shorter name would be taken for is not what it is.
+    return stack_text([f if is_own(f) else f._replace(own=True) for f in short])
 
 
 def _place(frame: Frame) -> str:

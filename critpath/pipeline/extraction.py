@@ -292,11 +292,12 @@ def _walk(
     from critpath.graph.stacks import add_stacks
     from critpath.pipeline.limits import note_long_paths
     from critpath.read.manifest import find_functions
-    from critpath.read.stacks import open_stacks
+    from critpath.read.stacks import OBJECTS, STACKS, open_stacks
 
-    stacks = open_stacks(recording) if len(replayed.events.hosts) == 1 else None
-    if stacks is not None:
-        counted = {"stacks": len(stacks)}
+    names = (STACKS, OBJECTS) if len(replayed.events.hosts) == 1 else ()
+    stacks = [found for name in names if (found := open_stacks(recording, name)) is not None]
+    if stacks:
+        counted = {"stacks": sum(map(len, stacks))}
         events = replace(replayed.events, environment=(*replayed.events.environment, counted))
         replayed = replace(replayed, events=events)
     for paths in extract_paths(
@@ -314,8 +315,8 @@ def _walk(
         if replayed.functions is not None:
             functions = find_functions(recording)
             explained = name_functions(explained, replayed.functions, *functions)
-        if stacks is not None:
-            explained = add_stacks(explained, stacks)
+        for taken in stacks:
+            explained = add_stacks(explained, taken)
         yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
 
 

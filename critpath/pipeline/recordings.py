@@ -337,9 +337,11 @@ def _resolve_sources(
 def _has_stacks(item: Path | PathSet) -> bool:
     """Tell whether paths may come with stacks, before they are read."""
     from critpath import store
-    from critpath.read.stacks import find_stacks
+    from critpath.read.stacks import OBJECTS, STACKS, find_stacks
 
-    return find_stacks(item) is not None if isinstance(item, Path) else store.has_stacks(item)
+    if not isinstance(item, Path):
+        return store.has_stacks(item)
+    return any(find_stacks(item, names) for names in (STACKS, OBJECTS))
 
 
 def _extract_sources(

@@ -23,13 +23,17 @@ _FRAMES: Final = 1024  # of one stack
 _DO: Final = "record it again, or remove its directory stacks to do without"
 
 
-def find_stacks(recording: Path) -> tuple[Path, Path] | None:
+# What a recording may have beside its trace: where in the code, and for which file or peer.
+STACKS, OBJECTS = ("frames.json", "samples.bin"), ("files.json", "files.bin")
+
+
+def find_stacks(recording: Path, names: tuple[str, str] = STACKS) -> tuple[Path, Path] | None:
     """Return the files of a recording's frames and samples; None without stacks."""
-    named, rows = recording / "stacks" / "frames.json", recording / "stacks" / "samples.bin"
+    named, rows = (recording / "stacks" / name for name in names)
     return (named, rows) if named.is_file() and rows.is_file() else None
 
 
-def open_stacks(recording: Path) -> Stacks | None:
+def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | None:
     """Return the stacks that were recorded beside a trace; None without any.
 
     Raises
@@ -37,7 +41,7 @@ def open_stacks(recording: Path) -> Stacks | None:
     UnreadableError
         If what is there is not what a recorder writes.
     """
-    if (found := find_stacks(recording)) is None:
+    if (found := find_stacks(recording, names)) is None:
         return None
     named, rows = found
     place = named.parent

@@ -208,7 +208,7 @@ class _Session:
     scripts: ScriptWatch | None = None
     functions: FunctionFiles | None = None
     counting: Counting | None = None
-    stacks: StackSource | None = None
+    stacks: list[StackSource] = field(default_factory=list)
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -369,14 +369,16 @@ class _Session:
             place = self.directories[0] / STACKS
             place.mkdir(mode=0o700)
             machine, python = not self.programs, "python" in self.request.stacks
-            asked = StackRequest(place, self.user, machine=machine, python=python)
-            self.stacks = open_stacks(self.request.stacks, asked)
-            self.stacks.start()
+            asked = StackRequest(
+                place, self.user, machine=machine, python=python, session=self.settings.session
+            )
+            for source in open_stacks(self.request.stacks, asked):
+                source.start()
+                self.stacks.append(source)
 
     def _abort_stacks(self) -> None:
-        stacks, self.stacks = self.stacks, None
-        if stacks is not None:
-            stacks.abort()
+        while self.stacks:
+            self.stacks.pop().abort()
 
     def _write(self) -> None:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
@@ -390,7 +392,8 @@ class _Session:
         if self.functions is not None:
             environment |= self.functions.environment()
             keep += self.functions.descriptors()
-        environment |= self.stacks.environment() if self.stacks else {}
+        for source in self.stacks:
+            environment |= source.environment()
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         order = "A" * total
@@ -510,8 +513,8 @@ class _Session:
         self._end_counting()
         with self.signals.watching():
             self.end = end = self._active_recorder().stop()
-            if self.stacks is not None:
-                self.stacks.stop()
+            for source in self.stacks:
+                source.stop()
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
             self._note(describe_without_access(self.requests.programs))
@@ -546,11 +549,12 @@ class _Session:
                 span = self.manifests[0].begin, end
                 self.notes += convert_functions(self.directories[0], span)
                 recorded = replace(recorded, beside=(*recorded.beside, FILE))
-            if self.stacks is not None:
+            while self.stacks:
                 self.reporter("unwinding stacks")
-                found, self.stacks = self.stacks.read(), None
+                found = self.stacks.pop(0).read()
                 self.notes += found.warnings
-                facts = {**recorded.facts, **({"stacks": found.facts} if found.facts else {})}
+                name = "files" if found.facts.get("source") == "files" else "stacks"
+                facts = {**recorded.facts, **({name: found.facts} if found.facts else {})}
                 recorded = replace(recorded, facts=facts)
             self.recorded = recorded
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.graph.stacks import APART, add_stacks
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.model.stacks import RUN, SLEEP, WAKE, Frames, Stacks
+from critpath.model.stacks import RUN, SLEEP, WAKE, Frames, Stacks, frames_of, location_of
 
 NONE = Frames((), (), np.zeros(0, np.int32), (), np.zeros(0, np.bool_))
 US = 1000
@@ -122,3 +124,14 @@ def test_a_thread_that_has_slept_for_long_has_the_stack_of_that_sleep_unless_any
 def test_a_short_wait_does_not_get_the_stack_of_the_next():
     paths = path_of((State.RUN, 7, 100), (State.WAIT_TIMER, 7, 20), (State.RUN, 7, 100))
     assert joined(paths, stacks_of((1121, 7, 0, SLEEP)))[1] == (None, None)
+
+
+def test_a_file_stands_before_the_code_that_waits_for_it():
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_DISK, 7, 500), (State.RUN, 7, 100))
+    stacks = stacks_of((1102, 7, 0, SLEEP), (1597, 9, 7, WAKE))
+    files = replace(stacks_of((1101, 7, 0, SLEEP)), texts=("fsync(a.log)\t\t0\t",))
+    found = add_stacks(add_stacks(paths, stacks), files).paths
+    text = found.strings[found.stack[1]]
+    assert location_of(text) == "fsync(a.log) in f1102_7 (app)"
+    assert [f.function for f in frames_of(text)] == ["fsync(a.log)", "f1102_7"]
+    assert location_of(found.strings[found.waker_stack[1]]) == "f1597_9 (app)"

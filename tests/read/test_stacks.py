@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.model.stacks import frames_of
-from critpath.read.stacks import open_stacks
+from critpath.model.stacks import frames_of, location_of
+from critpath.read.stacks import OBJECTS, STACKS, open_stacks
 
 FRAMES = [["wait", "", 0, "/lib/libc.so.6", False], ["flush", "/a/log.c", 3, "/a/app", True]]
 WHOLE = {
@@ -38,6 +38,16 @@ def test_they_are_read_in_order_of_time(tmp_path):
     )
     assert [f.function for f in frames_of(found.texts[0])] == ["wait", "flush"]
     assert found.frames.inlined.tolist() == [False, True]
+
+
+def test_what_threads_slept_for_is_read_alike(tmp_path):
+    place = write(tmp_path, frames=[["fsync(a\x1b[2J)", "", 0, "", False]], stacks=[[0]] * 2)
+    for old, new in zip(STACKS, OBJECTS, strict=True):
+        (place / "stacks" / old).rename(place / "stacks" / new)
+    assert open_stacks(place) is None
+    found = open_stacks(place, OBJECTS)
+    assert "\x1b" not in location_of(found.texts[0])
+    assert location_of(found.texts[0]).startswith("fsync(a")
 
 
 def test_most_recordings_have_none(tmp_path):

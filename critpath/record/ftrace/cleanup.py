@@ -43,7 +43,7 @@ def find_leftovers() -> list[Leftover]:
             instance = Instance.at(root, name)
             remove = (
                 instance.remove
-                if name.startswith(PREFIX)
+                if name.startswith(PREFIX) or layer == "files"
                 else partial(_remove, instance, session, layer)
             )
             found.append(Leftover("instance", name, session, remove))

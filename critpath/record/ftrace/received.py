@@ -16,8 +16,9 @@ import platform
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -74,8 +75,8 @@ class ReceivedLabels:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         with contextlib.ExitStack() as opened:
-            self._probe = opened.enter_context(_Probe.load(headers=headers))
-            self._probe.attach()
+            self._probe = opened.enter_context(_load(headers=headers))
+            self._probe.attach(_TRACEPOINT)
             self._check()
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.fdopen(os.open(file, flags, 0o600), "wb")
@@ -340,11 +341,8 @@ def _tell_facts(a: bpf.Assembler, base: int, offset: int) -> None:
 # Loading it, and taking what it hands over
 
 
-_REFUSED: Final = "the kernel refuses the program that reads received bytes"
-
-
 @dataclass
-class _Probe:
+class Probe:
     """The program in the kernel: gone when its descriptors are closed."""
 
     lost_map: int
@@ -353,33 +351,30 @@ class _Probe:
     taken: mmap.mmap
     given: mmap.mmap
     closing: contextlib.ExitStack
+    refused: tuple[str, str]
     link: int = -1
 
     @staticmethod
-    def load(*, headers: bool) -> _Probe:
-        """Load the program; raises CritpathError."""
-        if platform.machine() != "x86_64":
-            raise CritpathError(
-                f"labels from bytes are read on x86-64 only, this is {platform.machine()}", _WITHOUT
-            )
-        size = _RING_OF_HEADERS if headers else _RING
+    def make(
+        size: int, assemble: Callable[[int, int], bytes], name: bytes, what: str, do: str
+    ) -> Probe:
+        """Load what is assembled for a ring and a count of what is lost; raises CritpathError."""
         with contextlib.ExitStack() as opened:
             try:
                 ring = bpf.make_ring(size)
                 opened.callback(os.close, ring)
                 lost = bpf.make_array(8)
                 opened.callback(os.close, lost)
-                code = assemble(ring, lost, headers=headers)
-                program = bpf.load(code, b"critpath_labels")
+                program = bpf.load(assemble(ring, lost), name)
                 opened.callback(os.close, program)
             except OSError as error:
-                raise _refusal(error) from None
+                raise _refusal(error, what, do) from None
             page = mmap.PAGESIZE
             taken = opened.enter_context(mmap.mmap(ring, page))
             given = opened.enter_context(
                 mmap.mmap(ring, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
             )
-            return _Probe(lost, program, size, taken, given, opened.pop_all())
+            return Probe(lost, program, size, taken, given, opened.pop_all(), (what, do))
 
     def __enter__(self) -> Self:
         return self
@@ -388,12 +383,12 @@ class _Probe:
         self.detach()
         self.closing.close()
 
-    def attach(self) -> None:
-        """Run it at every receive from now on."""
+    def attach(self, tracepoint: bytes) -> None:
+        """Run it at every hit of a tracepoint from now on."""
         try:
-            self.link = bpf.attach(_TRACEPOINT, self.program)
+            self.link = bpf.attach(tracepoint, self.program)
         except OSError as error:
-            raise _refusal(error) from None
+            raise _refusal(error, *self.refused) from None
 
     def detach(self) -> None:
         """Run it no more; idempotent."""
@@ -425,6 +420,21 @@ class _Probe:
         return int.from_bytes(bpf.read_element(self.lost_map, 8), "little")
 
 
-def _refusal(error: OSError) -> CritpathError:
+def _refusal(error: OSError, what: str, do: str) -> CritpathError:
     name = errno.errorcode.get(error.errno or 0, "")
-    return CritpathError(f"{_REFUSED} ({name}: {error.strerror})", _WITHOUT)
+    return CritpathError(f"the kernel refuses {what} ({name}: {error.strerror})", do)
+
+
+def _load(*, headers: bool) -> Probe:
+    """Load the program that reads received bytes; raises CritpathError."""
+    if platform.machine() != "x86_64":
+        raise CritpathError(
+            f"labels from bytes are read on x86-64 only, this is {platform.machine()}", _WITHOUT
+        )
+    return Probe.make(
+        _RING_OF_HEADERS if headers else _RING,
+        partial(assemble, headers=headers),
+        b"critpath_labels",
+        "the program that reads received bytes",
+        _WITHOUT,
+    )

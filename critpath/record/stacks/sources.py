@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 STACKS: Final = "stacks"
 FRAMES: Final = "frames.json"
 SAMPLES: Final = "samples.bin"
+# The same, of files and peers.
+OBJECT_FRAMES: Final = "files.json"
+OBJECTS: Final = "files.bin"
+RAW_OBJECTS: Final = "files"  # directory of pages, while it is recorded
 RAW_STACKS: Final = "perf.data"  # while it is recorded
 AUTO: Final = "auto"
 
@@ -36,12 +40,14 @@ class StackRequest:
         All threads of the machine; else those that the calling thread starts from now on.
     python : bool
         The command's Pythons (3.12 and later) name their functions.
+    session : str
     """
 
     directory: Path
     user: User | None = None
     machine: bool = False
     python: bool = False
+    session: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class StackSource(Protocol):
 SOURCES: Final[Mapping[str, str]] = {
     "native": "critpath.record.stacks.perf",
     "python": "critpath.record.stacks.perf",
+    "files": "critpath.record.stacks.files",
 }
 
 
@@ -113,10 +120,11 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
     UsageError
         If there is no such source, or a named one cannot take stacks here.
     """
-    if text == AUTO:
-        wanted = ["native"] if machine else [*SOURCES]
-        return tuple(name for name in wanted if not find_obstacles(name))
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
+    if AUTO in names:
+        wanted = ["native"] if machine else ["native", "python"]
+        there = [name for name in wanted if not find_obstacles(name)]
+        names = (*there, *(name for name in names if name != AUTO))
     for name in names:
         if name not in SOURCES:
             raise UsageError(
@@ -133,7 +141,8 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
     return names
 
 
-def open_stacks(names: tuple[str, ...], request: StackRequest) -> StackSource:
-    """Make the source for what was asked for; nothing is taken yet."""
-    module = importlib.import_module(SOURCES[names[0]])
-    return cast("StackSource", module.open_source(request))
+def open_stacks(names: tuple[str, ...], request: StackRequest) -> list[StackSource]:
+    """Make the sources for what was asked for; nothing is taken yet."""
+    modules = dict.fromkeys(SOURCES[name] for name in names)
+    opened = (importlib.import_module(module).open_source(request) for module in modules)
+    return [cast("StackSource", source) for source in opened]

@@ -25,7 +25,7 @@ from critpath_marks.sessions import new_session_name
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 try:
-    module._Probe.load(headers=False).__exit__()
+    module._load(headers=False).__exit__()
 except CritpathError as error:
     HINDERED.append(error.what)
 pytestmark = pytest.mark.xdist_group("kernel")

@@ -1,0 +1,42 @@
+"""What is open already is named, and what programs gave to calls is found by thread and time."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from critpath.record.stacks.descriptors import Named
+from critpath.record.stacks.files import Told, _open_now, name_sockets
+
+
+def test_what_this_process_has_open(tmp_path):
+    place = tmp_path / "a\nb.log"
+    with place.open("wb") as file, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as peer:
+            os.set_inheritable(file.fileno(), True)
+            table = dict(_open_now(f"/proc/{os.getpid()}", name_sockets()))
+            ends = [table[one.fileno()].name for one in (server, client, peer)]
+    named = {one.name: one for one in table.values()}
+    assert named[f"{tmp_path}/a?b.log"] == Named(f"{tmp_path}/a?b.log", closes=False)
+    assert ends == [f"127.0.0.1:{port}", f"127.0.0.1:{port}", f"client of 127.0.0.1:{port}"]
+
+
+def test_a_process_that_has_ended_has_nothing_open():
+    assert not [*_open_now("/proc/0", {})]
+
+
+def test_what_a_call_was_given_is_that_of_its_thread_and_time():
+    told = Told({257: "openat", 42: "connect"})
+    for when, number, tid, data in (
+        (1_000_000, 257, 7, b"a"),
+        (1_090_000, 257, 7, b"b"),
+        (1_090_000, 42, 7, b"c"),
+        (1_000_500, 257, 8, b"d"),
+    ):
+        told.add(when, number, tid, data)
+    assert told.find(1_000_100, "openat", 7) == b"a"
+    assert told.find(1_089_000, "openat", 7) == b"b"
+    assert told.find(1_089_000, "connect", 7) == b"c"
+    assert told.find(1_200_000, "openat", 7) is None
+    assert told.find(1_000_000, "openat", 9) is None
