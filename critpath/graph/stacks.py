@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
-from critpath.model.stacks import RUN, SLEEP, WAKE, Stacks, mark_frames
+from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, mark_frames
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
@@ -27,7 +27,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
     A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
     that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
-    or a sleep.
+    or a sleep.  Where threads were sampled at all times, a segment has the stack that
+    lasted longest in it.
 
     Parameters
     ----------
@@ -53,6 +54,9 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
     middle = _within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
+    if (stacks.kind == SAMPLE).any():
+        chosen = asleep | runs
+        own[chosen] = _lasting(stacks, path, chosen)
     changed = replace(
         path,
         strings=(*path.strings, *stacks.texts),
@@ -162,4 +166,32 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
                 np.searchsorted(times, end[mine], "right") - 1,
             )
             result[mine] = order[low + near]
+    return result
+
+
+def _lasting(stacks: Stacks, path: CriticalPaths, chosen: Bool) -> I64:
+    """Return for each chosen segment the sampled stack that its thread was longest in, or -1."""
+    events = np.flatnonzero(stacks.kind == SAMPLE)
+    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    threads, tid = stacks.tid[order], path.tid[chosen]
+    begin, end = path.begin[chosen], path.end[chosen]
+    result = np.full(len(tid), -1, np.int64)
+    for thread in np.unique(tid).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        if low == high:
+            continue
+        mine = np.flatnonzero(tid == thread)
+        times = stacks.time[order[low:high]]
+        # A row for each stack that a segment has something of.
+        first = np.searchsorted(times, begin[mine], "right") - 1
+        last = np.maximum(np.searchsorted(times, end[mine], "left") - 1, first)
+        count = last - first + 1
+        row = np.repeat(np.arange(len(mine)), count)
+        at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(row))
+        row, at = row[at >= 0], at[at >= 0]
+        until = np.append(times[1:], np.iinfo(np.int64).max)[at]
+        lasts = np.minimum(end[mine][row], until) - np.maximum(begin[mine][row], times[at])
+        best = np.lexsort((lasts, row))
+        best = best[np.append(np.diff(row[best]) != 0, True)] if len(best) else best
+        result[mine[row[best]]] = order[low + at[best]]
     return result

@@ -13,8 +13,8 @@ import numpy as np
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
 
 # Kinds of stacks, by their numbers in a recording.
-KINDS: Final = ("sleep", "wake", "run")
-SLEEP, WAKE, RUN = range(len(KINDS))
+KINDS: Final = ("sleep", "wake", "run", "sample")
+SLEEP, WAKE, RUN, SAMPLE = range(len(KINDS))
 
 
 class Frame(NamedTuple):
@@ -85,7 +85,7 @@ class Stacks(Table):
     time, tid, woken : int64
         When (ns, of the recording's clock), in which thread, and which thread that woke (0: none).
     kind : uint8
-        `SLEEP`, `WAKE` or `RUN`.
+        `SLEEP`, `WAKE`, `RUN`, or `SAMPLE`: in that stack until the thread's next sample.
     stack : int32
         Which of ``texts``; -1: none that could be read.
     texts : tuple of str

@@ -167,7 +167,8 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
 
 def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
     """Delete stacks that were not unwound: memory of what was recorded is never kept."""
-    if not (directory / STACKS / RAW_STACKS).exists():
+    place = directory / STACKS
+    if not (place / RAW_STACKS).exists() and not any(place.glob("py-spy-*")):
         return manifest
     shutil.rmtree(directory / STACKS, ignore_errors=True)
     note = "the stacks were not unwound before the recorder was killed, and are left out"

@@ -89,7 +89,9 @@ class StackSource(Protocol):
 SOURCES: Final[Mapping[str, str]] = {
     "native": "critpath.record.stacks.perf",
     "python": "critpath.record.stacks.perf",
+    "py-spy": "critpath.record.stacks.pyspy",
 }
+_ALONE: Final = "py-spy"  # what perf sees besides would stand beside its samples
 
 
 def find_obstacles(name: str) -> list[Requirement]:
@@ -114,7 +116,7 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
         If there is no such source, or a named one cannot take stacks here.
     """
     if text == AUTO:
-        wanted = ["native"] if machine else [*SOURCES]
+        wanted = ["native"] if machine else ["native", "python"]
         return tuple(name for name in wanted if not find_obstacles(name))
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
     for name in names:
@@ -125,11 +127,13 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
         if machine and name == "python":
             raise UsageError(
                 "--stacks python without a command: a Python that runs already cannot be asked",
-                "start it with PYTHONPERFSUPPORT=1 (3.12 and later), and record with "
-                "--stacks native",
+                "--stacks py-spy; or start it with PYTHONPERFSUPPORT=1 (3.12 and later), and "
+                "record with --stacks native",
             )
         if found := find_obstacles(name):
             raise UsageError(f"--stacks {name}: {found[0].what}", found[0].do)
+    if _ALONE in names and len(names) > 1:
+        raise UsageError(f"--stacks {text}: {_ALONE} goes by itself", f"--stacks {_ALONE}")
     return names
 
 
