@@ -1,8 +1,9 @@
 """Stacks by py-spy: what Python's threads were in, 200 times a second, of any version.
 
 py-spy reads a Python's memory from outside, also of a server that runs already.  It counts time
-from a start of its own and notes all of it as it ends, in a file that it makes only then: when
-that file appeared says when its time began, to a tick of the file system's clock.
+from a start of its own and notes all of it as it ends, in a file that it makes only then: that
+its last time lies between the making of that file and its last change says when its time began, to
+some milliseconds.  `critpath.graph.stacks` finds within these where the samples fit the path.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _MOST_STACKS: Final = 500_000
 _DEPTH: Final = 1024  # frames of a stack, as `critpath.read.stacks` takes them
 _LETTERS: Final = 400  # of a name
 _PATIENCE: Final = 20.0  # s for py-spy to begin and to end
+_COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which files' times are of
 _CHUNK: Final = 1 << 20
 _PROGRAM: Final = re.compile(r"python\d?(\.\d+)?t?")
 _THREAD: Final = re.compile(r"thread \((\d{1,10})\)")
@@ -68,6 +70,12 @@ class Sampled:
     pid: int
     directory: Path
     output: int  # a file without a name for what it prints
+
+    def collect(self) -> bool:
+        """Return whether it has ended."""
+        if self.pid and collect(self.pid) is not None:
+            self.pid = 0
+        return not self.pid
 
 
 @dataclass
@@ -129,7 +137,7 @@ class PySpySource:
     def _wait_for_begin(self, sampled: Sampled) -> None:
         until = time.monotonic() + _PATIENCE
         while b"Sampling process" not in os.pread(sampled.output, 1 << 16, 0):
-            if collect(sampled.pid) is not None or time.monotonic() > until:
+            if sampled.collect() or time.monotonic() > until:
                 said = os.pread(sampled.output, 1 << 16, 0).decode("utf-8", "replace").split("\n")
                 why = next(
                     (safe_text(line.strip()) for line in said if "rror" in line), "no reason"
@@ -144,14 +152,13 @@ class PySpySource:
     def stop(self) -> None:
         """End each py-spy, which then writes what it saw."""
         for sampled in self.running:
-            with contextlib.suppress(ProcessLookupError):
+            if not sampled.collect():
                 os.kill(sampled.pid, signal.SIGINT)
         until = time.monotonic() + _PATIENCE
         for sampled in self.running:
-            while collect(sampled.pid) is None:
+            while sampled.pid and not sampled.collect():
                 if time.monotonic() > until:
                     self._kill(sampled)
-                    break
                 time.sleep(0.005)
 
     def read(self) -> StackFacts:
@@ -189,9 +196,9 @@ class PySpySource:
         self._close()
 
     def _kill(self, sampled: Sampled) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        if not sampled.collect():
             os.kill(sampled.pid, signal.SIGKILL)
-        while collect(sampled.pid) is None:
+        while not sampled.collect():
             time.sleep(0.001)
 
     def _close(self) -> None:
@@ -237,19 +244,20 @@ class Samples:
     samples: int = 0
     lost: int = 0
     nameless: int = 0  # threads
-    within: int = 0  # ns that their times may be off
+    within: int = 0  # ns that they may be later
 
     def read(self, directory: Path, rows: IO[bytes]) -> None:
         """Add the rows of what a py-spy wrote: from when on a thread was in a stack."""
         file = directory / _FILE
-        # The kernel's clock of files ticks; what is read from it lies up to a tick back.
+        # The kernel's clock of files ticks: what is read from it lies up to a tick back.
+        tick = int(time.clock_getres(_COARSE) * NS_PER_S)
         apart = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(
             time.CLOCK_MONOTONIC
         )
         made = directory.stat().st_mtime_ns - apart
         last = _read_last(file)
         zero = made - last
-        self.within = max(self.within, _PERIOD // 2 + NS_PER_S // os.sysconf("SC_CLK_TCK"))
+        self.within = max(self.within, file.stat().st_mtime_ns + tick - apart - made)
         stacks: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         since: dict[tuple[int, int], int] = {}
         threads: dict[tuple[int, int], int] = {}
@@ -276,7 +284,7 @@ class Samples:
         threads: dict[tuple[int, int], int],
         key: tuple[int, int],
     ) -> None:
-        """Write from when on a thread was in a stack; it came to that since the sample before."""
+        """Write from which sample on a thread was in a stack."""
         own = next((n for n, event in enumerate(stack) if event["args"]["filename"]), len(stack))
         for event in stack[:own]:
             if named := _THREAD.match(event["name"]):
@@ -294,7 +302,7 @@ class Samples:
         number = -1
         if numbers and known:
             number = self.stacks.setdefault(numbers, len(self.stacks))
-        rows.write(ROW.pack(at - _PERIOD // 2, threads[key], 0, number, SAMPLE))
+        rows.write(ROW.pack(at, threads[key], 0, number, SAMPLE))
         self.samples += 1
 
     def _number(self, event: dict[str, Any]) -> int:
@@ -305,8 +313,14 @@ class Samples:
     def write_frames(self, stream: IO[str]) -> None:
         """Write frames and stacks."""
         frames = [(*frame, "python", False) for frame in self.frames]
-        document = {"format": FORMAT, "frames": frames, "stacks": list(self.stacks), "cut": []}
-        json.dump({**document, "lost": self.lost}, stream, separators=(",", ":"))
+        document: dict[str, object] = {"format": FORMAT, "frames": frames, "cut": []}
+        document |= {
+            "stacks": list(self.stacks),
+            "lost": self.lost,
+            "period": _PERIOD,
+            "within": self.within,
+        }
+        json.dump(document, stream, separators=(",", ":"))
 
 
 def read_events(file: Path) -> Iterator[dict[str, Any]]:
