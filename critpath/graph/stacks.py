@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
-from critpath.model.stacks import RUN, SLEEP, WAKE, Stacks, mark_frames
+from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, mark_frames
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
+_STEP: Final = 250_000  # ns by which samples are moved until they fit
 _ASLEEP: Final = tuple(
     int(state)
     for state in State
@@ -27,7 +28,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
     A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
     that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
-    or a sleep.
+    or a sleep.  Where threads were sampled at all times, a segment has the stack of most
+    samples within it.
 
     Parameters
     ----------
@@ -53,6 +55,9 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
     middle = _within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
+    if (stacks.kind == SAMPLE).any():
+        chosen = asleep | runs
+        own[chosen] = _sampled(stacks, path, chosen, _fit_samples(stacks, path, asleep))
     strings = [*path.strings, *stacks.texts]
     stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
     changed = replace(
@@ -174,4 +179,55 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
                 np.searchsorted(times, end[mine], "right") - 1,
             )
             result[mine] = order[low + near]
+    return result
+
+
+def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool) -> int:
+    """Return how much later than noted samples are, as far as is known: where they fit waits best.
+
+    A thread whose stack is another than a sample before has run meanwhile.
+    """
+    events = np.flatnonzero(stacks.kind == SAMPLE)
+    later = np.arange(0, stacks.within + _STEP, _STEP)
+    wrong = np.zeros(len(later), np.int64)
+    for thread in np.unique(path.tid[asleep]).tolist():
+        waits = np.flatnonzero(asleep & (path.tid == thread))
+        waits = waits[np.argsort(path.begin[waits], kind="stable")]
+        begin, end = path.begin[waits], np.maximum.accumulate(path.end[waits])
+        times = stacks.time[events[stacks.tid[events] == thread]]
+        for number, shift in enumerate(later.tolist()):
+            before = times + shift - stacks.period
+            at = np.searchsorted(begin, before, "right") - 1
+            wrong[number] += int(((at >= 0) & (end[at] >= times + shift)).sum())
+    least = np.flatnonzero(wrong == wrong.min())
+    return int(later[(least[0] + least[-1]) // 2])
+
+
+def _sampled(stacks: Stacks, path: CriticalPaths, chosen: Bool, later: int) -> I64:
+    """Return for each chosen segment the stack of most samples within it; -1: not sampled there."""
+    events = np.flatnonzero(stacks.kind == SAMPLE)
+    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    threads, tid = stacks.tid[order], path.tid[chosen]
+    begin, end = path.begin[chosen], path.end[chosen]
+    result = np.full(len(tid), -1, np.int64)
+    period = max(1, stacks.period)
+    for thread in np.unique(tid).tolist():
+        low, high = np.searchsorted(threads, [thread, thread + 1])
+        if low == high:
+            continue
+        mine = np.flatnonzero(tid == thread)
+        times = stacks.time[order[low:high]] + later
+        # A row for each stack that a segment may have something of; from its first sample on.
+        first = np.maximum(np.searchsorted(times, begin[mine], "right") - 1, 0)
+        count = np.maximum(np.searchsorted(times, end[mine], "left") - first, 0)
+        row = np.repeat(np.arange(len(mine)), count)
+        at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(row))
+        until = np.append(times[1:], times[-1] + period)[at]
+        since = np.maximum(begin[mine][row] - times[at], 0)
+        upto = np.minimum(end[mine][row], until) - 1 - times[at]
+        number = upto // period - (since + period - 1) // period + 1
+        row, at, number = row[number > 0], at[number > 0], number[number > 0]
+        best = np.lexsort((number, row))
+        best = best[np.append(np.diff(row[best]) != 0, np.ones(min(1, len(best)), np.bool_))]
+        result[mine[row[best]]] = order[low + at[best]]
     return result

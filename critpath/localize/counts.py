@@ -23,6 +23,7 @@ from critpath.model import (
     Step,
     Symbol,
     VectorTable,
+    is_recorder,
     rival_name,
     rival_role,
 )
@@ -245,8 +246,8 @@ def charge_steps(
     costs = _costs(one, codes, symbols)
     charges = []
     for step, cost in costs.items():  # what holds others comes before them
-        if step not in risen or not cost.content:
-            continue
+        if step not in risen or not cost.content or is_recorder(step.role):
+            continue  # a recorder that wakes a thread more often is no reason for its work
         before, after = risen[step]
         # Where a trip goes on to another thread no more often, that one has its own reasons.
         time = {

@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         benjamini_hochberg,
         hypergeometric_tail,
         identifiers,
+        is_recorder,
         mid_ranks,
         number_codes,
         order_rows,
@@ -213,7 +214,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
         *("hypergeometric_tail", "identifiers", "mid_ranks", "number_codes", "order_rows"),
-        *("rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
+        *("is_recorder", "rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -336,6 +337,7 @@ __all__ = [
     "freeze_columns",
     "hypergeometric_tail",
     "identifiers",
+    "is_recorder",
     "join_facts",
     "join_paths",
     "join_stored",

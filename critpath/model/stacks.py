@@ -13,8 +13,8 @@ import numpy as np
 from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
 
 # Kinds of stacks, by their numbers in a recording.
-KINDS: Final = ("sleep", "wake", "run")
-SLEEP, WAKE, RUN = range(len(KINDS))
+KINDS: Final = ("sleep", "wake", "run", "sample")
+SLEEP, WAKE, RUN, SAMPLE = range(len(KINDS))
 
 
 class Frame(NamedTuple):
@@ -85,7 +85,7 @@ class Stacks(Table):
     time, tid, woken : int64
         When (ns, of the recording's clock), in which thread, and which thread that woke (0: none).
     kind : uint8
-        `SLEEP`, `WAKE` or `RUN`.
+        `SLEEP`, `WAKE`, `RUN`, or `SAMPLE`: in that stack until the thread's next sample.
     stack : int32
         Which of ``texts``; -1: none that could be read.
     texts : tuple of str
@@ -93,6 +93,8 @@ class Stacks(Table):
     frames : Frames
     complete : bool
         Every sleep of a thread that has events after its first is among them.
+    period, within : int
+        Of samples: how far apart they are, and how much later than ``time`` all may be (ns).
     """
 
     time: I64
@@ -103,6 +105,8 @@ class Stacks(Table):
     texts: tuple[str, ...]
     frames: Frames
     complete: bool = False
+    period: int = 0
+    within: int = 0
 
     def __post_init__(self) -> None:
         whole = dict.fromkeys(("time", "tid", "woken"), np.int64)

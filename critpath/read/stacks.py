@@ -18,6 +18,7 @@ _ROW: Final = np.dtype(
 )
 _MOST: Final = 1 << 30  # bytes of rows
 _TIME: Final = 2**62  # no difference of two below this overflows
+_SAMPLING: Final = 10**9  # ns between two samples, and that all may be later
 _LETTERS: Final = 400
 _FRAMES: Final = 1024  # of one stack
 _DO: Final = "record it again, or remove its directory stacks to do without"
@@ -46,7 +47,7 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
     named, rows = found
     place = named.parent
     try:
-        frames, stacks, lost = _read_frames(named)
+        frames, stacks, lost, sampling = _read_frames(named)
         events = _read_rows(rows, len(stacks))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
@@ -58,10 +59,19 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
     order = np.argsort(events["time"], kind="stable")
     columns = {name: events[name][order].astype(np.int64) for name in ("time", "tid", "woken")}
     kind, stack = events["kind"][order], events["stack"][order].astype(np.int32)
-    return Stacks(**columns, kind=kind, stack=stack, texts=texts, frames=frames, complete=not lost)
+    return Stacks(
+        **columns,
+        kind=kind,
+        stack=stack,
+        texts=texts,
+        frames=frames,
+        complete=not lost,
+        period=sampling[0],
+        within=sampling[1],
+    )
 
 
-def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int]:
+def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, tuple[int, int]]:
     if file.stat().st_size > LARGEST:
         raise ValueError(f"{file.name} is larger than {LARGEST:,} bytes")
     document = load_json(file.read_bytes())
@@ -71,6 +81,9 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int]:
     lost = document.get("lost")
     if not isinstance(rows, list) or not isinstance(stacks, list) or type(lost) is not int:
         raise TypeError("no lists of frames and stacks, or no number of lost ones")
+    sampling = document.get("period", 0), document.get("within", 0)
+    if not all(type(ns) is int and 0 <= ns <= _SAMPLING for ns in sampling):
+        raise ValueError("samples at no times")
     columns: Any = [[], [], [], [], []]
     for row in rows:
         if not _is_frame(row):
@@ -89,6 +102,7 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int]:
         ),
         stacks,
         lost,
+        sampling,
     )
 
 

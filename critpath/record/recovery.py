@@ -167,7 +167,9 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
 
 def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
     """Delete stacks that were not unwound: memory of what was recorded is never kept."""
-    if not any((directory / STACKS / name).exists() for name in (RAW_STACKS, RAW_OBJECTS)):
+    place = directory / STACKS
+    raw = any((place / name).exists() for name in (RAW_STACKS, RAW_OBJECTS))
+    if not raw and not any(place.glob("py-spy-*")):
         return manifest
     shutil.rmtree(directory / STACKS, ignore_errors=True)
     note = "stacks and names of files were not made before the recorder was killed: left out"

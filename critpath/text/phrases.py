@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State
+from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State, is_recorder
 from critpath.units import format_ns, format_share, plural
 
 # In a word or two, for who waits for the rest of the answer.
@@ -84,8 +84,6 @@ KINDS: Final[dict[str, str]] = {
     "shorter": "shorter",
     "loop-count": "other rounds",
 }
-# Threads that record: critpath's own, and LTTng's daemons.
-_RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?")
 # Nothing was seen that could be the reason.
 UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 
@@ -175,7 +173,7 @@ def quoted(name: str) -> str:
 
 def thread_name(comm: str, tid: int = -1) -> str:
     """Return how a thread is called: its name, and its id where that is one and known."""
-    whose = " of the recorder" if _RECORDERS.fullmatch(comm) else ""
+    whose = " of the recorder" if is_recorder(comm) else ""
     return quoted(comm) + whose + (f" (tid {tid})" if tid > 0 else "")
 
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from critpath.graph.stacks import APART, add_stacks
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.model.stacks import RUN, SLEEP, WAKE, Frames, Stacks, frames_of, location_of
+from critpath.model.stacks import (
+    RUN,
+    SAMPLE,
+    SLEEP,
+    WAKE,
+    Frames,
+    Stacks,
+    frames_of,
+    location_of,
+)
 
 NONE = Frames((), (), np.zeros(0, np.int32), (), np.zeros(0, np.bool_))
 US = 1000
@@ -135,3 +144,41 @@ def test_a_file_stands_before_the_code_that_waits_for_it():
     assert location_of(text) == "fsync(a.log) in f1102_7 (app)"
     assert [f.function for f in frames_of(text)] == ["fsync(a.log)", "f1102_7"]
     assert location_of(found.strings[found.waker_stack[1]]) == "f1597_9 (app)"
+
+
+def sampled(paths, *rows, within=0):
+    """Return the places of segments, by samples 5 ms apart that may be later by so many ms."""
+    stacks = stacks_of(*((at, tid, 0, SAMPLE) for at, tid in rows))
+    return [
+        stack
+        for stack, _ in joined(paths, replace(stacks, period=5000 * US, within=within * 1000 * US))
+    ]
+
+
+def test_a_segment_has_the_stack_of_most_samples_within_it():
+    paths = path_of((State.RUN, 7, 12_000), (State.WAIT_DISK, 7, 30_000), (State.RUN, 9, 50_000))
+    found = sampled(paths, (3000, 7), (11_500, 7), (14_000, 7), (34_000, 7), (90_000, 9))
+    assert found == ["f3000_7", "f14000_7", "f90000_9"]
+
+
+def test_a_segment_without_a_sample_has_no_stack():
+    """Between two samples a thread may have been anywhere."""
+    paths = path_of((State.RUN, 7, 3000), (State.WAIT_DISK, 7, 2000), (State.RUN, 7, 20_000))
+    assert sampled(paths, (2000, 7), (7000, 7)) == ["f2000_7", None, "f7000_7"]
+    assert sampled(paths, (2000, 8)) == [None] * 3
+
+
+@given(st.integers(0, 15), st.lists(st.integers(12, 40), min_size=3, max_size=12), st.data())
+def test_samples_move_to_where_they_fit_the_waits(shift, lengths, data):
+    """A thread runs for 1 ms between waits; its samples are noted too early."""
+    paths = path_of(
+        *((s, 7, n) for w in lengths for s, n in ((State.WAIT_DISK, w * 1000), (State.RUN, 1000)))
+    )
+    begins = (paths.paths.begin[::2] // US).tolist()
+    phase = data.draw(st.integers(0, 4999))
+    first = [at + (phase - at) % 5000 for at in begins]  # the first sample within each wait
+    found = sampled(paths, *((at - shift * 1000, 7) for at in first), within=15)
+    wanted = [f"f{at - shift * 1000}_7" for at in first]
+    # Never a stack of a wait that lies apart; with many waits each has its own.
+    right = [a == b for a, b in zip(found[::2], wanted, strict=True)]
+    assert all(right) or len(set(lengths)) < 3 or sum(right) >= len(right) - 1

@@ -96,7 +96,9 @@ SOURCES: Final[Mapping[str, str]] = {
     "native": "critpath.record.stacks.perf",
     "python": "critpath.record.stacks.perf",
     "files": "critpath.record.stacks.files",
+    "py-spy": "critpath.record.stacks.pyspy",
 }
+_ALONE: Final = "py-spy"  # what perf sees besides would stand beside its samples
 
 
 def find_obstacles(name: str) -> list[Requirement]:
@@ -133,11 +135,13 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
         if machine and name == "python":
             raise UsageError(
                 "--stacks python without a command: a Python that runs already cannot be asked",
-                "start it with PYTHONPERFSUPPORT=1 (3.12 and later), and record with "
-                "--stacks native",
+                "--stacks py-spy; or start it with PYTHONPERFSUPPORT=1 (3.12 and later), and "
+                "record with --stacks native",
             )
         if found := find_obstacles(name):
             raise UsageError(f"--stacks {name}: {found[0].what}", found[0].do)
+    if _ALONE in names and {*names} - {_ALONE, "files"}:
+        raise UsageError(f"--stacks {text}: {_ALONE} goes by itself", f"--stacks {_ALONE}")
     return names
 
 

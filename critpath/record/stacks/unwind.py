@@ -7,7 +7,7 @@ bounded in number and length.
 
 ``frames.json`` has every frame and every distinct stack once, innermost frame first;
 ``samples.bin`` has a row per event: time (int64), thread, woken thread, stack (int32 each; -1 for
-none) and kind (uint8), little-endian.
+none) and kind (uint8), little-endian.  A sample holds until the thread's next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final, NamedTuple
 
 FORMAT: Final = "critpath/stacks/1"
-SLEEP, WAKE, RUN = 0, 1, 2
+SLEEP, WAKE, RUN, SAMPLE = 0, 1, 2, 3
 ROW: Final = struct.Struct("<qiiiB")
 
 _KINDS: Final = {"sched:sched_switch": SLEEP, "sched:sched_waking": WAKE}
