@@ -124,7 +124,7 @@ class Counting:
         self._source = source = self._open()
         scopes = [MACHINE] if self._group is None else [MACHINE, scope]
         root = find_root()
-        places = [free_places(root)] if root else [()]
+        places: list[tuple[Path, ...]] = [free_places(root) if root else ()]
         if self._group:
             places.append(free_places(self._group.path, self._group.name))
         self._free = [(n, p) for n, p in enumerate(places) if read_free(p)]
