@@ -278,7 +278,7 @@ def name_disks(block: Path = Path("/sys/dev/block")) -> dict[str, str]:
 
 def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
     """Yield each group's name and place, what it has counted, and its limits, by hierarchy."""
-    for root, version, controllers in _hierarchies(mounts):
+    for root, version, controllers in hierarchies(mounts):
         for place, _, files in os.walk(root):
             name = safe_text("/" + os.path.relpath(place, root).removeprefix("."))
             counts: dict[str, int] = {}
@@ -296,7 +296,7 @@ def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
                 yield name, here, counts, limits
 
 
-def _hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:
+def hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:
     """Yield the mount points of hierarchies, their version, and controllers of version 1."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -21,6 +21,7 @@ from critpath.record.counts.groups import (
     Group,
     find_group,
     find_root,
+    free_places,
     free_terms,
     group_of_container,
     make_group,
@@ -123,8 +124,10 @@ class Counting:
         self._source = source = self._open()
         scopes = [MACHINE] if self._group is None else [MACHINE, scope]
         root = find_root()
-        places = [root, *([self._group.path] if self._group else [])]
-        self._free = [(n, p) for n, p in enumerate(places) if p and read_free(p)]
+        places: list[tuple[Path, ...]] = [free_places(root) if root else ()]
+        if self._group:
+            places.append(free_places(self._group.path, self._group.name))
+        self._free = [(n, p) for n, p in enumerate(places) if read_free(p)]
         header = {
             "format": FORMAT,
             "terms": [*source.terms, *(free_terms() if self._free else ())],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.containers import cgroup_names
+from critpath.record.limits import hierarchies
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
 
@@ -19,17 +21,22 @@ _OWN: Final = Path("/proc/self/cgroup")
 _NAMESPACE: Final = Path("/proc/self/ns/cgroup")
 _INITIAL: Final = "cgroup:[4026531835]"
 _MOST_GROUPS: Final = 100_000  # that are looked through for a name
+_LARGEST_FILE: Final = 1 << 20  # bytes of a file of counters
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 
 # What the kernel counts for a group without being asked, by file; the number divides.
+# Version 1 has other names, and nanoseconds; `total_` is with the groups below, as of version 2.
 _FREE: Final = {
     "cpu.stat": {
         "user_usec": ("cpu.user_ms", 1000),
         "system_usec": ("cpu.system_ms", 1000),
         "nr_throttled": ("cpu.throttles", 1),
         "throttled_usec": ("cpu.throttled_ms", 1000),
+        "throttled_time": ("cpu.throttled_ms", 1_000_000),
     },
     "memory.stat": {
-        name: (f"memory.{name}", 1)
+        prefix + name: (f"memory.{name}", 1)
+        for prefix in ("", "total_")
         for name in (
             *("pgfault", "pgmajfault", "pgscan", "pgsteal", "workingset_refault_anon"),
             "workingset_refault_file",
@@ -40,6 +47,14 @@ _FREE: Final = {
         "wbytes": ("io.written_kb", 1024),
         "rios": ("io.reads", 1),
         "wios": ("io.writes", 1),
+    },
+    "blkio.throttle.io_service_bytes_recursive": {
+        "Read": ("io.read_kb", 1024),
+        "Write": ("io.written_kb", 1024),
+    },
+    "blkio.throttle.io_serviced_recursive": {
+        "Read": ("io.reads", 1),
+        "Write": ("io.writes", 1),
     },
 }
 
@@ -195,28 +210,42 @@ def find_group(name: str) -> Group:
     )
 
 
-def read_free(group: Path) -> dict[str, int]:
+def free_places(path: Path, name: str = "", mounts: Path = _MOUNTS) -> tuple[Path, ...]:
+    """Return where the kernel counts for a group: its directory, and its twins of version 1."""
+    older = [root / name.lstrip("/") for root, version, _ in hierarchies(mounts) if version == 1]
+    return path, *(place for place in older if place.is_dir())
+
+
+def read_free(places: Sequence[Path]) -> dict[str, int]:
     """Return what the kernel has counted of a group since it was made, by term."""
     found: dict[str, int] = {}
-    for file, wanted in _FREE.items():
-        try:
-            text = (group / file).read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue
-        sums: dict[str, int] = {}
-        for line in text.splitlines():
-            words = line.split()
-            # Of disks there are several: MAJOR:MINOR rbytes=... wbytes=...
-            pairs = [w.split("=", 1) for w in words[1:] if "=" in w] or [words[:2]]
-            for pair in pairs:
-                if len(pair) == 2 and pair[0] in wanted and pair[1].isdecimal():
-                    sums[pair[0]] = sums.get(pair[0], 0) + int(pair[1])
-        for name, amount in sums.items():
-            term, divisor = wanted[name]
-            found[f"cg:{term}"] = amount // divisor
+    for place in places:
+        for file in _FREE:
+            for term, amount in _read_file(place / file).items():
+                found.setdefault(term, amount)
     return found
+
+
+def _read_file(file: Path) -> dict[str, int]:
+    wanted = _FREE[file.name]
+    try:
+        with file.open(encoding="ascii", errors="replace") as stream:
+            text = stream.read(_LARGEST_FILE)
+    except OSError:
+        return {}
+    sums: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.split()
+        # Of disks there are several: MAJOR:MINOR rbytes=... wbytes=..., or MAJOR:MINOR Read ...
+        pairs = [w.split("=", 1) for w in words[1:] if "=" in w] or [words[-2:]]
+        for pair in pairs:
+            if len(pair) == 2 and pair[0] in wanted and _NUMBER.fullmatch(pair[1]):
+                sums[pair[0]] = sums.get(pair[0], 0) + int(pair[1])
+    # In the order of the table: what is with the groups below comes last, and is taken.
+    taken = {wanted[name]: sums[name] for name in wanted if name in sums}
+    return {f"cg:{term}": amount // divisor for (term, divisor), amount in taken.items()}
 
 
 def free_terms() -> list[str]:
     """Return the terms that a group may have."""
-    return [f"cg:{term}" for wanted in _FREE.values() for term, _ in wanted.values()]
+    return list(dict.fromkeys(f"cg:{term}" for w in _FREE.values() for term, _ in w.values()))
