@@ -70,7 +70,9 @@ def test_most_recordings_have_none(tmp_path):
         {"rows": [(5, 7, 0, 2, 0)]},
         {"rows": [(5, 7, 0, -2, 0)]},
         {"lost": None},
-        {"rows": [(5, 7, 0, 0, 3)]},
+        {"rows": [(5, 7, 0, 0, 4)]},
+        {"period": -1},
+        {"within": 2**40},
         {"rows": [(-(2**63), 7, 0, 0, 0)]},
     ],
 )
