@@ -88,7 +88,7 @@ class Counting:
         self._source: Source | None = None
         self._group: Group | None = None
         self._procs = -1
-        self._free: list[tuple[int, Path]] = []  # scopes that the kernel itself counts
+        self._free: list[tuple[int, tuple[Path, ...]]] = []  # scopes that the kernel itself counts
         self._before: list[list[int]] = []
         self._begin = 0
         self._next = 0
