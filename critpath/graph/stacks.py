@@ -13,6 +13,7 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, mark_frames
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
+_MOST_REPEATED: Final = 20  # samples of one row that help to find that
 _STEP: Final = 250_000  # ns by which samples are moved until they fit
 _ASLEEP: Final = tuple(
     int(state)
@@ -57,7 +58,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
-        own[chosen] = _sampled(stacks, path, chosen, _fit_samples(stacks, path, asleep))
+        moved, running = _fit_samples(stacks, path, asleep, runs)
+        own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
     strings = [*path.strings, *stacks.texts]
     stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
     changed = replace(
@@ -182,29 +184,53 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     return result
 
 
-def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool) -> int:
-    """Return how much later than noted samples are, as far as is known: where they fit waits best.
+def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool, runs: Bool) -> tuple[int, Bool]:
+    """Return how much later than noted samples are, where they fit best, and which stacks run.
 
-    A thread whose stack is another than a sample before has run meanwhile.
+    A place in the code is one at which threads sleep, or one at which they run: where samples of
+    one place fall on both, they are moved wrongly.
     """
-    events = np.flatnonzero(stacks.kind == SAMPLE)
+    events, number = _every_sample(stacks)
     later = np.arange(0, stacks.within + _STEP, _STEP)
-    wrong = np.zeros(len(later), np.int64)
-    for thread in np.unique(path.tid[asleep]).tolist():
-        waits = np.flatnonzero(asleep & (path.tid == thread))
-        waits = waits[np.argsort(path.begin[waits], kind="stable")]
-        begin, end = path.begin[waits], np.maximum.accumulate(path.end[waits])
-        times = stacks.time[events[stacks.tid[events] == thread]]
-        for number, shift in enumerate(later.tolist()):
-            before = times + shift - stacks.period
-            at = np.searchsorted(begin, before, "right") - 1
-            wrong[number] += int(((at >= 0) & (end[at] >= times + shift)).sum())
-    least = np.flatnonzero(wrong == wrong.min())
-    return int(later[(least[0] + least[-1]) // 2])
+    counts = np.zeros((len(later), 2, len(stacks.texts)), np.int64)
+    for thread in np.unique(path.tid[asleep | runs]).tolist():
+        mine = np.flatnonzero((asleep | runs) & (path.tid == thread))
+        mine = mine[np.argsort(path.begin[mine], kind="stable")]
+        begin, end = path.begin[mine], np.maximum.accumulate(path.end[mine])
+        chosen = stacks.tid[events] == thread
+        of = stacks.stack[events[chosen]]
+        times = stacks.time[events[chosen]] + number[chosen] * stacks.period
+        for row, shift in enumerate(later.tolist()):
+            at = np.searchsorted(begin, times + shift, "right") - 1
+            there = (at >= 0) & (end[at] > times + shift) & (of >= 0)
+            np.add.at(counts[row], (runs[mine[at[there]]].astype(int), of[there]), 1)
+    apart = abs(counts[:, 0] - counts[:, 1]).sum(axis=1) / np.maximum(counts.sum(axis=(1, 2)), 1)
+    best = np.flatnonzero(apart == apart.max())
+    chosen = int(best[0] + best[-1]) // 2
+    return int(later[chosen]), counts[chosen, 1] > counts[chosen, 0]
 
 
-def _sampled(stacks: Stacks, path: CriticalPaths, chosen: Bool, later: int) -> I64:
-    """Return for each chosen segment the stack of most samples within it; -1: not sampled there."""
+def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
+    """Return the rows of all samples, and which of its row each is: a row is noted at changes."""
+    events = np.flatnonzero(stacks.kind == SAMPLE)
+    events = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    time, tid = stacks.time[events], stacks.tid[events]
+    same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
+    until = np.where(same, np.append(time[1:], time[:1]), time + 1)
+    count = np.minimum(np.maximum(1, (until - time) // max(1, stacks.period)), _MOST_REPEATED)
+    number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(events, count), number
+
+
+def _sampled(
+    stacks: Stacks, path: CriticalPaths, of: tuple[Bool, Bool], later: int, running: Bool
+) -> I64:
+    """Return for each chosen segment the stack of most samples within it; -1: not sampled there.
+
+    ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
+    as a sample that is noted late would give them, and the others none in which they mostly run.
+    """
+    chosen, runs = of[0], of[1][of[0]]
     events = np.flatnonzero(stacks.kind == SAMPLE)
     order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
     threads, tid = stacks.tid[order], path.tid[chosen]
@@ -226,6 +252,8 @@ def _sampled(stacks: Stacks, path: CriticalPaths, chosen: Bool, later: int) -> I
         since = np.maximum(begin[mine][row] - times[at], 0)
         upto = np.minimum(end[mine][row], until) - 1 - times[at]
         number = upto // period - (since + period - 1) // period + 1
+        stack = stacks.stack[order[low + at]]
+        number[(stack < 0) | (running[stack] != runs[mine][row])] = 0
         row, at, number = row[number > 0], at[number > 0], number[number > 0]
         best = np.lexsort((number, row))
         best = best[np.append(np.diff(row[best]) != 0, np.ones(min(1, len(best)), np.bool_))]

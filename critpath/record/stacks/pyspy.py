@@ -3,7 +3,8 @@
 py-spy reads a Python's memory from outside, also of a server that runs already.  It counts time
 from a start of its own and notes all of it as it ends, in a file that it makes only then: that
 its last time lies between the making of that file and its last change says when its time began, to
-some milliseconds.  `critpath.graph.stacks` finds within these where the samples fit the path.
+some milliseconds.  Where this process is sampled, too, it is in a function at known times.
+`critpath.graph.stacks` finds within what is left where the samples fit the path.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import signal
 import sysconfig
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -42,6 +43,7 @@ _DEPTH: Final = 1024  # frames of a stack, as `critpath.read.stacks` takes them
 _LETTERS: Final = 400  # of a name
 _PATIENCE: Final = 20.0  # s for py-spy to begin and to end
 _COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which files' times are of
+_STAYS, _STAY, _AWAY = 8, 0.012, 0.0083  # how often and how long (s) this process is in a function
 _CHUNK: Final = 1 << 20
 _PROGRAM: Final = re.compile(r"python\d?(\.\d+)?t?")
 _THREAD: Final = re.compile(r"thread \((\d{1,10})\)")
@@ -86,6 +88,7 @@ class PySpySource:
     program: str
     running: list[Sampled] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    stays: list[tuple[int, int]] = field(default_factory=list)  # ns
 
     def start(self) -> None:
         """Start py-spy, and return when it samples."""
@@ -151,6 +154,8 @@ class PySpySource:
 
     def stop(self) -> None:
         """End each py-spy, which then writes what it saw."""
+        if not self.request.machine:
+            self.stays = [self._stay(_AWAY * (1 + n / 4)) for n in range(_STAYS)]
         for sampled in self.running:
             if not sampled.collect():
                 os.kill(sampled.pid, signal.SIGINT)
@@ -161,9 +166,16 @@ class PySpySource:
                     self._kill(sampled)
                 time.sleep(0.005)
 
+    def _stay(self, after: float) -> tuple[int, int]:
+        """Return from when to when this was in a function that py-spy sees."""
+        time.sleep(after)
+        begin = time.monotonic_ns()
+        _stay_for_py_spy()
+        return begin, time.monotonic_ns()
+
     def read(self) -> StackFacts:
         """Write the samples of all Pythons but this one."""
-        found = Samples(ignored=os.getpid())
+        found = Samples(ignored=os.getpid(), stays=self.stays)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         place = self.request.directory
         opened = [os.open(place / name, flags, 0o600) for name in (SAMPLES, FRAMES)]
@@ -215,6 +227,10 @@ def open_source(request: StackRequest) -> PySpySource:
     return PySpySource(request, program)
 
 
+def _stay_for_py_spy() -> None:
+    time.sleep(_STAY)
+
+
 def find_pythons() -> list[int]:
     """Return the Pythons that run, less their children, which go with them, and this one."""
     parents: dict[int, int] = {}
@@ -239,6 +255,7 @@ class Samples:
     """What py-spy saw, each frame and stack once."""
 
     ignored: int  # a process
+    stays: list[tuple[int, int]]  # of that, in `_stay_for_py_spy`
     frames: dict[tuple[str, str, int], int] = field(default_factory=dict)
     stacks: dict[tuple[int, ...], int] = field(default_factory=dict)
     samples: int = 0
@@ -255,9 +272,11 @@ class Samples:
             time.CLOCK_MONOTONIC
         )
         made = directory.stat().st_mtime_ns - apart
-        last = _read_last(file)
-        zero = made - last
-        self.within = max(self.within, file.stat().st_mtime_ns + tick - apart - made)
+        last, seen = self._read_times(file)
+        zero, until = made - last, file.stat().st_mtime_ns + tick - apart - last
+        if self.stays and seen:
+            zero, until = self._narrow(zero, until, seen)
+        self.within = max(self.within, until - zero, 0)
         stacks: defaultdict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         since: dict[tuple[int, int], int] = {}
         threads: dict[tuple[int, int], int] = {}
@@ -275,6 +294,32 @@ class Samples:
                 stack.pop()
         for key, at in since.items():
             self._add(rows, zero + at, stacks[key], threads, key)
+
+    def _narrow(self, first: int, last: int, seen: Sequence[int]) -> tuple[int, int]:
+        """Return between which times py-spy's began so that most of what it saw fits the stays."""
+
+        def count(zero: int) -> int:
+            return sum(any(b <= zero + at <= e for b, e in self.stays) for at in seen)
+
+        possible = [begin - at for begin, _ in self.stays for at in seen]
+        possible = [zero for zero in possible if first <= zero <= last]
+        most = max(map(count, possible), default=0)
+        zero = max((zero for zero in possible if count(zero) == most), default=first)
+        ends = [e - at for _, e in self.stays for at in seen if e - at >= zero]
+        # Of eight samples the first comes within two fifths of a period but once in sixty times.
+        return zero, min([last, zero + 2 * _PERIOD // 5, *ends])
+
+    def _read_times(self, file: Path) -> tuple[int, list[int]]:
+        """Return when all ended, and when this process was seen in its function (ns of py-spy)."""
+        if file.stat().st_size > _LARGEST:
+            raise ValueError("too large")
+        last, seen = 0, []
+        for event in read_events(file):
+            last = max(last, int(event["ts"]) * 1000)
+            named = event["ph"] == "B" and event["name"] == _stay_for_py_spy.__name__
+            if named and event["pid"] == self.ignored:
+                seen.append(int(event["ts"]) * 1000)
+        return last, sorted(seen)
 
     def _add(
         self,
@@ -307,7 +352,11 @@ class Samples:
 
     def _number(self, event: dict[str, Any]) -> int:
         line = int(event["args"]["line"])
-        frame = (_clean(event["name"]), _clean(event["args"]["filename"]), max(0, line))
+        frame = (
+            _clean(event["name"]),
+            _clean(event["args"]["filename"]),
+            min(max(0, line), 2**31 - 1),
+        )
         return self.frames.setdefault(frame, len(self.frames))
 
     def write_frames(self, stream: IO[str]) -> None:
@@ -346,13 +395,6 @@ def read_events(file: Path) -> Iterator[dict[str, Any]]:
                 raise ValueError("an event without an end")
     if text[at:].strip(", \n") != "]":
         raise ValueError("it has no end")
-
-
-def _read_last(file: Path) -> int:
-    """Return the time of the last event (ns of py-spy's clock), which all threads' ends have."""
-    if file.stat().st_size > _LARGEST:
-        raise ValueError("too large")
-    return max((int(event["ts"]) for event in read_events(file)), default=0) * 1000
 
 
 def _clean(text: str) -> str:

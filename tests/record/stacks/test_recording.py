@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,20 @@ def test_no_memory_stays_and_no_process(critpath_process, tmp_path):
     mine = str(os.getpid())
     running = subprocess.run(["pgrep", "-P", mine, "-x", "perf"], check=False, capture_output=True)
     assert running.returncode == 1
+
+
+def test_a_python_of_any_version_is_sampled(critpath_process, tmp_path):
+    if obstacles := find_obstacles("py-spy"):
+        pytest.skip(obstacles[0].what)
+    (tmp_path / "svc.py").write_text("import time\ntime.sleep(.4)\n" + PYTHON)
+    done = critpath_process(
+        *("record", "--stacks", "py-spy", "--recorder", "ftrace", "-n", "5", "-o", tmp_path / "r"),
+        *("--", sys.executable, tmp_path / "svc.py", "slow"),
+    )
+    if "cannot record here" in done.stderr:
+        pytest.skip(done.stderr)
+    assert {f.name for f in (tmp_path / "r" / "stacks").iterdir()} == {"frames.json", "samples.bin"}
+    found = json.loads((tmp_path / "r" / "stacks" / "frames.json").read_text())
+    line = 3 + PYTHON[: PYTHON.index("time.sleep(held)")].count("\n")
+    assert ["flush_log", str(tmp_path / "svc.py"), line, "python", False] in found["frames"]
+    assert "svc.py:2)" in critpath_process("path", tmp_path / "r", "--top", "5").stdout
