@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         STATES,
         Kind,
         State,
+        is_recorder,
     )
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
@@ -141,7 +142,6 @@ if TYPE_CHECKING:
         benjamini_hochberg,
         hypergeometric_tail,
         identifiers,
-        is_recorder,
         mid_ranks,
         number_codes,
         order_rows,
@@ -168,6 +168,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "kinds": (
         *("INTERFERENCE", "Kind", "LOCAL_PACKET", "REMOTE_PACKET", "RUNNING", "STATES", "State"),
+        "is_recorder",
     ),
     "packing": ("PackedBlock", "PackedBlocks"),
     "paths": (
@@ -214,7 +215,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
         *("hypergeometric_tail", "identifiers", "mid_ranks", "number_codes", "order_rows"),
-        *("is_recorder", "rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
+        *("rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}

@@ -6,6 +6,7 @@ The build writes the same numbers for the native modules, as ``KIND_SWITCH`` and
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Final, NamedTuple, Self
 
@@ -156,3 +157,12 @@ RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 # What the machine does to an execution, rather than the execution itself.
 INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU, State.WAIT_QUOTA})
 MACHINE_STATES: Final = INTERFERENCE - {State.WAIT_QUOTA}  # without what somebody has set
+
+
+# Threads that record: critpath's own, LTTng's daemons, and what takes stacks.
+_RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?|perf|py-spy")
+
+
+def is_recorder(comm: str) -> bool:
+    """Tell whether a thread of that name records."""
+    return _RECORDERS.fullmatch(comm) is not None

@@ -405,12 +405,3 @@ def student_tails(distance: F64, freedom: int) -> F64:
         total += term
     result: F64 = 1 - (2 / np.pi * (angle + total) if odd else total)
     return result
-
-
-# Threads that record: critpath's own, LTTng's daemons, and what takes stacks.
-_RECORDERS: Final = re.compile(r"critpath-[a-z]+\d*|lttng(-[a-z]+)?|perf|py-spy")
-
-
-def is_recorder(comm: str) -> bool:
-    """Tell whether a thread of that name records."""
-    return _RECORDERS.fullmatch(comm) is not None

@@ -100,6 +100,7 @@ r=$!
 wait $p
 c=$?
 kill $r 2>/dev/null
+wait $r 2>/dev/null  # else it may take what is for the clock
 if [ $c -ne 0 ] || [ ! -e "$d/recording/critpath.json" ]; then
   echo "{say} failed: $(tail -n 3 "$d/log" | tr '\\n' ' ' | cut -c 1-1000)"
   exit 125

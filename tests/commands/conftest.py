@@ -160,7 +160,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             **{f.__name__: f for f in (choose_executions, resolve_ids, traces_of)},
         },
         "critpath.report.document.comparison": {
-            "comparison_document": lambda _: state.document,
+            "comparison_document": lambda _, **_more: state.document,
         },
         "critpath.report.document.path": {
             "path_document": path_document,

@@ -16,7 +16,7 @@ import re
 import resource
 import shutil
 import signal
-import sysconfig
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ def obstacles() -> list[Requirement]:
 
 def _find_program() -> str | None:
     """Return py-spy beside this Python, which is trusted as critpath itself is, or the system's."""
-    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
+    beside = Path(sys.prefix) / "bin" / "py-spy"
     return str(beside) if os.access(beside, os.X_OK) else trusted_program("py-spy")
 
 
