@@ -66,7 +66,9 @@ def row(what: str, found: Result, pace: float) -> str:
     seen = found.seen
     numbers = ["-"] * 5
     if seen is not None:
-        numbers = [f"{x:,}" for x in (seen.events, seen.made, seen.found, seen.told, seen.silent)]
+        numbers = [
+            f"{x:,}" for x in (seen.events, seen.made, seen.found, seen.arguments, seen.silent)
+        ]
     return f"| {what} | {' | '.join(numbers)} | {command(found, pace)} | {recording(found)} |"
 
 

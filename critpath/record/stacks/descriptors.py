@@ -39,7 +39,7 @@ _MAKES: Final = {
 _OTHERS: Final = ("dup", "dup2", "dup3", "close", "close_range", "poll")
 CALLS: Final = (*USES, *_FLAGS, *_MAKES, *_OTHERS)
 # Those with something in the caller's memory that names a file, a peer or a descriptor.
-TOLD: Final = (*_FLAGS, "connect", "bind", "poll")
+WITH_ARGUMENTS: Final = (*_FLAGS, "connect", "bind", "poll")
 
 
 @dataclass(slots=True)
@@ -87,23 +87,23 @@ class Descriptors:
         self._tables.pop(tid, None)
         self._calls.pop(tid, None)
 
-    def enter(self, tid: int, name: str, arguments: Sequence[int], told: bytes | None) -> None:
+    def enter(self, tid: int, name: str, arguments: Sequence[int], given: bytes | None) -> None:
         """Let a thread begin a system call, with what was in its memory."""
         own, fd = self._of(tid), arguments[0]
         call = self._calls[tid] = _Call(name, arguments)
         if name in _FLAGS:
-            call.path = clean((told or b"").split(b"\0")[0].decode("utf-8", "replace"))
+            call.path = clean((given or b"").split(b"\0")[0].decode("utf-8", "replace"))
         elif name == "close":  # another thread may be given the number before the call ends
             own.pop(fd, None)
         elif name == "close_range":
             self._close_range(own, *arguments[:3])
         elif name in {"connect", "bind"}:
             before = own.get(fd)
-            self._name(own, fd, address_name(told or b""), closes=bool(before and before.closes))
+            self._name(own, fd, address_name(given or b""), closes=bool(before and before.closes))
             call.about = fd
         elif name == "poll":
-            one = told is not None and len(told) >= 4
-            call.about = int.from_bytes(told[:4], "little", signed=True) if told and one else -1
+            one = given is not None and len(given) >= 4
+            call.about = int.from_bytes(given[:4], "little", signed=True) if given and one else -1
         elif name in USES:
             call.about = fd
 

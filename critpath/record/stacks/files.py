@@ -38,7 +38,7 @@ from critpath.record.recorder import Requirement
 from critpath.record.sockets import INET, INET6, LISTEN, UNIX, scan_sockets
 from critpath.record.stacks.descriptors import (
     CALLS,
-    TOLD,
+    WITH_ARGUMENTS,
     Descriptors,
     Named,
     clean,
@@ -60,7 +60,7 @@ LAYER: Final = "files"
 _BUFFER_KIB: Final = 8 << 10  # of each cpu
 _RING: Final = 1 << 23
 _PAUSE: Final = 0.1  # s between looks at the ring
-_MOST_TOLD: Final = 500_000  # paths and addresses that are kept
+_MOST_ARGUMENTS: Final = 500_000  # paths and addresses that are kept
 _MOST_EVENTS: Final = 20_000_000
 _MOST_BYTES: Final = 2 << 30  # of pages
 _MOST_OBJECTS: Final = 100_000
@@ -112,7 +112,7 @@ def _choose_place(a: bpf.Assembler) -> None:
     numbers = {name: number for number, name in syscall_names().items()}
     a.copy(6, 1)
     a.put(bpf.LOAD64, 7, 6, 8)
-    for name in TOLD:
+    for name in WITH_ARGUMENTS:
         a.jump_if(7, numbers[name], "wanted")
     a.jump("out")
     a.name("wanted")
@@ -190,7 +190,7 @@ def _hand_over(a: bpf.Assembler, ring: int, lost: int) -> None:
 
 
 @dataclass
-class Told:
+class Arguments:
     """What programs gave to system calls, by thread and call, in order of time."""
 
     numbers: Mapping[int, str]
@@ -202,7 +202,7 @@ class Told:
 
     def add(self, when: int, number: int, tid: int, data: bytes) -> None:
         """Keep one."""
-        if self.count >= _MOST_TOLD:
+        if self.count >= _MOST_ARGUMENTS:
             self.lost += 1
         else:
             self.count += 1
@@ -231,7 +231,7 @@ class FilesSource:
     dropped: int = 0  # descriptors that were too many
     kinds: dict[int, tuple[str, str]] = field(default_factory=dict)
     places: dict[str, dict[str, int]] = field(default_factory=dict)
-    told: Told = field(default_factory=lambda: Told(syscall_names()))
+    arguments: Arguments = field(default_factory=lambda: Arguments(syscall_names()))
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _ending: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -296,13 +296,13 @@ class FilesSource:
 
         def take() -> None:
             for when, number, tid, _, data in probe.take():
-                self.told.add(when, number, tid, data)
+                self.arguments.add(when, number, tid, data)
 
         def run() -> None:
             while not self._ending.wait(_PAUSE):
                 take()
             take()
-            self.told.lost += probe.lost()
+            self.arguments.lost += probe.lost()
 
         self._thread = threading.Thread(target=run, name="files", daemon=True)
         self._thread.start()
@@ -381,7 +381,7 @@ class FilesSource:
         short = short_names(name for _, name in objects)
         frames = [(f"{call}({short[name]})", "", 0, "", False) for call, name in objects]
         stacks = [[number] for number in range(len(frames))]
-        lost = self.lost + self.told.lost
+        lost = self.lost + self.arguments.lost
         document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": [], "lost": lost}
         with self._create(OBJECT_FRAMES) as stream:
             stream.write(json.dumps(document, separators=(",", ":")).encode())
@@ -389,8 +389,8 @@ class FilesSource:
         if self.lost:
             what = plural(self.lost, "event")
             warnings.append(f"{what} of files came too fast: some names may be of another file")
-        if self.told.lost:
-            what = plural(self.told.lost, "path")
+        if self.arguments.lost:
+            what = plural(self.arguments.lost, "path")
             warnings.append(f"{what} or addresses came too fast, and are not known")
         if self.dropped:
             what = plural(self.dropped, "descriptor")
@@ -439,8 +439,8 @@ class FilesSource:
             found.leave(tid, name.removeprefix("sys_exit_"), result)
             return
         given = struct.unpack_from(f"<{(len(record) - 16) // 8}q", record, 16)
-        told = self.told.find(when, call, tid) if call in TOLD else None
-        found.enter(tid, call, _numbers(given), told)
+        arguments = self.arguments.find(when, call, tid) if call in WITH_ARGUMENTS else None
+        found.enter(tid, call, _numbers(given), arguments)
 
     def _read_pages(self, file: Path) -> Iterator[tuple[int, bytes]]:
         with file.open("rb") as stream:

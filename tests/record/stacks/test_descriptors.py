@@ -19,13 +19,13 @@ from critpath.record.stacks.descriptors import (
 CLOEXEC = 0o2000000
 
 
-def call(found, tid, name, *arguments, told=None, gives=0):
-    found.enter(tid, name, [*arguments, 0, 0, 0, 0, 0], told)
+def call(found, tid, name, *arguments, given=None, gives=0):
+    found.enter(tid, name, [*arguments, 0, 0, 0, 0, 0], given)
     found.leave(tid, name, gives)
 
 
 def open_file(found, tid, path, fd, flags=0):
-    call(found, tid, "openat", -100, 0, flags, told=path + bytes(256 - len(path)), gives=fd)
+    call(found, tid, "openat", -100, 0, flags, given=path + bytes(256 - len(path)), gives=fd)
 
 
 def asleep(found, tid, name="fsync", fd=3):
@@ -50,7 +50,7 @@ def test_an_open_that_fails_or_whose_path_is_not_known_names_nothing():
     open_file(found, 7, b"a", 3)
     open_file(found, 7, b"b", -2)
     assert asleep(found, 7) == ("fsync", "a")
-    call(found, 7, "openat", -100, told=None, gives=3)
+    call(found, 7, "openat", -100, given=None, gives=3)
     assert asleep(found, 7) == ("fsync", "descriptor 3")
 
 
@@ -100,7 +100,7 @@ def test_peers_have_names():
     assert asleep(found, 7, "read") == ("read", "127.0.0.1:5432")
     found.exec(7, 7)
     assert asleep(found, 7, "read") == ("read", "descriptor 3")
-    call(found, 8, "bind", 4, told=peer)
+    call(found, 8, "bind", 4, given=peer)
     call(found, 8, "accept4", 4, 0, 0, 0, gives=5)
     assert asleep(found, 8, "read", 5) == ("read", "client of 127.0.0.1:5432")
 
@@ -186,9 +186,9 @@ def test_descriptors_are_those_of_a_plain_twin(steps):
 
 
 @given(st.binary(max_size=300), st.sampled_from(["openat", "connect", "bind", "poll", "open"]))
-def test_no_memory_of_a_program_is_too_odd(told, name):
+def test_no_memory_of_a_program_is_too_odd(given, name):
     found = Descriptors()
-    call(found, 7, name, 3, 3, 3, told=told, gives=3)
+    call(found, 7, name, 3, 3, 3, given=given, gives=3)
     found.enter(7, "read", [3, 0, 0, 0, 0, 0], None)
     _, text = found.find(7)
     assert text.isprintable()

@@ -6,7 +6,7 @@ import os
 import socket
 
 from critpath.record.stacks.descriptors import Named
-from critpath.record.stacks.files import Told, _open_now, name_sockets
+from critpath.record.stacks.files import Arguments, _open_now, name_sockets
 
 
 def test_what_this_process_has_open(tmp_path):
@@ -27,7 +27,7 @@ def test_a_process_that_has_ended_has_nothing_open():
 
 
 def test_what_a_call_was_given_is_that_of_its_thread_and_time():
-    told = Told({257: "openat", 42: "connect"})
+    told = Arguments({257: "openat", 42: "connect"})
     for when, number, tid, data in (
         (1_000_000, 257, 7, b"a"),
         (1_090_000, 257, 7, b"b"),
