@@ -2,14 +2,15 @@
 
 The first byte of an input says what the rest is (`KINDS`): a recording's manifest, a file
 of paths, a dataset's list, a baseline, a document of ``--json`` that ``critpath report``
-renders.  A file of paths also comes as changes to the columns of a good one, because bytes
-of Parquet seldom get as far as to be wrong.
+renders, counts, a store's own file and an entry of one.  A file of paths also comes as changes
+to the columns of a good one, because bytes of Parquet seldom get as far as to be wrong.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shutil
 import struct
 import sys
@@ -29,15 +30,21 @@ from reading import Way, check_paths, read_all
 from critpath import pipeline
 from critpath.commands import main
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
+from critpath.known.entries import STORE_FORMAT, open_store
+from critpath.read.counts import read_counts
 from critpath.store.dataset import MANIFEST as LIST
 from critpath.store.dataset import part_name
 
 HERE: Final = Path(__file__).resolve().parent
 
+ENTRY: Final = "2026-05-03T14-02-11Z-9f3c01.json"
 GIVEN: Final = HERE / "saved"
-KINDS: Final = ("manifest", "paths", "columns", "list", "baseline", "document")
+KINDS: Final = (
+    *("manifest", "paths", "columns", "list", "baseline", "document"),
+    *("counts", "known", "entry"),
+)
 # Inputs whose rest is JSON: `mutating.py` changes it as such.
-JSON: Final = frozenset({0, 3, 4, 5})
+JSON: Final = frozenset({0, 3, 4, 5, 7, 8})
 _CHANGE: Final = struct.Struct("<BBq")
 _TEXTS: Final = ("", "worker", "RUN", "\x1b[31m", "a\u2028b", "x" * 200, "WAIT_DISK", "\u202eevil")
 
@@ -142,6 +149,30 @@ def use_document(file: Path, how: int) -> None:
         command("report", str(file), ("--html", "--markdown", "--junit", "--json")[how % 5], out)
 
 
+@cache
+def store() -> Path:
+    """Make the directory of a store whose own file or entry is what is tried."""
+    place = scratch() / "seen.known"
+    (place / "entries" / "nginx").mkdir(parents=True)
+    return place
+
+
+def use_store(kind: str, rest: bytes, how: int) -> None:
+    """Do with a store what its readers do, with one of its two files as it is given."""
+    own, entry = store() / "known.json", store() / "entries" / "nginx" / ENTRY
+    own.write_bytes(rest if kind == "known" else json.dumps({"format": STORE_FORMAT}).encode())
+    entry.unlink(missing_ok=True)
+    if kind == "entry":
+        entry.write_bytes(rest)
+    open_store(store())
+    command("known", ("list", "check", "groups")[how % 3], str(store()))
+
+
+def use_counts(file: Path) -> None:
+    """Read counts as a recording has them."""
+    read_counts(file)
+
+
 def one(data: bytes) -> str:
     """Try one input."""
     if not data or data[0] >= len(KINDS):
@@ -160,9 +191,13 @@ def one(data: bytes) -> str:
         pq.write_table(changed(rest), file)
     else:
         file.write_bytes(rest)
-    if kind == "document":
-        return hold(lambda: use_document(file, how))
-    return hold(lambda: use_paths(file, how))
+    use = {
+        "document": lambda: use_document(file, how),
+        "counts": lambda: use_counts(file),
+        "known": lambda: use_store(kind, rest, how),
+        "entry": lambda: use_store(kind, rest, how),
+    }
+    return hold(use.get(kind, lambda: use_paths(file, how)))
 
 
 def json_begins(data: bytes) -> int:

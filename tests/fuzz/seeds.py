@@ -187,6 +187,36 @@ def generated() -> list[bytes]:
     return [uuid_into(data, schema) for data in files]
 
 
+def store_seeds() -> list[tuple[str, bytes]]:
+    """Counts, and what a store has: its own file and an entry."""
+    second = 10**9
+    counts = [
+        {
+            "format": "critpath/counts/1", "terms": ["sys:read", "sched_switch"],
+            "scopes": ["machine", "/shop/db"], "clock": "monotonic", "interval": second,
+            "how": "bpf",
+        },
+        {"begin": 0, "end": second, "counts": [[[0, 90], [1, 7]], [[0, 5]]], "loss": 0},
+        {"begin": second, "end": 2 * second, "counts": [[[1, 9]], []], "loss": 1},
+    ]  # fmt: skip
+    rows = [
+        {"begin": n * second, "end": (n + 1) * second, "counts": [[0, 700 + n], [1, 90]]}
+        for n in range(6)
+    ]
+    entry = {
+        "format": "critpath/known-entry/1", "label": "nginx", "kind": "state",
+        "recorded": "2026-05-03T14:02:11Z", "note": "", "link": "", "host": {}, "left_out": 0,
+        "scope": "machine", "interval": second, "source": "bpf",
+        "vocabulary": ["sched_switch", "sys:read"], "documents": rows,
+    }  # fmt: skip
+    return [
+        ("counts", "".join(json.dumps(line) + "\n" for line in counts).encode()),
+        ("known", json.dumps({"format": "critpath/known/1"}).encode()),
+        ("entry", json.dumps(entry).encode()),
+        ("entry", json.dumps({**entry, "kind": "incident", "normal": rows[:3]}).encode()),
+    ]
+
+
 def saved_seeds() -> None:
     """Files that critpath writes, of a simulated machine and of a synthetic comparison."""
     sys.path[:0] = [str(ROOT / "tests" / "report")]
@@ -234,6 +264,7 @@ def saved_seeds() -> None:
         ("document", to_json(comparison_document(small)).encode()),
         ("document", to_json(calibration_document(calibration())).encode()),
         ("document", path_json(paths.paths, 0, tid=7, comm="worker", losses=()).encode()),
+        *store_seeds(),
     ):
         keep("saved", bytes([saved.KINDS.index(kind)]) + data)
 
