@@ -453,7 +453,7 @@ def _undone_on_failure(path: Path, place: Path) -> Iterator[None]:
         for directory in (place, path / "entries"):
             if directory in made:
                 _remove_empty(directory)
-        if fresh and not (path / "entries").exists():  # nobody else has an entry there
+        if fresh and not (path / "entries").exists():  # no other entry is there
             about.unlink(missing_ok=True)
         for directory in made[::-1]:
             _remove_empty(directory)

@@ -168,11 +168,6 @@ def use_store(kind: str, rest: bytes, how: int) -> None:
     command("known", ("list", "check", "groups")[how % 3], str(store()))
 
 
-def use_counts(file: Path) -> None:
-    """Read counts as a recording has them."""
-    read_counts(file)
-
-
 def one(data: bytes) -> str:
     """Try one input."""
     if not data or data[0] >= len(KINDS):
@@ -193,7 +188,7 @@ def one(data: bytes) -> str:
         file.write_bytes(rest)
     use = {
         "document": lambda: use_document(file, how),
-        "counts": lambda: use_counts(file),
+        "counts": lambda: read_counts(file),
         "known": lambda: use_store(kind, rest, how),
         "entry": lambda: use_store(kind, rest, how),
     }

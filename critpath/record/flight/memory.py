@@ -423,7 +423,7 @@ class Memory:
         return Held(begin, layers, counts, [pages.take() for pages in self._pages()], self.page)
 
     def _pages_of(self, instance: Instance) -> dict[int, CpuPages]:
-        """Return what is to be taken, also of cpus that have come and gone."""
+        """Return what is to be taken, also of cpus that were added since."""
         others = {*instance.cpus()} - {*self.cpus}
         came = [cpu for cpu in sorted(others) if instance.stats(cpu).get("entries")]
         return {cpu: CpuPages(instance, cpu, self.page) for cpu in (*self.cpus, *came)}

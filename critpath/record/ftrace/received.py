@@ -313,18 +313,7 @@ def _hand_over(a: bpf.Assembler, ring: int, lost: int, *, headers: bool) -> None
     a.call(bpf.OUTPUT)
     a.jump_if(0, 0, "out")
     a.name("lost")
-    a.set(1, 0)
-    a.put(bpf.STORE32, 10, 1, -4)
-    a.map(1, lost)
-    a.copy(2, 10)
-    a.add(2, -4)
-    a.call(bpf.LOOKUP)
-    a.jump_if(0, 0, "out")
-    a.set(1, 1)
-    a.put(bpf.ADD_ATOMIC, 0, 1)
-    a.name("out")
-    a.set(0, 0)
-    a.put(0x95)
+    bpf.count_loss(a, lost)
 
 
 def _tell_facts(a: bpf.Assembler, base: int, offset: int) -> None:

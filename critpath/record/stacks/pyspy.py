@@ -28,19 +28,19 @@ from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
 from critpath.record.lttng.program import trusted_program
 from critpath.record.recorder import Requirement
-from critpath.record.stacks.sources import FRAMES, SAMPLES, StackFacts, StackRequest
+from critpath.record.stacks.sources import FRAMES, RAW_SAMPLES, SAMPLES, StackFacts, StackRequest
 from critpath.record.stacks.unwind import FORMAT, ROW, SAMPLE
 from critpath.units import NS_PER_S, plural, safe_text
 
 _RATE: Final = 200  # samples a second
 _PERIOD: Final = NS_PER_S // _RATE
-_RAW: Final = "py-spy"  # a directory for each Python, with what py-spy writes
 _FILE: Final = "samples.json"
 _LARGEST: Final = 256 << 20  # bytes of it
 _MOST_PYTHONS: Final = 8  # that are sampled of a machine
 _MOST_STACKS: Final = 500_000
 _DEPTH: Final = 1024  # frames of a stack, as `critpath.read.stacks` takes them
 _LETTERS: Final = 400  # of a name
+_LATEST: Final = 1 << 60  # ns of its clock
 _PATIENCE: Final = 20.0  # s for py-spy to begin and to end
 _COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which files' times are of
 _STAYS, _STAY, _AWAY = 8, 0.012, 0.0083  # how often and how long (s) this process is in a function
@@ -107,7 +107,7 @@ class PySpySource:
             raise
 
     def _start(self, whom: int) -> None:
-        directory = self.request.directory / f"{_RAW}-{whom}"
+        directory = self.request.directory / f"{RAW_SAMPLES}{whom}"
         directory.mkdir(mode=0o700)
         place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         command = [
@@ -183,7 +183,14 @@ class PySpySource:
             for sampled in self.running:
                 try:
                     found.read(sampled.directory, rows)
-                except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                except (
+                    OSError,
+                    ValueError,
+                    LookupError,
+                    TypeError,
+                    ArithmeticError,
+                    RecursionError,
+                ):
                     self.warnings.append(
                         "the stacks of a Python are not whole: py-spy was ended, or wrote more "
                         f"than {_LARGEST >> 20} MiB"
@@ -196,7 +203,7 @@ class PySpySource:
                 "py-spy cannot say: only their main threads' stacks are kept"
             )
         if not found.samples:
-            self.warnings.append("no stacks were taken: py-spy needs some 0.1 s to find a Python")
+            self.warnings.append("no stacks were taken: py-spy takes a moment to find a Python")
         facts = {"source": "py-spy", "mode": f"{_RATE} a second", "samples": found.samples}
         facts |= {"stacks": len(found.stacks), "lost": found.lost, "cut": 0}
         return StackFacts({**facts, "within_ns": found.within}, tuple(self.warnings))
@@ -316,6 +323,8 @@ class Samples:
         last, seen = 0, []
         for event in read_events(file):
             last = max(last, int(event["ts"]) * 1000)
+            if last > _LATEST:
+                raise ValueError("a time that cannot be")
             named = event["ph"] == "B" and event["name"] == _stay_for_py_spy.__name__
             if named and event["pid"] == self.ignored:
                 seen.append(int(event["ts"]) * 1000)

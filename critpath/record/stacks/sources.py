@@ -21,6 +21,7 @@ SAMPLES: Final = "samples.bin"
 # The same, of files and peers.
 OBJECT_FRAMES: Final = "files.json"
 OBJECTS: Final = "files.bin"
+RAW_SAMPLES: Final = "py-spy-"  # begin of the directories of py-spies, while it is recorded
 RAW_OBJECTS: Final = "files"  # directory of pages, while it is recorded
 RAW_STACKS: Final = "perf.data"  # while it is recorded
 AUTO: Final = "auto"
