@@ -202,8 +202,8 @@ class Arguments:
         rows = self._found.get((tid, name))
         if not rows:
             return None
-        at = bisect.bisect_left(rows, (when - _APART, b""))
-        near = [row for row in rows[at : at + 4] if abs(row[0] - when) <= _APART]
+        at = bisect.bisect_left(rows, (when, b""))
+        near = [row for row in rows[max(at - 1, 0) : at + 1] if abs(row[0] - when) <= _APART]
         return min(near, key=lambda row: abs(row[0] - when))[1] if near else None
 
 
