@@ -67,7 +67,7 @@ def row(what: str, found: Result, pace: float) -> str:
     numbers = ["-"] * 5
     if seen is not None:
         numbers = [
-            f"{x:,}" for x in (seen.events, seen.made, seen.found, seen.arguments, seen.silent)
+            f"{x:,}" for x in (seen.events, seen.made, seen.found, seen.reported, seen.silent)
         ]
     return f"| {what} | {' | '.join(numbers)} | {command(found, pace)} | {recording(found)} |"
 

@@ -81,7 +81,7 @@ def environment(python: Path) -> dict[str, str]:
     return {
         **os.environ,
         **_SANITIZERS,
-        "PYTHONPATH": str(build.PLACE),
+        "PYTHONPATH": f"{build.PLACE}:{build.ROOT / 'marks'}",
         "LD_PRELOAD": str(build.preloaded(python)),
     }
 

@@ -589,14 +589,14 @@ class Loop:
         self.waiting: dict[int, tuple[Task, int, Pool]] = {}  # asking endpoint -> who waits
         self.handler: Callable[[End, int], Task]
         self.jobs = Queue()
-        self.arguments: End | None = None  # by helpers, that one is done
+        self.notices: End | None = None  # by helpers, that one is done
 
     def add_helpers(self, many: int) -> None:
         """Start threads that do what is handed over, and tell the loop so over a socket."""
-        self.arguments, tells = (
+        self.notices, tells = (
             self.world.end(self.process, 0, serves=NOBODY, local=True) for _ in range(2)
         )
-        self.arguments.peer, tells.peer, self.arguments.poll = tells, self.arguments, self.poll
+        self.notices.peer, tells.peer, self.notices.poll = tells, self.notices, self.poll
 
         def helper() -> Program:
             while True:
@@ -635,7 +635,7 @@ class Loop:
         if not end.inbox:
             return
         got, _ = yield "receive", end
-        if end is self.arguments:
+        if end is self.notices:
             return
         if end.serves:
             self.ready.append(("task", (self.handler(end, got), None)))

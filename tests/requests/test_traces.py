@@ -259,7 +259,7 @@ def test_spans_of_one_trace_share_its_id(front, back, traces):
         if above := spans.get(span["parentSpanId"]):
             assert above["traceId"] == span["traceId"]
     links = [(s, link) for s in spans.values() for link in s.get("links", [])]
-    # Arguments another id, a request begins a trace, linked to the span that led to it.
+    # With another id set, a request begins a trace, linked to the span that led to it.
     assert len(links) == (2 if traces and len(traces) == 2 else 0)
     for span, link in links:
         assert span["parentSpanId"] == ""

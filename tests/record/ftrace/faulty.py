@@ -155,7 +155,7 @@ class Bench:
         extracted = critpath("extract", recording, *each, "-o", saved)
         # 3: the one run did not end within what was recorded; and of processes where events were
         # lost, as their begin or end may be among those.
-        lost = found.seen is not None and found.seen.arguments > 0
+        lost = found.seen is not None and found.seen.reported > 0
         found.reads = extracted.returncode in ({0, 3} if lost else {0}) and critpath(
             "path", recording
         ).returncode in {0, 3}

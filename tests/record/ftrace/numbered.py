@@ -49,7 +49,7 @@ class Seen:
         Numbers that were reached before the recording's end.
     found : int
         Of these, those in the trace.
-    told : int
+    reported : int
         Events that the recording says were lost, on all cpus.
     silent : int
         Numbers that are missing where the recording says nothing of it.
@@ -58,7 +58,7 @@ class Seen:
     events: int
     made: int
     found: int
-    told: int
+    reported: int
     silent: int
 
 
@@ -135,12 +135,12 @@ class Numbers:
                 if not _covered(events.losses, cpu, begin, until):
                     silent += last - first + 1
         for cpu, count in missing.items():
-            silent += max(0, count - _told(manifest, cpu))
+            silent += max(0, count - _reported(manifest, cpu))
         return Seen(
             events=events.total,
             made=sum(made),
             found=sum(made) - sum(missing.values()),
-            told=sum(loss.events for loss in manifest.loss),
+            reported=sum(loss.events for loss in manifest.loss),
             silent=silent,
         )
 
@@ -177,5 +177,5 @@ def _covered(losses: Sequence[Loss], cpu: int, begin: int, end: int) -> bool:
     return any(x.cpu in {-1, cpu} and x.begin <= end and begin <= x.end for x in losses)
 
 
-def _told(manifest: Manifest, cpu: int) -> int:
+def _reported(manifest: Manifest, cpu: int) -> int:
     return sum(loss.events for loss in manifest.loss if loss.cpu in {-1, cpu})
