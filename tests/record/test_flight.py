@@ -28,14 +28,16 @@ from critpath.commands.top import Ended, Frame, label_rows, percentile
 from critpath.errors import UsageError
 from critpath.record.budget.calibrate import TABLE
 from critpath.record.budget.control import Budget, Control, Reading
+from critpath.record.budget.gaps import read_journal
 from critpath.record.flight import state
 from critpath.record.flight.conditions import CONDITIONS, parse_condition
 from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
-from critpath.record.flight.memory import MarkPages, MemoryJournal
+from critpath.record.flight.memory import Held, Loss, MarkPages, MemoryJournal
 from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty, records
 from critpath.record.flight.service import Refusals
 from critpath.record.flight.state import prepare_directory
+from critpath.record.ftrace.ctf_writer import read_stats
 from critpath.units import NS_PER_S
 from critpath_marks.sessions import new_session_name
 
@@ -399,6 +401,49 @@ def test_marks_of_one_cpu_alone_are_saved(tmp_path: Path) -> None:
     assert not marks.bytes
 
 
+class Pages:
+    """Pages of a layer's cpu that are all there."""
+
+    def save(self, file: Path) -> None:
+        file.write_bytes(make_page(50, [(0, b"x")]))
+
+    def close(self) -> None: ...
+
+
+def test_what_was_lost_is_counted_where_a_dump_holds_its_time(tmp_path: Path) -> None:
+    """By layer and cpu, as losses and as times that no path crosses; what came before is not."""
+    marks = MarkPages(Gates(tmp_path), [0, 1], 4096, 1 << 16)
+    losses = [
+        Loss(10, 90, "layers/base", 0, 1000),  # of before what is held
+        Loss(90, 190, "layers/base", 0, 3),
+        Loss(190, 290, "layers/base", 0, 4),
+        Loss(190, 290, ".", 1, 5),
+    ]
+    counts = {"base": {0: {"entries": 0, "overrun": 77}}}
+    held = Held(100, {"base": {0: Pages()}}, counts, [marks], 4096, losses)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    begin = held.save(raw, 0, 1000)
+    assert begin == 100
+    assert read_stats(raw / "layers/base/stats.json") == {0: {"entries": 0, "dropped events": 7}}
+    assert read_stats(raw / "stats.json") == {1: {"dropped events": 5}}
+    times = [(gap["begin"], gap["end"]) for gap in held.silences(begin)]
+    assert times == [(90, 190), (190, 290)]
+    marks.close()
+
+
+def test_a_layer_that_is_closed_anyway_is_not_taken_for_open_again(tmp_path: Path) -> None:
+    """Whatever others switched meanwhile: it is a gap until it is opened here."""
+    journal = MemoryJournal()
+    journal.note_closed("base", 100, 110, "budget")
+    journal.note_other("base", 200)
+    journal.note_opened("base", 300, 310)
+    file = tmp_path / "journal"
+    file.write_text("".join(json.dumps(row) + "\n" for row in journal.rows))
+    [gap] = read_journal(file, 0, 1000)
+    assert (gap.begin, gap.opening, gap.end) == (100, 300, 310)
+
+
 @pytest.mark.long
 def test_a_week_in_a_minute(tmp_path: Path) -> None:
     """Windows, triggers, marks that end and marks that never do: nothing held grows."""
@@ -729,8 +774,16 @@ def test_events_that_are_lost_fire_loss(tmp_path: Path) -> None:
         [base] = [name for name in instances_of(process) if "layer-base" in name]
         (INSTANCES / base / "options" / "overwrite").write_text("0")
         found = trigger_of(place)
+        [made] = find_dumps(place)
+        manifest = json.loads((made / "critpath.json").read_text())
+        gaps = [json.loads(line) for line in (made / "gaps.jsonl").read_text().splitlines()]
     assert found["when"] == "loss"
     assert int(str(found["value"])) > 0
+    assert sum(of["events"] for of in manifest["loss"]) >= int(str(found["value"]))
+    lost = [gap for gap in gaps if (gap["layer"], gap["why"]) == ("base", "other")]
+    assert lost
+    # It is noticed within a second or two: no path crosses that time.
+    assert max(gap["end"] for gap in lost) >= found["at"] - 2_000_000_000
 
 
 @pytest.mark.long

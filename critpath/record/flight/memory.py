@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from critpath.record.budget.gaps import Journal
 from critpath.record.flight.pages import HEAD, SIZE, find_begin, page_time
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import THREADS, online_cpus, pour, write_all
-from critpath.record.ftrace.gate import LAYERS, Layer
+from critpath.record.ftrace.gate import LAYERS, Layer, count_lost
 from critpath.record.ftrace.marks import UserMarks
 from critpath.record.ftrace.preflight import CLOCK
 from critpath.record.ftrace.tracefs import Instance
@@ -35,9 +35,11 @@ from critpath.units import NS_PER_S
 DUMP: Final = "dump"  # why a gate was closed
 _MARKS_PART: Final = 16  # of the memory, for marks; in the kernel no more than this (KiB):
 _MARKS_KIB: Final = 512
+MARK_PLACES: Final = (".", raws.MARKS)  # below raw/: of programs that may trace, and of others
 _SETTLE: Final = 0.001  # s
 _PIPE: Final = 1 << 20  # bytes: as large as a pipe may be without further rights
 _ROWS: Final = 20_000  # closings and openings that are remembered
+_OVERWRITTEN: Final = re.compile(rb"^overrun: (\d+)", re.MULTILINE)
 _OLDEST: Final = re.compile(r"overrun: (\d+)\n(?:.*\n)*?oldest event ts: +(\d+\.\d+)")
 
 
@@ -82,7 +84,12 @@ class MemoryJournal(Journal):
         self.rows.extend(kept)
 
     def note_other(self, layer: str, since: int) -> None:
-        """Note that somebody else kept a layer from recording, at some time since."""
+        """Note that somebody else kept a layer from recording, at some time since.
+
+        Where it is closed anyway there is a gap, which lasts until it is opened here.
+        """
+        if "begin" in next((r for r in reversed(self.rows) if r["layer"] == layer), {}):
+            return
         now = time.monotonic_ns()
         self.note_closed(layer, since, now, "other")
         self.note_opened(layer, now, now)
@@ -113,7 +120,13 @@ class MarkPages:
             cpu: instance.open(f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
             for cpu in cpus
         }
+        self._stats = [instance.open(f"per_cpu/cpu{cpu}/stats", os.O_RDONLY) for cpu in cpus]
         self.dropped: dict[int, bool] = dict.fromkeys(cpus, False)
+
+    def lost(self) -> list[int]:
+        """Return how many events each cpu lost so far: here none is overwritten on purpose."""
+        texts = [os.pread(file, 512, 0) for file in self._stats]
+        return [count_lost(t) + sum(map(int, _OVERWRITTEN.findall(t))) for t in texts]
 
     def read(self) -> list[bytes]:
         """Move what there is, also from pages that are not full; return the new pages."""
@@ -182,10 +195,10 @@ class MarkPages:
 
     def close(self) -> None:
         """Close the files; idempotent."""
-        for source in self._sources.values():
+        for source in (*self._sources.values(), *self._stats):
             with contextlib.suppress(OSError):
                 os.close(source)
-        self._sources = {}
+        self._sources, self._stats = {}, []
 
 
 def allow_pipes(most_bytes: int) -> None:
@@ -266,6 +279,20 @@ class CpuPages:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """Events that a buffer lost between two looks at the kernel's counts (ns).
+
+    `place` is the directory of its pages below ``raw/``.
+    """
+
+    since: int
+    until: int
+    place: str
+    cpu: int
+    events: int
+
+
+@dataclass(frozen=True)
 class Held:
     """What was taken out of the buffers and is not written yet.
 
@@ -278,6 +305,7 @@ class Held:
     counts : mapping of str to mapping of int to mapping of str to int
         What the kernel counted.
     marks : sequence of MarkPages
+    losses : sequence of Loss
     """
 
     begin: int
@@ -285,6 +313,7 @@ class Held:
     counts: Mapping[str, Mapping[int, Mapping[str, int]]]
     marks: Sequence[MarkPages]
     page: int
+    losses: Sequence[Loss] = field(default=())
 
     def save(self, raw: Path, since: int, until: int) -> int:
         """Write all to ``raw/``; return since when (ns) everything is there, at most `until`.
@@ -299,14 +328,33 @@ class Held:
                 of.save(place / f"cpu{cpu}")
                 of.close()
                 begin = max(begin, find_begin(place / f"cpu{cpu}", self.page))
-            # What was overwritten, on purpose, is no loss.
-            entries = {c: {"entries": of.get("entries", 0)} for c, of in self.counts[name].items()}
-            raws.write_stats(place, entries)
         begin = min(begin, until)
-        for pages_of, place in zip(self.marks, (raw, raw / raws.MARKS), strict=False):
-            place.mkdir(mode=0o700, exist_ok=True)
-            pages_of.save(place, begin)
+        for name, of_cpus in self.counts.items():
+            # What was overwritten, on purpose, is no loss.
+            counts = {cpu: {"entries": of.get("entries", 0)} for cpu, of in of_cpus.items()}
+            self._write_stats(raw, f"{LAYERS}/{name}", begin, counts)
+        for pages_of, where in zip(self.marks, MARK_PLACES, strict=False):
+            (raw / where).mkdir(mode=0o700, exist_ok=True)
+            pages_of.save(raw / where, begin)
+            self._write_stats(raw, where, begin, {})
         return begin
+
+    def _write_stats(
+        self, raw: Path, where: str, begin: int, counts: dict[int, dict[str, int]]
+    ) -> None:
+        for loss in self.losses:
+            if loss.place == where and loss.until > begin:
+                of = counts.setdefault(loss.cpu, {})
+                of["dropped events"] = of.get("dropped events", 0) + loss.events
+        raws.write_stats(raw / where, counts)
+
+    def silences(self, begin: int) -> list[dict[str, object]]:
+        """Return when events were lost since a time: what is between them cannot be believed."""
+        return [
+            {"begin": since, "end": until, "cpu": -1, "what": "events were lost"}
+            for since, until in sorted({(loss.since, loss.until) for loss in self.losses})
+            if until > begin
+        ]
 
     def close(self) -> None:
         """Forget what is left; idempotent."""
@@ -338,6 +386,10 @@ class Memory:
         self.journal = MemoryJournal()
         self.events: tuple[str, ...] = ()
         self._overruns: dict[str, list[int]] = {}
+        self.lost = 0  # events so far, but for those that were overwritten on purpose
+        self._lost: dict[str, list[int]] = {}  # when it was looked at last
+        self._looked = time.monotonic_ns()
+        self._losses: deque[Loss] = deque(maxlen=_ROWS)
         self._sizes: list[int] = []  # of each layer's buffers
 
     def make(self, always: Sequence[str]) -> None:
@@ -405,6 +457,8 @@ class Memory:
         """Take out what is held, with gates closed, to be written when they are open again."""
         time.sleep(_SETTLE)
         self.read_marks()
+        self.note_losses()
+        losses, self._losses = [*self._losses], deque(maxlen=_ROWS)
         begin = max(self.journal.since, *(pages.first() for pages in self._pages()))
         layers = {layer.name: self._pages_of(layer.instance) for layer in self.layers}
         every = [one for pages in layers.values() for one in pages.values()]
@@ -420,7 +474,8 @@ class Memory:
             raise
         for name, of in counts.items():
             self._overruns[name] = [of[cpu].get("overrun", 0) for cpu in self.cpus]
-        return Held(begin, layers, counts, [pages.take() for pages in self._pages()], self.page)
+        marks = [pages.take() for pages in self._pages()]
+        return Held(begin, layers, counts, marks, self.page, losses)
 
     def _pages_of(self, instance: Instance) -> dict[int, CpuPages]:
         """Return what is to be taken, also of cpus that were added since."""
@@ -436,14 +491,23 @@ class Memory:
             with contextlib.suppress(CritpathError, OSError):
                 layer.instance.write("trace", "")
         self._overruns = {}
+        self._losses.clear()
+        self._lost = self._read_lost()  # those of layers begin at 0 again
 
-    def lost(self) -> int:
-        """Return how many events were lost, not overwritten, so far."""
-        found = 0
-        for instance in (self.instance, *(layer.instance for layer in self.layers)):
-            for cpu in self.cpus:
-                counts = instance.stats(cpu)
-                found += counts.get("commit overrun", 0) + counts.get("dropped events", 0)
+    def note_losses(self) -> None:
+        """Note what was lost since the last look."""
+        since, self._looked = self._looked, time.monotonic_ns()
+        before, self._lost = self._lost, self._read_lost()
+        for place, counts in self._lost.items():
+            for cpu, was, now in zip(self.cpus, before.get(place, counts), counts, strict=True):
+                if now > was:
+                    self.lost += now - was
+                    self._losses.append(Loss(since, self._looked, place, cpu, now - was))
+
+    def _read_lost(self) -> dict[str, list[int]]:
+        found = {f"{LAYERS}/{layer.name}": layer.lost(self.cpus) for layer in self.layers}
+        for pages, place in zip(self._pages(), MARK_PLACES, strict=False):
+            found[place] = pages.lost()
         return found
 
     def oldest(self) -> int:

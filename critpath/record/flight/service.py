@@ -352,7 +352,8 @@ class Flight:
                 due = time.monotonic() + _SECOND
                 self._count()
                 self._look_at_hands()
-                self._fire(triggers.counted(memory.lost(), self._times, now))
+                memory.note_losses()
+                self._fire(triggers.counted(memory.lost, self._times, now))
             if time.monotonic() >= state + _STATE_EVERY:
                 state = time.monotonic()
                 self._write_state("running")
@@ -487,6 +488,7 @@ class Flight:
                     "overhead": self._overhead(trigger),
                     "description": {
                         **self._description,
+                        "gaps": held.silences(begin),
                         "session": dump.session,
                         "epoch": ftrace.measure_epoch(),
                     },
@@ -516,7 +518,6 @@ class Flight:
             raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
         if way_of_requests(names - {"sk_data_ready"}):
             raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
-        raws.write_json(raw / "stats.json", {})
 
     def _look_at_threads(self) -> None:
         """Note which threads there are, as those that end meanwhile cannot be asked any more."""

@@ -231,6 +231,10 @@ class Layer:
         """Return how many events each cpu recorded so far."""
         return [_count(os.pread(self._stats[cpu], 512, 0)) for cpu in cpus]
 
+    def lost(self, cpus: Sequence[int]) -> list[int]:
+        """Return how many events each cpu lost so far, but for those that were overwritten."""
+        return [count_lost(os.pread(self._stats[cpu], 512, 0)) for cpu in cpus]
+
     def stop(self) -> Mapping[int, Mapping[str, int]]:
         """Close, move the rest, and return the kernel's counts by cpu."""
         with contextlib.suppress(OSError):
@@ -253,6 +257,14 @@ class Layer:
 
 
 _COUNTS: Final = re.compile(rb"^(?:entries|overrun|read events): (\d+)", re.MULTILINE)
+
+
+_LOST: Final = re.compile(rb"^(?:commit overrun|dropped events): (\d+)", re.MULTILINE)
+
+
+def count_lost(text: bytes) -> int:
+    """Return how many events a cpu's buffer could not take, by the kernel's counts."""
+    return sum(int(number) for number in _LOST.findall(text))
 
 
 def _count(text: bytes) -> int:
