@@ -63,6 +63,11 @@ class Account:
         return min(max(seen, IDLE * most), most)
 
     @property
+    def peak(self) -> float:
+        """Busy time per second of the busiest slot of the last two horizons."""
+        return min(max(self._slots) * SLOTS / self.horizon, self.width)
+
+    @property
     def size(self) -> float:
         """The most credit that can be saved."""
         return max(self.share * self.busy / _PART, self.unit)

@@ -27,7 +27,9 @@ _RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it 
 _PAID: Final = 0.5  # of the budget, for what was spent before the first poll
 _LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
 _FEW: Final = 0.25  # of the credit, below which nothing is decided
-_OLD: Final = 0.005  # s of open time that a layer's rate is averaged over
+_OLD: Final = 0.005  # s that rates of busy time and cost are averaged over
+_RECENT, _USUAL = 0.02, 0.05  # s of open time, and of busy time in it, for two such averages
+_LEAST_WORK: Final = 0.2  # of busy time that is not spent on recording
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,58 @@ class Tally:
         ]
 
 
+class Rates:
+    """Events of a layer per second of work, by cpu, while it was open.
+
+    Of work, as what recording takes of busy time is missing to the program: behind a closed gate
+    it does more, and meets more.  Busy time comes in ticks, later than what was counted: both are
+    summed before they are divided.  The greater of two averages counts: one follows at once where
+    a quiet program becomes busy, the other does not forget a burst when the quiet is recorded.
+    """
+
+    def __init__(self, cpus: int) -> None:
+        self.rates = [0.0] * cpus
+        self._open = 0.0
+        # Events, busy time and its part for recording (s).
+        self._recent, self._usual = [(0.0, 0.0, 0.0)] * cpus, [(0.0, 0.0, 0.0)] * cpus
+
+    def note(
+        self,
+        opened: float,
+        part: float,
+        counts: Sequence[int],
+        busy: Sequence[float],
+        cost: Sequence[float],
+    ) -> None:
+        """Add what was counted in so much open time (s), for this part of the busy time."""
+        least = IDLE * (self._open + opened)
+        old = max(0.0, 1 - opened / _RECENT)
+        self._open = old * (self._open + opened)
+        for cpu, (count, had, paid) in enumerate(zip(counts, busy, cost, strict=True)):
+            new = count, part * had, paid
+            recent, usual = _add(self._recent[cpu], new), _add(self._usual[cpu], new)
+            self.rates[cpu] = max(_rate(recent, least), _rate(usual, least))
+            self._recent[cpu] = _keep(recent, old)
+            self._usual[cpu] = _keep(usual, max(0.0, 1 - part * had / _USUAL))
+
+
+_Sums = tuple[float, float, float]
+
+
+def _add(sums: _Sums, new: _Sums) -> _Sums:
+    return sums[0] + new[0], sums[1] + new[1], sums[2] + new[2]
+
+
+def _keep(sums: _Sums, part: float) -> _Sums:
+    return part * sums[0], part * sums[1], part * sums[2]
+
+
+def _rate(sums: _Sums, least: float) -> float:
+    events, time, spent = sums
+    work = max(time - spent, _LEAST_WORK * time, least)
+    return events / work if work > 0 else 0.0
+
+
 class Control:
     """Decides, poll by poll.
 
@@ -208,8 +262,7 @@ class Control:
         self._open: frozenset[str] = frozenset()
         self._off = False
         self._state = dict.fromkeys(layers, SOFT)
-        # Events per busy second and cpu, and per second of all, while it was open.
-        self._rates = {name: [0.0] * cpus for name in layers}
+        self._rates = {name: Rates(cpus) for name in layers}
         self._cost_rates = [0.0] * len(widths)  # of each place
         self._busy_rates = [0.0] * cpus
         self._last: float | None = None
@@ -330,31 +383,29 @@ class Control:
     def _charge_layers(self, reading: Reading, passed: float) -> dict[str, list[float]]:
         """Return what each layer cost on each cpu, recorded or met by a closed gate."""
         parts = self.tally.parts
-        found = {}
         self.opened = passed if self._open else 0.0
         if reading.opened is not None:
             self.opened = min(reading.opened, passed)
-        before = parts.get("events", 0.0)
-        for name in self.layers:
-            counts = reading.events[name]
-            cost = [self.kappa * self.costs.events[name] * 1e-9 * n for n in counts]
-            parts["events"] = parts.get("events", 0.0) + sum(cost)
+        found = {
+            name: [self.kappa * self.costs.events[name] * 1e-9 * n for n in reading.events[name]]
+            for name in self.layers
+        }
+        recorded = [sum(of) for of in zip(*found.values(), strict=True)]
+        self.events_cost = sum(recorded)
+        parts["events"] = parts.get("events", 0.0) + self.events_cost
+        shares = self._residuals() if not self._off else {}
+        spent = [1 + sum(of) for of in zip(*shares.values(), strict=True)]
+        for name, cost in found.items():
             part = 1.0 if name in self._open else 0.0
             if reading.opened is not None and passed > 0:
                 part = self.opened / passed
             if part > 0:
-                weight = min(1.0, part * passed / _OLD)
-                for cpu, count in enumerate(counts):
-                    if reading.busy[cpu] > 0:
-                        rate = count / (part * reading.busy[cpu])
-                        self._rates[name][cpu] += weight * (rate - self._rates[name][cpu])
-            if part < 1 and not self._off:
-                each = (1 - part) * self.costs.closed[name][self._state[name]] * 1e-9
-                met = [each * r * b for r, b in zip(self._rates[name], reading.busy, strict=True)]
+                self._rates[name].note(part * passed, part, reading.events[name], reading.busy, recorded)
+            if part < 1 and shares:
+                rows = zip(shares[name], reading.busy, spent, strict=True)
+                met = [(1 - part) * share * busy / all_of for share, busy, all_of in rows]
                 parts["residual"] = parts.get("residual", 0.0) + sum(met)
-                cost = [one + more for one, more in zip(cost, met, strict=True)]
-            found[name] = cost
-        self.events_cost = parts.get("events", 0.0) - before
+                found[name] = [one + more for one, more in zip(cost, met, strict=True)]
         return found
 
     def _decide(self, opened: frozenset[str]) -> Decision:
@@ -378,12 +429,15 @@ class Control:
 
     def _residual(self) -> float:
         """Return the largest share that closed gates would cost some cpu."""
-        shares = [0.0] * self.tally.cpus
+        return max(sum(of) for of in zip(*self._residuals().values(), strict=True))
+
+    def _residuals(self) -> dict[str, list[float]]:
+        """Return what a closed gate costs, over the time of work, by layer and cpu."""
+        found = {}
         for name in self.layers:
             each = self.costs.closed[name][self._state[name]] * 1e-9
-            for cpu, rate in enumerate(self._rates[name]):
-                shares[cpu] += each * rate
-        return max(shares)
+            found[name] = [each * rate for rate in self._rates[name].rates]
+        return found
 
     def _place_rates(self) -> list[float]:
         if self.budget.of == BUSIEST:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from critpath.record.budget.account import Account
+from critpath.record.budget.account import IDLE, Account
 
 ADJUST: Final = 0.4  # s between two trims, at least
 _GAIN: Final = 0.5  # of the error, divided among those who use all they get: it halves
@@ -193,7 +193,9 @@ class Fair:
         waits = [0.0]
         for account, rate in zip(self.accounts, rates, strict=True):
             missing = self._opens_at * account.size - account.credit
-            waits.append(missing / max(account.share * max(rate, 0.05 * account.width), 1e-9))
+            # As busy as it was of late: a burst fills it before who reckons with silence looks.
+            rate = max(rate, account.peak, IDLE * account.width)
+            waits.append(missing / max(account.share * rate, 1e-9))
         return max(waits)
 
 
