@@ -119,8 +119,8 @@ class RecorderResult:
     release : callable
         Deletes what the trace was made from.  Call it once the manifest is written: a
         recorder that is killed before must not lose the counts of the loss.
-    end : int
-        When the trace of a recording ends that is finished later (ns); 0 if unknown.
+    begin, end : int
+        Of the trace of a recording that is finished later (ns); 0 if unknown.
     gaps : tuple of Gap
         When somebody kept the tracer from recording.
     gaps_file : str
@@ -135,6 +135,7 @@ class RecorderResult:
     facts: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     release: Callable[[], None] = field(default=_nothing, compare=False)
+    begin: int = 0
     end: int = 0
     gaps: tuple[Gap, ...] = ()
     gaps_file: str = ""

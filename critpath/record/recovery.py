@@ -147,7 +147,7 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
     _check_layout(manifests)
     recorded = _make_trace(directory, manifests[directory], report)
     if (directory / FUNCTIONS).is_dir():
-        span = manifests[directory].begin, recorded.end or _LATEST
+        span = manifests[directory].begin or recorded.begin, recorded.end or _LATEST
         said = convert_functions(directory, span)
         beside = (*recorded.beside, FUNCTIONS_FILE)
         recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
@@ -227,10 +227,11 @@ def _complete_manifest(
     note = "the recorder was killed; the recording was finished later"
     if manifest.end:  # it ended its session itself, but could not make the trace
         note = "the recording was finished later"
-    begin = manifest.begin
+    begin = manifest.begin or recorded.begin  # killed before it had noted that it records
     manifest = replace(
         manifest,
         state=INTERRUPTED,
+        begin=begin,
         runs=tuple(runs[number] for number in sorted(runs)),
         end=manifest.end or recorded.end or max((r.end for r in runs.values()), default=begin),
         loss=tuple(x for x in recorded.loss if x.events or x.packets) or manifest.loss,

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.commands.settings import WrongValueError, as_budget, split_budget
-from critpath.record.budget.calibrate import NEVER, TABLE, find_costs
+from critpath.record.budget import calibrate
+from critpath.record.budget.calibrate import AGAIN, NEVER, TABLE, find_costs
 from critpath.record.budget.gaps import (
     Journal,
     LayerGap,
@@ -417,6 +418,59 @@ def test_both_of_two_commands_are_chosen_by_one_coin(tmp_path: Path) -> None:
     assert gaps == others
     assert first["overhead"] == second["overhead"]
     assert len(gaps) > 1
+
+
+class UselessGate:
+    """Behind which nothing is ever counted: nothing can be measured by it."""
+
+    name, state, is_open = "base", "soft", False
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def counts(self, cpus: list[int]) -> list[int]:
+        return [0 for _ in cpus]
+
+
+def test_measuring_that_comes_to_nothing_is_charged(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(calibrate, "_MOST_SECONDS", 0.05)
+    cpu = min(os.sched_getaffinity(0))
+    begin = time.thread_time()
+    costs = find_costs(AGAIN, [UselessGate()], cpu, "", tmp_path / "costs.json")
+    took = time.thread_time() - begin
+    assert not costs.measured
+    assert (costs.events, costs.closed) == (TABLE.events, TABLE.closed)
+    assert 0 < costs.seconds <= took
+    assert not (tmp_path / "costs.json").exists()
+
+
+@pytest.mark.usefixtures("traceable")
+@pytest.mark.parametrize("budget", [(), ("--overhead", "5%")])
+def test_killed_at_its_begin_it_leaves_a_begin_or_nothing(budget, tmp_path: Path) -> None:
+    """Nothing until everything is described; what is left then begins when it did."""
+    left = []
+    for moment in ("raw/header_page", "raw/raw.json"):
+        begun = time.monotonic_ns()
+        running = subprocess.Popen(
+            [*CRITPATH, "record", *budget, "-a", "--duration", "60", "-o", "k"],
+            cwd=tmp_path, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        while not any(place.exists() for place in tmp_path.glob(f".k.*/{moment}")):
+            assert running.poll() is None
+        running.kill()
+        running.wait()
+        time.sleep(0.5)
+        _critpath(tmp_path, "doctor", "--clean")
+        assert not [p for p in INSTANCES.iterdir() if f"-{running.pid}-" in p.name]
+        assert not [*tmp_path.glob(".k*")]
+        left.append((tmp_path / "k").exists())
+    assert left == [False, True]
+    manifest = json.loads((tmp_path / "k" / "critpath.json").read_text())
+    assert begun < manifest["begin"] <= manifest["end"]
+    said = _critpath(tmp_path, "path", "k", "--execution", "marker")
+    assert said.returncode in {3, 4}
+    assert "enabled" not in said.stderr  # of what was asked for, and enabled
 
 
 @pytest.mark.usefixtures("traceable")

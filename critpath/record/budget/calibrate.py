@@ -10,6 +10,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -74,6 +75,7 @@ def measure(gates: Sequence[Gate], cpu: int) -> Costs:
     begin = time.thread_time()
     events, closed = dict(TABLE.events), {name: dict(of) for name, of in TABLE.closed.items()}
     intervals = []
+    measured = True
     try:
         os.sched_setaffinity(0, {cpu})
         for gate in gates:
@@ -82,20 +84,19 @@ def measure(gates: Sequence[Gate], cpu: int) -> Costs:
                 work = lambda: measure_calls(_CALLS)  # noqa: E731 - as above
             found = _compare(gate, cpu, work)
             if found is None:
-                return TABLE
+                measured = False
+                break
             events[gate.name], interval = found
             intervals.append(interval)
     except OSError:
-        return TABLE
+        measured = False
     finally:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, before)
-    return Costs(
-        events=events,
-        closed=closed,
-        interval=max(intervals),
-        seconds=time.thread_time() - begin,
-    )
+    seconds = time.thread_time() - begin  # also of what came to nothing
+    if not measured:
+        return replace(TABLE, seconds=seconds)
+    return Costs(events=events, closed=closed, interval=max(intervals), seconds=seconds)
 
 
 def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, float] | None:

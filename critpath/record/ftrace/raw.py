@@ -105,7 +105,7 @@ def write_description(raw: Path, document: Mapping[str, object]) -> None:
 
 
 def is_described(raw: Path) -> bool:
-    """Return whether recording had begun: ``raw.json`` is written before the first event."""
+    """Return whether recording had begun: ``raw.json`` is the last that is written then."""
     return os.path.lexists(raw / _DOCUMENT)
 
 

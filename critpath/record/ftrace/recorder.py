@@ -283,6 +283,7 @@ class FtraceRecorder:
         raws.write_json(self._raw / "cgroups.json", scan_cgroups())
         self._dump_sockets()
         self._description.update(begin=begin, cpus=self._drain.cpus)
+        # The last of all: of a recorder that is killed before there is no recording.
         raws.write_description(self._raw, self._description)
         return begin
 
@@ -401,7 +402,6 @@ class FtraceRecorder:
             "missing": list(self._selection.missing),
             "buffer_bytes": self._buffer_bytes,
             "tracefs": str(root),
-            "begin": time.monotonic_ns(),
             "host": {
                 "name": host.nodename,
                 "kernel": host.release,
@@ -411,7 +411,6 @@ class FtraceRecorder:
             },
             "recorder": {"name": "ftrace", "version": _version()},
         }
-        raws.write_description(self._raw, self._description)
 
     def _turn_off(self) -> None:
         """End tracing from a thread that cannot write any more."""
@@ -698,6 +697,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
         facts=recorder_facts(description, converted),
         warnings=converted.warnings,
         release=partial(raws.discard_raw, directory),
+        begin=int(description["begin"]),
         end=converted.end,
     )
 
