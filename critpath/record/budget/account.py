@@ -84,7 +84,9 @@ class Account:
         self._roll(now)
         busy = max(0.0, min(busy, (passed + 0.02) * self.width))
         self._slots[self._slot % len(self._slots)] += busy
-        earned = self.share * max(busy, IDLE * passed * self.width)
+        # Who was idle for a horizon would never have paid what others spend.
+        idle = self.busy <= IDLE * self.horizon * self.width
+        earned = self.share * (max(busy, IDLE * passed * self.width) if idle else busy)
         self.credit = min(self.size, self.credit + earned) - max(0.0, cost)
         self._last = max(now, self._last)
 

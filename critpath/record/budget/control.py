@@ -28,7 +28,7 @@ _PAID: Final = 0.5  # of the budget, for what was spent before the first poll
 _LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
 _FEW: Final = 0.25  # of the credit, below which nothing is decided
 _OLD: Final = 0.005  # s that rates of busy time and cost are averaged over
-_RECENT, _USUAL = 0.02, 0.05  # s of open time, and of busy time in it, for two such averages
+_USUAL: Final = 0.05  # s of busy time that what usually happens is averaged over
 _LEAST_WORK: Final = 0.2  # of busy time that is not spent on recording
 
 
@@ -186,52 +186,40 @@ class Rates:
     """Events of a layer per second of work, by cpu, while it was open.
 
     Of work, as what recording takes of busy time is missing to the program: behind a closed gate
-    it does more, and meets more.  Busy time comes in ticks, later than what was counted: both are
-    summed before they are divided.  The greater of two averages counts: one follows at once where
-    a quiet program becomes busy, the other does not forget a burst when the quiet is recorded.
+    it does more, and meets more.  The greater of two counts.  One is an average over busy time that
+    is long, as that comes in ticks, later than what was counted; it does not forget a burst when
+    quiet time is recorded.  The other is of what was just read: where a quiet program becomes busy
+    it follows at once.
     """
 
     def __init__(self, cpus: int) -> None:
         self.rates = [0.0] * cpus
-        self._open = 0.0
-        # Events, busy time and its part for recording (s).
-        self._recent, self._usual = [(0.0, 0.0, 0.0)] * cpus, [(0.0, 0.0, 0.0)] * cpus
+        self._sums = [(0.0, 0.0, 0.0)] * cpus  # events, busy time and its part for recording (s)
 
     def note(
         self,
-        opened: float,
+        passed: float,
         part: float,
         counts: Sequence[int],
         busy: Sequence[float],
         cost: Sequence[float],
     ) -> None:
-        """Add what was counted in so much open time (s), for this part of the busy time."""
-        least = IDLE * (self._open + opened)
-        old = max(0.0, 1 - opened / _RECENT)
-        self._open = old * (self._open + opened)
+        """Add what was counted in so much time (s), of which it was open for a part."""
         for cpu, (count, had, paid) in enumerate(zip(counts, busy, cost, strict=True)):
-            new = count, part * had, paid
-            recent, usual = _add(self._recent[cpu], new), _add(self._usual[cpu], new)
-            self.rates[cpu] = max(_rate(recent, least), _rate(usual, least))
-            self._recent[cpu] = _keep(recent, old)
-            self._usual[cpu] = _keep(usual, max(0.0, 1 - part * had / _USUAL))
+            kept = max(0.0, 1 - part * had / _USUAL)
+            events, time, spent = self._sums[cpu]
+            events, time, spent = (
+                kept * events + count,
+                kept * time + part * had,
+                kept * spent + paid,
+            )
+            self._sums[cpu] = events, time, spent
+            just = part * (min(had, passed) or passed)
+            self.rates[cpu] = max(_rate(events, time, spent), _rate(count, just, paid))
 
 
-_Sums = tuple[float, float, float]
-
-
-def _add(sums: _Sums, new: _Sums) -> _Sums:
-    return sums[0] + new[0], sums[1] + new[1], sums[2] + new[2]
-
-
-def _keep(sums: _Sums, part: float) -> _Sums:
-    return part * sums[0], part * sums[1], part * sums[2]
-
-
-def _rate(sums: _Sums, least: float) -> float:
-    events, time, spent = sums
-    work = max(time - spent, _LEAST_WORK * time, least)
-    return events / work if work > 0 else 0.0
+def _rate(events: float, time: float, spent: float) -> float:
+    return events / max(time - spent, _LEAST_WORK * time) if time > 0 else 0.0
 
 
 class Control:
@@ -400,7 +388,7 @@ class Control:
             if reading.opened is not None and passed > 0:
                 part = self.opened / passed
             if part > 0:
-                self._rates[name].note(part * passed, part, reading.events[name], reading.busy, recorded)
+                self._rates[name].note(passed, part, reading.events[name], reading.busy, recorded)
             if part < 1 and shares:
                 rows = zip(shares[name], reading.busy, spent, strict=True)
                 met = [(1 - part) * share * busy / all_of for share, busy, all_of in rows]
@@ -412,7 +400,7 @@ class Control:
         first = self.layers[0]
         was_off = self._off
         if first in self._open and first not in opened:
-            self._off = self._residual() > self.budget.share / _RESIDUAL
+            self._off = self._is_off_worth()
             if self._off and isinstance(self.law, Fair):
                 # To be on again costs a part of the credit: then there be as much as there can.
                 self.law.wait_until_filled()
@@ -427,9 +415,14 @@ class Control:
         low, high = (_SHORTEST, self.longest) if opened else _CLOSED
         return Decision(opened, self._off, min(max(wait, low), high))
 
-    def _residual(self) -> float:
-        """Return the largest share that closed gates would cost some cpu."""
-        return max(sum(of) for of in zip(*self._residuals().values(), strict=True))
+    def _is_off_worth(self) -> bool:
+        """Return whether closed gates would cost more, until credit is there, than to be off."""
+        share = self.budget.share
+        residual = max(sum(of) for of in zip(*self._residuals().values(), strict=True))
+        if not share / _RESIDUAL < residual < share:
+            return residual >= share
+        # While it is earned.
+        return residual * self.room()[1] / (share - residual) > self.costs.off
 
     def _residuals(self) -> dict[str, list[float]]:
         """Return what a closed gate costs, over the time of work, by layer and cpu."""
