@@ -132,8 +132,8 @@ class Drift:
 
 def _squares(vectors: Any) -> F64:
     """Return the squared lengths of sparse rows."""
-    squared = vectors.astype(np.float64).power(2)
-    return np.asarray(squared.sum(axis=1)).ravel()
+    squares: F64 = np.asarray(vectors.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
+    return squares
 
 
 def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
@@ -148,18 +148,21 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
     from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - for searches only
 
     used = np.unique(corpus.vectors.indices)
-    vectors = corpus.vectors[:, used].astype(np.float64)
+    vectors = corpus.vectors if len(used) == corpus.vectors.shape[1] else corpus.vectors[:, used]
     documents, terms = vectors.shape
     size = np.maximum(np.bincount(corpus.label, minlength=corpus.labels), 1)
     means = find_means(vectors, corpus) * np.sqrt(size)[:, None]
     if terms <= _DENSE:
-        scatter = (vectors.T @ vectors).toarray() - means.T @ means
+        scatter = -means.T @ means
+        for first in range(0, documents, _DENSE):  # dense: half of it is not 0
+            block = vectors[first : first + _DENSE].toarray().astype(np.float64)
+            scatter += block.T @ block
         values, found = np.linalg.eigh(scatter / max(1, documents))
     else:
 
         def scattered(vector: F64) -> F64:
-            moved: F64 = vectors.T @ (vectors @ vector) - means.T @ (means @ vector)
-            return moved / documents
+            moved = vectors.T @ (vectors @ vector) - means.T @ (means @ vector)
+            return np.asarray(moved / documents, np.float64)
 
         product = LinearOperator((terms, terms), matvec=scattered, dtype=np.float64)
         values, found = eigsh(product, k=_MOST_PAIRS, v0=np.ones(terms))
@@ -172,15 +175,11 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
 
 def find_means(vectors: Any, corpus: Corpus) -> F64:
     """Return the mean of every label's documents: float64 [labels, terms], 0 where it has none."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - 0.1 s that only searches need
-
-    size = np.maximum(np.bincount(corpus.label, minlength=corpus.labels), 1)
-    share = 1 / size[corpus.label]
-    ones = csr_array(
-        (share, (corpus.label, np.arange(len(corpus)))), shape=(corpus.labels, len(corpus))
-    )
-    means: F64 = (ones @ vectors).toarray()
-    return means
+    found = np.zeros((corpus.labels, vectors.shape[1]))
+    for label, rows in enumerate(corpus.of_label):
+        if len(rows):
+            found[label] = np.asarray(vectors[rows].sum(axis=0, dtype=np.float64)) / len(rows)
+    return found
 
 
 def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
@@ -228,15 +227,18 @@ class LeftOut:
         largest = max((len(rows) for rows in corpus.of_session.values()), default=0)
         grown = drift.variance * len(corpus) / max(1, len(corpus) - largest)
         self._least = Drift(drift.directions, grown, drift.smallest)
-        from scipy.sparse import csr_array  # noqa: PLC0415 - as above
-
-        self._means = csr_array(means)
-        self._mean_lengths = self._least.lengths(self._means)
-        self._radius = np.zeros(corpus.labels)
-        for one, rows in enumerate(corpus.of_label):
-            exact = corpus.vectors[rows].astype(np.float64)
-            for _, block in self._least.distances(self._means[[one]], exact):
-                self._radius[one] = block.max(initial=0.0)
+        self._held: tuple[int, F64] = (-1, np.zeros((0, 0)))
+        along = means @ drift.directions
+        # Means as W moves them, and their squared distance to nothing.
+        self._moved = means / drift.smallest - (along * self._least.weight) @ drift.directions.T
+        self._lengths = (means * self._moved).sum(axis=1)
+        self._least_lengths = self._least.lengths(corpus.vectors)
+        self._radius = np.array(
+            [
+                self._to_means(rows, label)[:, label].max(initial=0.0)
+                for label, rows in enumerate(corpus.of_label)
+            ]
+        )
 
     def metric(self, session: int) -> F64:
         """Return what the squared distance is less, by differences along the directions."""
@@ -263,8 +265,11 @@ class LeftOut:
         corpus = self._corpus
         mine = corpus.of_session[session]
         rows = np.concatenate([corpus.of_label[one] for one in labels.tolist()])
-        rows = rows[corpus.session[rows] != session]
-        some, others = (corpus.vectors[r].toarray().astype(np.float64) for r in (mine, rows))
+        label = int(corpus.label[mine[0]])
+        some = self._some(mine, label)
+        others = self._held[1]
+        if labels.tolist() != [label]:
+            others = corpus.vectors[rows].toarray().astype(np.float64)
         ours, theirs = self._along[mine], self._along[rows]
         mixed = ours @ metric
         square = (self._squares[mine, None] + self._squares[rows] - 2 * some @ others.T) / (
@@ -272,15 +277,31 @@ class LeftOut:
         )
         square -= (mixed * ours).sum(axis=1)[:, None] + ((theirs @ metric) * theirs).sum(axis=1)
         square += 2 * mixed @ theirs.T
-        place = np.searchsorted(labels, corpus.label[rows])
-        return mean_of_nearest(np.sqrt(np.maximum(square, 0.0)), place, len(labels))
+        rest = corpus.session[rows] != session
+        place = np.searchsorted(labels, corpus.label[rows[rest]])
+        return mean_of_nearest(np.sqrt(np.maximum(square[:, rest], 0.0)), place, len(labels))
 
     def at_least(self, session: int) -> F64:
         """Return how far a session is from each label at least: float64 [documents, labels]."""
-        mine = self._corpus.vectors[self._corpus.of_session[session]]
-        ((_, block),) = self._least.distances(mine, self._means, self._mean_lengths)
+        mine = self._corpus.of_session[session]
+        block = self._to_means(mine, int(self._corpus.label[mine[0]]))
         lower: F64 = np.maximum(block - self._radius, 0) * (1 - 1e-6)
         return lower
+
+    def _to_means(self, rows: I64, label: int) -> F64:
+        """Return how far documents of a label are from the mean of each at least."""
+        product = self._some(rows, label) @ self._moved.T
+        square = self._least_lengths[rows, None] + self._lengths - 2 * product
+        found: F64 = np.sqrt(np.maximum(square, 0.0))
+        return found
+
+    def _some(self, rows: I64, label: int) -> F64:
+        """Return some of a label's documents, dense; the label is kept for its next session."""
+        if self._held[0] != label:
+            exact = self._corpus.vectors[self._corpus.of_label[label]].toarray()
+            self._held = (label, exact.astype(np.float64))
+        found: F64 = self._held[1][np.searchsorted(self._corpus.of_label[label], rows)]
+        return found
 
     def nearest(self, session: int, least: F64, below: F64, metric: F64) -> tuple[I64, F64]:
         """Return which label each document is nearest to, and how far it is.
