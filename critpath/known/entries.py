@@ -21,9 +21,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.model import I64
 from critpath.model.signatures import (
     LONGEST_TERM,
     MOST_COUNT,
@@ -41,6 +43,7 @@ ENTRY_FORMAT: Final = "critpath/known-entry/1"
 MOST_ENTRIES: Final = 100_000
 _LARGEST: Final = 16 << 20  # bytes of an entry
 _LONGEST: Final = 4_096  # letters of a note
+_USUAL: Final = 1 << 50  # above a count: of so many as an entry has the sum is a number
 _LATEST: Final = 1 << 62
 _LONGEST_NS: Final = 1 << 55  # of a document: a year
 _LABEL: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
@@ -174,12 +177,22 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
     if len(content) > _LARGEST:
         raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)
     try:
-        found = load_json(content)
+        parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        found = {name: _load_part(name, bytes(raw)) for name, raw in parts.items()}
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
-    if not isinstance(found, dict):
-        raise UnreadableError(f"{file}: no JSON object", _DO)
     return {**found, "": blake2b(content).hexdigest()}
+
+
+def _load_part(name: str, raw: bytes) -> Any:
+    """Return a part of an entry; of counts, of which a store has millions, their text."""
+    if name not in _SIDES:
+        return load_json(raw)
+    documents = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    return [
+        {key: of if key == "counts" else load_json(bytes(of)) for key, of in each.items()}
+        for each in documents
+    ]
 
 
 class _WrongError(ValueError):
@@ -253,29 +266,23 @@ def _counts(
 ) -> Counts:
     if not isinstance(found, list) or len(found) > MOST_DOCUMENTS:
         raise _WrongError(f"{side}: a list of at most {MOST_DOCUMENTS} was expected")
-    begin, end, document, term, count = [], [], [], [], []
+    begin, end, length = [], [], []
+    rows: list[I64] = []
     for number, each in enumerate(found):
-        if not isinstance(each, dict):
-            raise _WrongError(f"{side}: {number + 1} is no JSON object")
         begin.append(_whole(each, "begin", _LATEST))
         end.append(_whole(each, "end", _LATEST))
         if not 0 < end[-1] - begin[-1] <= _LONGEST_NS:
             raise _WrongError(f"{side}: {number + 1} ends before it begins, or too long after")
-        last = -1
-        pairs = each.get("counts")
-        if not isinstance(pairs, list):
-            raise _WrongError(f"{side}: {number + 1} has no counts")
-        for pair in pairs:
-            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_whole, pair))):
-                raise _WrongError(f"{side}: {number + 1}: pairs of term and count were expected")
-            if not last < pair[0] < len(vocabulary) or not 0 < pair[1] <= MOST_COUNT:
-                raise _WrongError(f"{side}: {number + 1}: {pair} is out of order or range")
-            last = pair[0]
-            document.append(number)
-            term.append(pair[0])
-            count.append(pair[1])
-        if sum(pair[1] for pair in pairs) > MOST_COUNT:
-            raise _WrongError(f"{side}: {number + 1}: more hits than a number holds")
+        raw = bytes(each.get("counts", b"null"))
+        flat = _flat_pairs(raw, len(vocabulary))
+        if flat is None:
+            pairs = load_json(raw)
+            if wrong := _wrong_pair(pairs, len(vocabulary)):
+                raise _WrongError(f"{side}: {number + 1}{wrong}")
+            flat = np.array(pairs, np.int64).reshape(-1, 2)
+        rows.append(flat)
+        length.append(len(flat))
+    term, count = np.concatenate([np.zeros((0, 2), np.int64), *rows]).T
     return Counts(
         vocabulary=vocabulary,
         scopes=(scope,),
@@ -283,12 +290,39 @@ def _counts(
         end=np.array(end, np.int64),
         scope=np.zeros(len(begin), np.int32),
         lossy=np.zeros(len(begin), np.bool_),
-        document=np.array(document, np.int32),
-        term=np.array(term, np.int32),
-        count=np.array(count, np.int64),
+        document=np.repeat(np.arange(len(begin), dtype=np.int32), length),
+        term=term.astype(np.int32),
+        count=np.ascontiguousarray(count),
         interval=interval,
         source=source,
     )
+
+
+def _flat_pairs(raw: bytes, terms: int) -> I64 | None:
+    """Return pairs of term and count, given as JSON, as rows; None where they are not as usual."""
+    between = raw.translate(None, b"0123456789 \t\r\n")
+    number = (len(between) - 1) // 4
+    if not number or between != b"[" + b",".join([b"[,]"] * number) + b"]":
+        return None
+    found = np.fromstring(raw.translate(None, b"[]"), np.int64, sep=",").reshape(-1, 2)
+    term, count = found.T
+    if (np.diff(term, prepend=-1) <= 0).any() or term[-1] >= terms or count.min() <= 0:
+        return None
+    return found if count.max() < _USUAL else None
+
+
+def _wrong_pair(pairs: Any, terms: int) -> str:
+    """Return what is wrong with pairs of term and count, "" if nothing is."""
+    if not isinstance(pairs, list):
+        return " has no counts"
+    last = -1
+    for pair in pairs:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_whole, pair))):
+            return ": pairs of term and count were expected"
+        if not last < pair[0] < terms or not 0 < pair[1] <= MOST_COUNT:
+            return f": {pair} is out of order or range"
+        last = pair[0]
+    return ": more hits than a number holds" if sum(p[1] for p in pairs) > MOST_COUNT else ""
 
 
 def _is_time(text: str) -> bool:

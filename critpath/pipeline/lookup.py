@@ -104,7 +104,8 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
         return None
     from scipy.sparse import vstack
 
-    corpus = Corpus(vstack(vectors, format="csr"), np.array(label), np.array(session), len(labels))
+    stacked = vstack(vectors, format="csr").astype(np.float32)  # 1 KB for 110 terms
+    corpus = Corpus(stacked, np.array(label), np.array(session), len(labels))
     return Library(labels, terms, tuple(used), calibrate(corpus), tuple(kept), tuple(left_out))
 
 
@@ -436,7 +437,7 @@ def check(store: Store, *, level: float) -> Check | None:
     found_level = calibration.level(level)
     unknown = np.zeros(count, np.int64)
     best = calibration.nearest[judged]
-    strange = calibration.strange(calibration.distances[np.flatnonzero(judged), best], best)
+    strange = calibration.strange(calibration.distance[judged], best)
     called = calibration.p_values(strange) <= found_level
     np.add.at(unknown, corpus.label[judged][called], 1)
     seen, p = strangers_of(calibration, calibration.twins)

@@ -32,7 +32,7 @@ ENOUGH_SESSIONS: Final = 3
 TWINS: Final = 0.05  # share of documents that are nearest to another label
 _MOST_PAIRS: Final = 64  # eigenpairs
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
-_BLOCK: Final = 1 << 24  # distances that are in memory at a time
+_BLOCK: Final = 1 << 22  # distances that are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,19 @@ class Corpus:
         pairs = np.unique(np.stack([self.label, self.session]), axis=1)
         return np.bincount(pairs[0], minlength=self.labels)
 
+    @cached_property
+    def of_session(self) -> dict[int, I64]:
+        """Documents of every session, in order."""
+        order = np.argsort(self.session, kind="stable")
+        found, start = np.unique(self.session[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(order, start[1:]), strict=True))
+
+    @cached_property
+    def of_label(self) -> list[I64]:
+        """Documents of every label, in order."""
+        order = np.argsort(self.label, kind="stable")
+        return np.split(order, np.searchsorted(self.label[order], np.arange(1, self.labels)))
+
 
 @dataclass(frozen=True, eq=False)
 class Drift:
@@ -73,35 +86,54 @@ class Drift:
     Attributes
     ----------
     directions : float64 [terms, pairs]
-    weight : float64 [pairs]
-        What is taken off the squared distance for each squared difference along it.
+    variance : float64 [pairs]
+        Along each.
     smallest : float
+        That of every other direction.
     """
 
     directions: F64
-    weight: F64
+    variance: F64
     smallest: float = SMALLEST
 
-    def project(self, vectors: Any) -> F64:
-        """Return documents along the directions, scaled: float64 [documents, pairs]."""
-        along: F64 = np.asarray(vectors @ self.directions) * np.sqrt(self.weight)
-        return along
+    @property
+    def weight(self) -> F64:
+        """What is taken off the squared distance for each squared difference along a direction."""
+        weight: F64 = 1 / self.smallest - 1 / (self.variance + self.smallest)
+        return weight
 
-    def distances(self, some: Any, others: Any) -> Iterator[tuple[slice, F64]]:
-        """Yield the distances of some documents to all others, block by block."""
-        ours, theirs = self.project(some), self.project(others)
-        squares = np.asarray(some.multiply(some).sum(axis=1)).ravel()
-        other_squares = np.asarray(others.multiply(others).sum(axis=1)).ravel()
-        turned = others.T.tocsc()
+    def lengths(self, vectors: Any) -> F64:
+        """Return the squared distance of documents to nothing."""
+        along = np.asarray(vectors @ self.directions)
+        lengths: F64 = _squares(vectors) / self.smallest - along**2 @ self.weight
+        return lengths
+
+    def distances(
+        self, some: Any, others: Any, lengths: F64 | None = None
+    ) -> Iterator[tuple[slice, F64]]:
+        """Yield the distances of some documents to all others, block by block.
+
+        `lengths` are those of the others, where they are known.
+        """
+        theirs = self.lengths(others) if lengths is None else lengths
+        ours = self.lengths(some)
         step = max(1, _BLOCK // max(1, others.shape[0]))
         for first in range(0, some.shape[0], step):
             rows = slice(first, first + step)
-            product = (some[rows] @ turned).toarray()
-            square = (squares[rows, None] + other_squares - 2 * product) / self.smallest
-            mine = ours[rows]
-            square -= (mine**2).sum(axis=1)[:, None] + (theirs**2).sum(axis=1)
-            square += 2 * (mine @ theirs.T)
+            block = some[rows].toarray().astype(np.float64)
+            along = block @ self.directions
+            # x W W y of all y is one product: nothing has to be kept of them but their vectors.
+            scaled = block / self.smallest - (along * self.weight) @ self.directions.T
+            scaled = scaled.astype(others.dtype)
+            product = others @ (scaled[0] if len(scaled) == 1 else scaled.T)
+            square = ours[rows, None] + theirs - 2.0 * product.reshape(len(theirs), -1).T
             yield rows, np.sqrt(np.maximum(square, 0.0))
+
+
+def _squares(vectors: Any) -> F64:
+    """Return the squared lengths of sparse rows."""
+    squares: F64 = np.asarray(vectors.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
+    return squares
 
 
 def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
@@ -113,50 +145,41 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
         With a label of several sessions the wandering is that from day to day, else only that
         within a session.
     """
-    centred = _centre(corpus)
-    return _drift_of(centred, smallest)
+    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - for searches only
 
-
-def _centre(corpus: Corpus) -> Any:
-    """Return documents less the mean of their label, of the terms that occur: dense."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - 0.1 s that only searches need
-
-    ones = csr_array(
-        (np.ones(len(corpus)), (corpus.label, np.arange(len(corpus)))),
-        shape=(corpus.labels, len(corpus)),
-    )
+    used = np.unique(corpus.vectors.indices)
+    vectors = corpus.vectors if len(used) == corpus.vectors.shape[1] else corpus.vectors[:, used]
+    documents, terms = vectors.shape
     size = np.maximum(np.bincount(corpus.label, minlength=corpus.labels), 1)
-    means = (ones @ corpus.vectors).toarray() / size[:, None]
-    dense = corpus.vectors.toarray()
-    dense -= means[corpus.label]
-    return dense
-
-
-def _drift_of(centred: F64, smallest: float) -> Drift:
-    documents, terms = centred.shape
-    used = np.flatnonzero(np.abs(centred).max(axis=0, initial=0.0) > 0)
-    if not len(used):
-        return Drift(np.zeros((terms, 0)), np.zeros(0), smallest)
-    small = centred[:, used]
-    if min(len(used), documents) <= _DENSE:
-        # The eigenvectors of the smaller of both products.
-        wide = len(used) <= documents
-        product = (small.T @ small if wide else small @ small.T) / max(1, documents)
-        values, vectors = np.linalg.eigh(product)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        if not wide:
-            vectors = small.T @ vectors
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=0), 1e-12)
+    means = find_means(vectors, corpus) * np.sqrt(size)[:, None]
+    if terms <= _DENSE:
+        scatter = -means.T @ means
+        for first in range(0, documents, _DENSE):  # dense: half of it is not 0
+            block = vectors[first : first + _DENSE].toarray().astype(np.float64)
+            scatter += block.T @ block
+        values, found = np.linalg.eigh(scatter / max(1, documents))
     else:
-        from scipy.sparse.linalg import svds  # noqa: PLC0415 - as above
 
-        _, singular, turned = svds(small, k=_MOST_PAIRS, random_state=0)
-        order = np.argsort(-singular)
-        values, vectors = singular[order] ** 2 / documents, turned[order].T
-    kept = np.flatnonzero(values[:_MOST_PAIRS] > smallest / 10)
-    directions = np.zeros((terms, len(kept)))
-    directions[used] = vectors[:, kept]
-    return Drift(directions, 1 / smallest - 1 / (values[kept] + smallest), smallest)
+        def scattered(vector: F64) -> F64:
+            moved = vectors.T @ (vectors @ vector) - means.T @ (means @ vector)
+            return np.asarray(moved / documents, np.float64)
+
+        product = LinearOperator((terms, terms), matvec=scattered, dtype=np.float64)
+        values, found = eigsh(product, k=_MOST_PAIRS, v0=np.ones(terms))
+    kept = np.argsort(-values, kind="stable")[:_MOST_PAIRS]
+    kept = kept[values[kept] > smallest / 10]
+    directions = np.zeros((corpus.vectors.shape[1], len(kept)))
+    directions[used] = found[:, kept]
+    return Drift(directions, values[kept], smallest)
+
+
+def find_means(vectors: Any, corpus: Corpus) -> F64:
+    """Return the mean of every label's documents: float64 [labels, terms], 0 where it has none."""
+    found = np.zeros((corpus.labels, vectors.shape[1]))
+    for label, rows in enumerate(corpus.of_label):
+        if len(rows):
+            found[label] = np.asarray(vectors[rows].sum(axis=0, dtype=np.float64)) / len(rows)
+    return found
 
 
 def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
@@ -164,13 +187,151 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
 
     float64 [rows, labels]; infinite for a label without documents.
     """
-    found = np.full((len(distances), labels), np.inf)
-    for one in np.unique(label).tolist():
-        mine = distances[:, label == one]
-        if mine.shape[1] > NEAREST:
-            mine = np.partition(mine, NEAREST - 1, axis=1)[:, :NEAREST]
-        found[:, one] = mine.mean(axis=1)
+    order = np.argsort(label, kind="stable")
+    left = np.array(distances[:, order] if (np.diff(label) < 0).any() else distances)
+    of = label[order]
+    size = np.bincount(of, minlength=labels)
+    some = np.flatnonzero(size)
+    found = np.full((len(left), labels), np.inf)
+    if not len(of):
+        return found
+    starts = np.searchsorted(of, some)
+    total = np.zeros((len(left), len(some)))
+    place = np.repeat(np.arange(len(some)), size[some])
+    for number in range(min(NEAREST, int(size.max()))):
+        least = np.minimum.reduceat(left, starts, axis=1)
+        total += np.where(size[some] > number, least, 0.0)
+        # The first of the nearest is taken out, of each row and label.
+        row, column = np.nonzero(left == least[:, place])
+        key = row * len(some) + place[column]
+        first = np.append(True, key[1:] != key[:-1])
+        left[row[first], column[first]] = np.inf
+    found[:, some] = total / np.minimum(size[some], NEAREST)
     return found
+
+
+class LeftOut:
+    """Sessions judged by the others, each without its own part in the wandering.
+
+    Without a session the scatter is less in some of the directions that all have, and nowhere
+    more than by the share of documents that is left: which bounds from below how near a label may
+    be, so that few have to be looked at.
+    """
+
+    def __init__(self, corpus: Corpus, drift: Drift) -> None:
+        self._corpus, self._drift = corpus, drift
+        self._along = np.asarray(corpus.vectors @ drift.directions)
+        means = find_means(corpus.vectors, corpus)
+        self._centred = self._along - (means @ drift.directions)[corpus.label]
+        self._squares = _squares(corpus.vectors)
+        largest = max((len(rows) for rows in corpus.of_session.values()), default=0)
+        grown = drift.variance * len(corpus) / max(1, len(corpus) - largest)
+        self._least = Drift(drift.directions, grown, drift.smallest)
+        self._held: tuple[int, F64] = (-1, np.zeros((0, 0)))
+        along = means @ drift.directions
+        # Means as W moves them, and their squared distance to nothing.
+        self._moved = means / drift.smallest - (along * self._least.weight) @ drift.directions.T
+        self._lengths = (means * self._moved).sum(axis=1)
+        self._least_lengths = self._least.lengths(corpus.vectors)
+        self._radius = np.array(
+            [
+                self._to_means(rows, label)[:, label].max(initial=0.0)
+                for label, rows in enumerate(corpus.of_label)
+            ]
+        )
+
+    def metric(self, session: int) -> F64:
+        """Return what the squared distance is less, by differences along the directions."""
+        corpus, smallest = self._corpus, self._drift.smallest
+        mine = corpus.of_session[session]
+        label = int(corpus.label[mine[0]])
+        if corpus.sessions[label] <= 2:
+            return np.diag(self._drift.weight)
+        centred = self._centred[mine]
+        total = centred.sum(axis=0)
+        rest = len(corpus.of_label[label]) - len(mine)
+        scatter = np.diag(self._drift.variance * len(corpus)) - centred.T @ centred
+        scatter -= np.outer(total, total) / rest
+        scatter /= len(corpus) - len(mine)
+        one = np.eye(len(scatter))
+        metric: F64 = one / smallest - np.linalg.inv(scatter + smallest * one)
+        return metric
+
+    def to_labels(self, session: int, labels: I64, metric: F64) -> F64:
+        """Return the mean distances of a session to the nearest of labels, less itself.
+
+        float64 [documents of the session, labels]
+        """
+        corpus = self._corpus
+        mine = corpus.of_session[session]
+        rows = np.concatenate([corpus.of_label[one] for one in labels.tolist()])
+        label = int(corpus.label[mine[0]])
+        some = self._some(mine, label)
+        others = self._held[1]
+        if labels.tolist() != [label]:
+            others = corpus.vectors[rows].toarray().astype(np.float64)
+        ours, theirs = self._along[mine], self._along[rows]
+        mixed = ours @ metric
+        square = (self._squares[mine, None] + self._squares[rows] - 2 * some @ others.T) / (
+            self._drift.smallest
+        )
+        square -= (mixed * ours).sum(axis=1)[:, None] + ((theirs @ metric) * theirs).sum(axis=1)
+        square += 2 * mixed @ theirs.T
+        rest = corpus.session[rows] != session
+        place = np.searchsorted(labels, corpus.label[rows[rest]])
+        return mean_of_nearest(np.sqrt(np.maximum(square[:, rest], 0.0)), place, len(labels))
+
+    def at_least(self, session: int) -> F64:
+        """Return how far a session is from each label at least: float64 [documents, labels]."""
+        mine = self._corpus.of_session[session]
+        block = self._to_means(mine, int(self._corpus.label[mine[0]]))
+        lower: F64 = np.maximum(block - self._radius, 0) * (1 - 1e-6)
+        return lower
+
+    def _to_means(self, rows: I64, label: int) -> F64:
+        """Return how far documents of a label are from the mean of each at least."""
+        product = self._some(rows, label) @ self._moved.T
+        square = self._least_lengths[rows, None] + self._lengths - 2 * product
+        found: F64 = np.sqrt(np.maximum(square, 0.0))
+        return found
+
+    def _some(self, rows: I64, label: int) -> F64:
+        """Return some of a label's documents, dense; the label is kept for its next session."""
+        if self._held[0] != label:
+            exact = self._corpus.vectors[self._corpus.of_label[label]].toarray()
+            self._held = (label, exact.astype(np.float64))
+        found: F64 = self._held[1][np.searchsorted(self._corpus.of_label[label], rows)]
+        return found
+
+    def nearest(self, session: int, least: F64, below: F64, metric: F64) -> tuple[I64, F64]:
+        """Return which label each document is nearest to, and how far it is.
+
+        Parameters
+        ----------
+        session : int
+        least : float64 [documents, labels]
+            How far a label is at least; infinite for one that is left out.
+        below : float64 [documents]
+            Only labels that are nearer count: -1 where there is none.
+        metric : float64 [pairs, pairs]
+        """
+        label, found = np.full(len(least), -1), below.copy()
+        known = np.zeros(least.shape[1], np.bool_)
+        for first in (True, False):
+            near = (least < found[:, None]) & ~known
+            chosen = np.unique(np.argmin(np.where(near, least, np.inf), axis=1)) if first else None
+            wanted = np.flatnonzero(near.any(axis=0))
+            wanted = wanted if chosen is None else np.intersect1d(wanted, chosen)
+            if not len(wanted):
+                break
+            known[wanted] = True
+            distance = self.to_labels(session, wanted, metric)
+            best = np.argmin(distance, axis=1)
+            nearer = distance[np.arange(len(best)), best]
+            better = nearer < found
+            label = np.where(better, wanted[best], label)
+            found = np.where(better, nearer, found)
+        return label, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +368,8 @@ class Calibration:
     drift : Drift
     nearest : int64 [documents]
         The label that each is nearest to without its own session, -1 where its label has no other.
-    distances : float64 [documents, labels]
-        To the labels without its own session.
+    distance : float64 [documents]
+        To that label.
     spread : float64 [labels]
         How far a session usually is from the others of its label; that of a usual label where it
         has one session.
@@ -219,7 +380,7 @@ class Calibration:
     corpus: Corpus
     drift: Drift
     nearest: I64
-    distances: F64
+    distance: F64
     spread: F64
     strangeness: F64
     usual: float = field(default=1.0)
@@ -285,42 +446,38 @@ def calibrate(corpus: Corpus) -> Calibration:
 
     Where a label has three sessions and more, without the wandering of the one that is judged.
     """
-    documents = len(corpus)
     drift = find_drift(corpus)
-    distances = np.full((documents, corpus.labels), np.inf)
-    own = np.full(documents, np.nan)
-    for one in np.unique(corpus.session).tolist():
-        mine = np.flatnonzero(corpus.session == one)
-        rest = np.flatnonzero(corpus.session != one)
-        if not len(rest):
-            continue
+    left_out = LeftOut(corpus, drift)
+    own = np.full(len(corpus), np.nan)
+    nearest = np.full(len(corpus), -1)
+    distance = np.full(len(corpus), np.nan)
+    far: dict[int, tuple[int, float]] = {}  # label, and how far it is from the others of it
+    for one, mine in corpus.of_session.items():
         label = int(corpus.label[mine[0]])
-        others = corpus.take(rest)
-        used = find_drift(others) if corpus.sessions[label] > 2 else drift
-        for rows, block in used.distances(corpus.vectors[mine], others.vectors):
-            distances[mine[rows]] = mean_of_nearest(block, others.label, corpus.labels)
-        if corpus.sessions[label] > 1:
-            own[mine] = distances[mine, label]
-    nearest = np.where(np.isnan(own), -1, np.argmin(distances, axis=1))
-    # How far each session is from the others of its label.
-    far = {
-        one: (int(corpus.label[corpus.session == one][0]), float(np.median(of)))
-        for one in np.unique(corpus.session).tolist()
-        if not np.isnan(of := own[corpus.session == one]).any()
-    }
+        if corpus.sessions[label] < 2:
+            continue
+        metric = left_out.metric(one)
+        own[mine] = left_out.to_labels(one, np.array([label]), metric)[:, 0]
+        least = left_out.at_least(one)
+        least[:, label] = np.inf
+        other, distance[mine] = left_out.nearest(one, least, own[mine], metric)
+        nearest[mine] = np.where(other < 0, label, other)
+        far[one] = (label, float(np.median(own[mine])))
     usual = max(float(np.median([median for _, median in far.values()])) if far else 1.0, 1e-9)
+    of_label: dict[int, dict[int, float]] = {}
+    for one, (label, median) in far.items():
+        of_label.setdefault(label, {})[one] = median
 
     def spread_of(label: int, without: int = -1) -> float:
-        found = [median for one, (of, median) in far.items() if of == label and one != without]
+        found = [m for one, m in of_label.get(label, {}).items() if one != without]
         return max(float(np.mean(found)), 1e-9) if found else usual
 
     spread = np.array([spread_of(label) for label in range(corpus.labels)])
     # A session's own distance must not make it less strange: its label's spread is without it.
     scale = np.full(len(corpus), usual)
     for one, (label, _) in far.items():
-        scale[corpus.session == one] = np.sqrt(spread_of(label, one) * usual)
-    strangeness = own / scale
-    return Calibration(corpus, drift, nearest, distances, spread, strangeness, usual)
+        scale[corpus.of_session[one]] = np.sqrt(spread_of(label, one) * usual)
+    return Calibration(corpus, drift, nearest, distance, spread, own / scale, usual)
 
 
 def strangers_of(known: Calibration, families: Sequence[Sequence[int]]) -> tuple[Bool, F64]:
@@ -328,18 +485,26 @@ def strangers_of(known: Calibration, families: Sequence[Sequence[int]]) -> tuple
 
     Each label is left out with its twins; what is nearest then is strange or not.
     """
+    corpus = known.corpus
     family = {label: set(labels) for labels in families for label in labels}
-    strange = np.full(len(known.corpus), np.nan)
-    for label in range(known.corpus.labels):
+    left_out = LeftOut(corpus, known.drift)
+    strange = np.full(len(corpus), np.nan)
+    strangest = known.known.values[-1] if len(known.known) else np.inf
+    every = np.arange(corpus.labels)
+    for one, mine in corpus.of_session.items():
+        label = int(corpus.label[mine[0]])
         gone = sorted(family.get(label, {label}))
-        mine = np.flatnonzero(known.corpus.label == label)
-        rest = np.setdiff1d(np.arange(known.corpus.labels), gone)
-        if not len(rest) or not len(mine):
+        least = left_out.at_least(one)
+        least[:, gone] = np.inf
+        if not np.isfinite(least).any():
             continue
-        left = known.distances[np.ix_(mine, rest)]
-        best = np.argmin(left, axis=1)
-        finite = np.isfinite(left[np.arange(len(mine)), best])
-        found = known.strange(left[np.arange(len(mine)), best], rest[best])
-        strange[mine] = np.where(finite, found, np.nan)
+        # What is stranger than all that is known is a stranger, however far it is.
+        strange[mine] = np.inf
+        close = (known.strange(least, every) <= strangest).any(axis=1)
+        if close.any():
+            least[~close] = np.inf
+            below = np.full(len(mine), np.inf)
+            best, distance = left_out.nearest(one, least, below, left_out.metric(one))
+            strange[mine[close]] = known.strange(distance[close], best[close])
     seen = ~np.isnan(strange)
     return seen, known.p_values(np.where(seen, strange, 0.0))
