@@ -1,4 +1,7 @@
-"""Ask a server over and over, each request marked: ``python ask.py (web PATH|redis|postgres) PORT``."""
+"""Ask a server over and over, each request marked.
+
+``python ask.py (web PATH|redis|postgres) PORT``
+"""
 
 import http.client
 import socket

@@ -1,7 +1,8 @@
 """A web service that writes to two files, to two databases and asks two peers at each request.
 
 ``python web.py PORT QUICK SLOW FIRST SECOND``: directories of a quick and of a slow disk, and ports
-of two peers.  The standard library's server; ``/audit``, ``/archive`` and ``/ask`` say which of them.
+of two peers.  The standard library's server; ``/audit``, ``/archive`` and ``/ask`` say
+which of them.
 """
 
 import os
