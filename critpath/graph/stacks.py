@@ -29,8 +29,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
     A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
     that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
-    or a sleep.  A thread of the kernel has that of the thread that waits for it.  Where threads were sampled at all times, a segment has the stack of most
-    samples within it.
+    or a sleep.  A thread of the kernel has that of the thread that waits for it.  Where threads
+    were sampled at all times, a segment has the stack of most samples within it.
 
     Parameters
     ----------

@@ -95,8 +95,8 @@ def in_program(place: Path, faults: list[str], rows: list[dict[str, Any]]) -> No
         command = [sys.executable, str(HERE / "files.py"), name, *map(str, ports)]
         record(place, name, "--", *command)
 
-    for name in ("healthy", *faults) if faults else ():  # noqa: PERF401 - printed as they come
-        rows.append(judge(place, name, name, FAULTS.get(name), ports, take))
+    wanted = ("healthy", *faults) if faults else ()
+    rows += [judge(place, name, name, FAULTS.get(name), ports, take) for name in wanted]
 
 
 SLOW = threading.Event()  # the second peer

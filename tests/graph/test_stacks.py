@@ -131,7 +131,7 @@ def test_a_thread_that_has_slept_for_long_has_the_stack_of_that_sleep_unless_any
 
 
 def test_what_the_kernels_threads_do_is_for_the_sleep_of_the_thread_that_waits_for_them():
-    """As in fsync: the requests' queue and the disk are waited for by other threads than its own."""
+    """As in fsync: queue and disk are waited for by other threads than its own."""
     segments = ((State.RUN, 7, 100), (State.RUN, 9, 100), (State.WAIT_DISK, 5, 300))
     segments += ((State.RUN, 6, 100), (State.RUN, 9, 100), (State.RUN, 5, 50), (State.RUN, 7, 10))
     paths = path_of(*segments)
