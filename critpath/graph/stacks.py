@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
-from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, mark_frames
+from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, mark_frames
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
@@ -29,8 +29,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
 
     A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
     that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
-    or a sleep.  Where threads were sampled at all times, a segment has the stack of most
-    samples within it.
+    or a sleep.  A thread of the kernel has that of the thread that waits for it.  Where threads
+    were sampled at all times, a segment has the stack of most samples within it.
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         chosen = asleep | runs
         moved, running = _fit_samples(stacks, path, asleep, runs)
         own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
+    if stacks.complete:
+        _give_helpers(own, stacks, path, asleep | runs)
     strings = [*path.strings, *stacks.texts]
     stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
     changed = replace(
@@ -69,6 +71,25 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         strings=tuple(strings),
     )
     return replace(paths, paths=changed)
+
+
+def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -> None:
+    """Let what the kernel's threads do have the sleep of the thread that waits for it.
+
+    A thread that waits for its file waits for the kernel's threads, which have no stack of their
+    own: the time is theirs on the path, and the call that it is for is that of the next thread.
+    """
+    helper = np.isin(path.comm, [n for n, name in enumerate(path.strings) if is_helper(name)])
+    rows = np.arange(len(helper))
+    following = np.minimum.accumulate(np.where(helper, len(helper), rows)[::-1])[::-1]
+    unknown = np.append(stacks.stack, -1)[own] < 0
+    mine = np.flatnonzero(helper & chosen & unknown & (following < len(helper)))
+    mine = mine[path.path[following[mine]] == path.path[mine]]
+    after = following[mine]
+    found = _last(stacks, stacks.kind == SLEEP, path.tid[after], path.begin[after])
+    # A thread that slept only later did not wait for it.
+    found[(found >= 0) & (np.append(stacks.time, 0)[found] > path.end[mine])] = -1
+    own[mine] = found
 
 
 def _joined(inner: I32, outer: I32, strings: list[str]) -> I32:

@@ -206,6 +206,18 @@ def is_call(frame: Frame) -> bool:
     return frame.function.endswith(")") and not (frame.file or frame.module)
 
 
+# Threads of the kernel that work for others: of its queues, file systems and block devices.
+_HELPERS: Final = re.compile(
+    r"(?:kworker|jbd2|ksoftirqd|irq|xfsaild|xfs-\w+|btrfs-\w+|kcopyd|dm[_-]\w+|nfsiod|bcache\w*)/.*"
+    r"|(?:loop|nbd|md)\d+(?:_\w+)?|btrfs-\w+|z_(?:rd|wr|fr)_\w+|txg_sync|kblockd|kcryptd.*"
+)
+
+
+def is_helper(name: str) -> bool:
+    """Tell whether a thread of that name, or role, is one of the kernel that works for others."""
+    return _HELPERS.fullmatch(name) is not None
+
+
 def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
     """Return a stack in which frames that the user names are the program's own, or not.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
+from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
@@ -171,7 +172,10 @@ def _in_the_code(facts: CauseFacts, words: _Words) -> str:
         run = "in or up to " if facts.state in _RUNNING else ""
         who = quoted(peer_name(facts)) if facts.role else "they" if words.several else "it"
         were = "were" if words.several and not facts.role else "was"
-        said.append(f"{who} {were} {run}in {where}" if not run else f"{who} ran {run}{where}")
+        if is_helper(facts.comm):
+            said.append(f"{who} worked for {where}")
+        else:
+            said.append(f"{who} ran {run}{where}" if run else f"{who} {were} in {where}")
     if facts.waits_at:
         who = "they wait" if words.several else "it waits"
         said.append(f"{who} in {location(facts.waits_at)}")

@@ -130,6 +130,28 @@ def test_a_thread_that_has_slept_for_long_has_the_stack_of_that_sleep_unless_any
     assert joined(paths, nothing)[1] == (None, None)
 
 
+def test_what_the_kernels_threads_do_is_for_the_sleep_of_the_thread_that_waits_for_them():
+    """As in fsync: queue and disk are waited for by other threads than its own."""
+    segments = ((State.RUN, 7, 100), (State.RUN, 9, 100), (State.WAIT_DISK, 5, 300))
+    segments += ((State.RUN, 6, 100), (State.RUN, 9, 100), (State.RUN, 5, 50), (State.RUN, 7, 10))
+    paths = path_of(*segments)
+    name = np.array([0, 0, 1, 2, 0, 1, 0], np.int32)
+    helped = replace(paths.paths, comm=name, strings=("app", "kworker/u4:1", "jbd2/vda-8"))
+    paths = replace(paths, paths=helped)
+    # Thread 7 waits for 9, which sleeps twice; 5 has events of its own that are of no stack.
+    stacks = stacks_of(
+        *((1100, 7, 0, SLEEP), (1150, 9, 0, SLEEP), (1199, 9, 0, SLEEP), (1210, 5, 0, SLEEP)),
+        *((1690, 9, 0, SLEEP), (1755, 7, 0, SLEEP)),
+        complete=True,
+    )
+    none = replace(stacks, stack=np.where(stacks.tid == 5, -1, stacks.stack).astype(np.int32))
+    found = [at for at, _ in joined(paths, none)]
+    assert found[2:4] == ["f1199_9", "f1199_9"]
+    assert found[5] == "f1100_7"
+    lost = replace(none, complete=False)
+    assert [at for at, _ in joined(paths, lost)][2:4] == [None, None]
+
+
 def test_a_short_wait_does_not_get_the_stack_of_the_next():
     paths = path_of((State.RUN, 7, 100), (State.WAIT_TIMER, 7, 20), (State.RUN, 7, 100))
     assert joined(paths, stacks_of((1121, 7, 0, SLEEP)))[1] == (None, None)
