@@ -1,11 +1,13 @@
 """Whether the first cause names the function and the line: twelve faults in four programs.
 
-``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--only FAULT,...]
-[--json FILE] [--keep DIR]``: each program (``locations/``: Flask under gunicorn, aiohttp, two in
-C built without frame pointers) is recorded without a fault and with each of its three, 40
-executions a side, and compared as ``critpath compare`` does.  A fault counts as found if the
-first cause names its function with its line: as where its thread was, where another thread was
-that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
+``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--py-spy]
+[--only FAULT,...] [--json FILE] [--keep DIR]``: each program (``locations/``: Flask under
+gunicorn, aiohttp, two in C built without frame pointers) is recorded without a fault and with each
+of its three, 40 executions a side, and compared as ``critpath compare`` does.  A fault counts as
+found if the first cause names its function with its line: as where its thread was, where another
+thread was that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
+``--py-spy`` samples the Python ones instead, of any version: the line is then the one at which
+the time is lost, not the one that defines the function.
 
 Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
 pointers) held against what ``addr2line`` says of the addresses that the program itself writes
@@ -15,7 +17,8 @@ down; and that a stripped program is said to be one.
 in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
 tested whatever the verdict is.
 
-Needs root, tracefs, perf, gcc, and a Python from 3.12 on with gunicorn, flask and aiohttp.
+Needs root, tracefs, perf, gcc, and a Python with gunicorn, flask and aiohttp: from 3.12 on, or
+any with ``--py-spy``.
 """
 
 from __future__ import annotations
@@ -69,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--py-spy", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path)
@@ -91,16 +95,20 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     rows = []
     for number in range(chosen.repetitions):
         for program in sorted({of for of, _ in FAULTS.values()}):
+            if chosen.py_spy and not program.endswith(".py"):
+                continue
             faults = [f for f, (of, _) in FAULTS.items() if of == program and f in (only or FAULTS)]
             if not faults:
                 continue
             where = place / f"{program}-{number}"
             where.mkdir()
             command = command_of(program, where, chosen.python)
-            record(where / "normal", command)
+            sources = "py-spy" if chosen.py_spy else "native,python"
+            sources = sources if program.endswith(".py") else "native"
+            record(where / "normal", command, sources)
             for fault in faults:
-                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]])
-                rows.append(judge(where, fault, number))
+                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
+                rows.append(judge(where, fault, number, sampled=chosen.py_spy))
                 print(json.dumps(rows[-1]), flush=True)
             if not chosen.keep:
                 shutil.rmtree(where)
@@ -135,9 +143,8 @@ def critpath(*words: object, place: Path, code: int | None = 0) -> str:
     return done.stderr
 
 
-def record(place: Path, command: list[str]) -> None:
+def record(place: Path, command: list[str], sources: str = "native") -> None:
     """Record one run, whose requests are marked."""
-    sources = "native,python" if any(word.endswith(".py") for word in command) else "native"
     critpath(
         *("record", "--recorder", "ftrace", "--stacks", sources, "--execution", "marker"),
         *("-o", place, "--", *command),
@@ -145,7 +152,7 @@ def record(place: Path, command: list[str]) -> None:
     )
 
 
-def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
+def judge(place: Path, fault: str, number: int, *, sampled: bool) -> dict[str, Any]:
     """Compare, and say whether the first cause names the place."""
     program, function = FAULTS[fault]
     out = place / f"{fault}.json"
@@ -163,7 +170,7 @@ def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
     named = [*(one["location"] for one in facts.get("locations", ()))][:1]
     named += [facts.get("waits_at", ""), facts.get("waker_location", "")]
     named = [name for name in named if name]
-    lines = lines_of(program, function)
+    lines = lines_of(program, function, sampled=sampled)
     right = {f"{function} (locations/{program}:{line})" for line in lines}
     files = {name.rpartition("(")[2].partition(":")[0] for name in named}
     return {
@@ -176,11 +183,13 @@ def judge(place: Path, fault: str, number: int) -> dict[str, Any]:
     }
 
 
-def lines_of(program: str, function: str) -> Iterator[int]:
+def lines_of(program: str, function: str, *, sampled: bool) -> Iterator[int]:
     """Yield the lines that are right: of Python the definition's, else those marked."""
-    python = program.endswith(".py")
+    mark = f"/* {function} */"
+    if program.endswith(".py"):
+        mark = f"# {function}" if sampled else f"def {function}("
     for number, line in enumerate((PROGRAMS / program).read_text().splitlines(), 1):
-        if f"def {function}(" in line if python else f"/* {function} */" in line:
+        if mark in line:
             yield number
 
 

@@ -29,6 +29,7 @@ from critpath.record._spawn import SpawnError, collect, spawn
 from critpath.record.lttng.program import trusted_program
 from critpath.record.recorder import Requirement
 from critpath.record.stacks.sources import FRAMES, RAW_SAMPLES, SAMPLES, StackFacts, StackRequest
+from critpath.record.stacks.threads import ThreadWatch
 from critpath.record.stacks.unwind import FORMAT, ROW, SAMPLE
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -89,6 +90,7 @@ class PySpySource:
     running: list[Sampled] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     stays: list[tuple[int, int]] = field(default_factory=list)  # ns
+    threads: ThreadWatch | None = None
 
     def start(self) -> None:
         """Start py-spy, and return when it samples."""
@@ -102,6 +104,7 @@ class PySpySource:
                 self._start(pid)
             for sampled in self.running:
                 self._wait_for_begin(sampled)
+            self.threads = ThreadWatch(wanted[:_MOST_PYTHONS])
         except BaseException:
             self.abort()
             raise
@@ -159,6 +162,8 @@ class PySpySource:
         for sampled in self.running:
             if not sampled.collect():
                 os.kill(sampled.pid, signal.SIGINT)
+        if self.threads is not None:
+            self.threads.end()
         until = time.monotonic() + _PATIENCE
         for sampled in self.running:
             while sampled.pid and not sampled.collect():
@@ -175,7 +180,7 @@ class PySpySource:
 
     def read(self) -> StackFacts:
         """Write the samples of all Pythons but this one."""
-        found = Samples(ignored=os.getpid(), stays=self.stays)
+        found = Samples(ignored=os.getpid(), stays=self.stays, watch=self.threads)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         place = self.request.directory
         opened = [os.open(place / name, flags, 0o600) for name in (SAMPLES, FRAMES)]
@@ -199,8 +204,9 @@ class PySpySource:
         self._close()
         if found.nameless:
             self.warnings.append(
-                f"which {plural(found.nameless, 'sampled thread')} of Python up to 3.10 these are, "
-                "py-spy cannot say: only their main threads' stacks are kept"
+                f"which {plural(found.nameless, 'sampled thread')} of Python up to 3.10 these are "
+                "is not known: they ended soon, or their C library is another; their stacks are "
+                "left out"
             )
         if not found.samples:
             self.warnings.append("no stacks were taken: py-spy takes a moment to find a Python")
@@ -210,6 +216,8 @@ class PySpySource:
 
     def abort(self) -> None:
         """Kill each py-spy and delete what it wrote."""
+        if self.threads is not None:
+            self.threads.end()
         for sampled in self.running:
             self._kill(sampled)
         self._close()
@@ -263,6 +271,7 @@ class Samples:
 
     ignored: int  # a process
     stays: list[tuple[int, int]]  # of that, in `_stay_for_py_spy`
+    watch: ThreadWatch | None = None
     frames: dict[tuple[str, str, int], int] = field(default_factory=dict)
     stacks: dict[tuple[int, ...], int] = field(default_factory=dict)
     samples: int = 0
@@ -343,12 +352,14 @@ class Samples:
         for event in stack[:own]:
             if named := _THREAD.match(event["name"]):
                 threads[key] = int(named[1])
-            elif event["name"].endswith(": MainThread"):  # up to 3.10 others have an address
+            elif event["name"].endswith(": MainThread"):  # up to 3.10 all have an address
                 threads[key] = key[0]
-        if not 0 < threads.get(key, 0) < 2**31:
-            if stack[:own] and key not in threads:
-                self.nameless += 1
-                threads[key] = 0
+        thread = threads.get(key, 0)
+        if not thread and self.watch is not None:
+            thread = self.watch.find(*key, at)
+        if not 0 < thread < 2**31:
+            self.nameless += bool(stack[:own]) and key not in threads
+            threads.setdefault(key, 0)
             return
         numbers = tuple(self._number(event) for event in reversed(stack[own:]))[:_DEPTH]
         known = numbers in self.stacks or len(self.stacks) < _MOST_STACKS
@@ -356,7 +367,7 @@ class Samples:
         number = -1
         if numbers and known:
             number = self.stacks.setdefault(numbers, len(self.stacks))
-        rows.write(ROW.pack(at, threads[key], 0, number, SAMPLE))
+        rows.write(ROW.pack(at, thread, 0, number, SAMPLE))
         self.samples += 1
 
     def _number(self, event: dict[str, Any]) -> int:

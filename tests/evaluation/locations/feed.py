@@ -24,15 +24,15 @@ def save_audit():
     for _ in range(15 if FAULT == "fsync" else 1):
         audit.write("line\n")
         audit.flush()
-        os.fsync(audit.fileno())
+        os.fsync(audit.fileno())  # save_audit
 
 
 def render_page():
-    time.sleep(0.012 if FAULT == "pool" else 0.0005)
+    time.sleep(0.012 if FAULT == "pool" else 0.0005)  # render_page
 
 
 def fetch_item():
-    time.sleep(0.012 if FAULT == "queue" else 0.0005)
+    time.sleep(0.012 if FAULT == "queue" else 0.0005)  # fetch_item
 
 
 def produce():

@@ -20,7 +20,7 @@ lock = threading.Lock()
 
 def flush_log():
     with lock:
-        time.sleep(0.012 if FAULT == "lock" else 0.0005)
+        time.sleep(0.012 if FAULT == "lock" else 0.0005)  # flush_log
 
 
 def log_all():
@@ -35,13 +35,13 @@ def get_connection():
 
 
 def ask_stock():
-    time.sleep(0.012 if FAULT == "sleep" else 0.0005)
+    time.sleep(0.012 if FAULT == "sleep" else 0.0005)  # ask_stock
 
 
 def compute_price():
     until = time.thread_time() + (0.02 if FAULT == "compute" else 0.001)
-    while time.thread_time() < until:
-        pass
+    while time.thread_time() < until:  # compute_price
+        pass  # compute_price
 
 
 @app.route("/order")
