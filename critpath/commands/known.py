@@ -123,6 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("label", help="a label")
     checking = add("check", "say what the store can tell apart, and how often it is wrong")
     _add_json(checking)
+    checking.add_argument("--html", metavar="FILE", help="write a page (- for stdout)")
     add_settings(checking, [ALL["known-level"]])
     grouping = add("groups", "say which labels are alike, and which documents belong together")
     grouping.add_argument(
@@ -519,7 +520,7 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.report.document.known import check_document  # noqa: PLC0415 - as above
     from critpath.text.known import describe_check  # noqa: PLC0415 - as above
 
-    check_outputs([arguments.json], [])
+    check_outputs([arguments.json, arguments.html], [])
     store = _open(arguments, settings)
     found = check(store, level=settings["known-level"])
     if found is None:
@@ -533,7 +534,11 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     if arguments.json:
         write_output(arguments.json, to_json(document) + "\n")
-    if arguments.json != STDOUT:
+    if arguments.html:
+        from critpath.report.html.known import render_check  # noqa: PLC0415 - as above
+
+        write_output(arguments.html, render_check(document))
+    if STDOUT not in {arguments.json, arguments.html}:
         for line in describe_check(document):
             print(line)
         _print_confusion(document)

@@ -94,6 +94,14 @@ class CheckedLabel(Part):
     nearest: Annotated[dict[str, int], doc("how many were nearest to which label")]
 
 
+class JoinEntry(Part):
+    """Two labels, or groups of labels, that are more alike than others."""
+
+    one: Annotated[int, doc("a label's place in `labels`, or behind these an earlier join's")]
+    other: Annotated[int, doc("the same of the other")]
+    similarity: Annotated[Number, doc("mean cosine of the labels of both, at most 1")]
+
+
 class CheckDocument(Part):
     """What critpath known check --json writes."""
 
@@ -109,3 +117,5 @@ class CheckDocument(Part):
     twins: Annotated[list[list[str]], doc("labels that cannot be told apart")]
     doubtful: Annotated[list[str], doc("entries nearer to another label than to their own")]
     notes: Annotated[list[str], doc("what was left out, in sentences")]
+    tree: Annotated[list[JoinEntry], doc("which labels are alike, the most alike first")] = []
+    groups: Annotated[list[list[str]], doc("labels that are together where the tree is cut")] = []

@@ -380,6 +380,23 @@ class Answer:
     left_out: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Tree:
+    """Which labels are alike: joined two by two, the most alike first.
+
+    Attributes
+    ----------
+    joins : tuple of (int, int, float)
+        What is joined, and how similar the two are: numbers of labels, and behind these of
+        earlier joins.  Labels of which nothing can be judged are in none.
+    groups : tuple of tuple of int
+        Labels that are together where the tree is cut.
+    """
+
+    joins: tuple[tuple[int, int, float], ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Check:
     """What a store can tell apart, each session judged by the others.
@@ -403,6 +420,8 @@ class Check:
         Entries most of whose documents are nearest to another label.
     left_out : tuple of str
         A line each on entries that could not be compared or judged.
+    tree : Tree
+        Which labels are alike.
     """
 
     labels: tuple[str, ...]
@@ -418,7 +437,8 @@ class Check:
     calibrated: bool
     twins: tuple[tuple[str, ...], ...]
     doubtful: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
+    tree: Tree
 
 
 def take_rows(start: I64, documents: I64) -> tuple[I64, I32]:

@@ -20,6 +20,7 @@ from critpath.model.signatures import (
     Match,
     MatchedTerm,
     Stretch,
+    Tree,
 )
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
@@ -473,6 +474,7 @@ def check(store: Store, *, level: float) -> Check | None:
         twins=known.twins,
         doubtful=tuple(doubtful),
         left_out=known.left_out,
+        tree=join_labels(known),
     )
 
 
@@ -591,28 +593,46 @@ def describe_label(store: Store, label: str) -> list[str]:
     return [*lines, *(words.usual_term(t, weight, mean[t]) for t, weight in weights.items())]
 
 
-def group_labels(store: Store, clusters: int | None) -> list[str]:
-    """Return the tree of labels in lines: which are alike, cut into groups."""
+def join_labels(known: Library, clusters: int | None = None) -> Tree:
+    """Return which labels are alike, cut into groups: as many as asked for, or at the largest gap.
+
+    A label in which too little happened is like nothing, and left out.
+    """
     from scipy.cluster.hierarchy import fcluster
 
     from critpath.signatures.classifiers import find_syndromes, largest_gap, tree_of
 
+    corpus = known.calibration.corpus
+    used = np.unique(corpus.label)
+    if len(used) < 2:
+        return Tree((), tuple((one,) for one in used.tolist()))
+    tree = tree_of(find_syndromes(corpus)[used])
+    group = fcluster(tree, clusters or largest_gap(tree), "maxclust")
+    number = [*used.tolist(), *range(len(known.labels), len(known.labels) + len(tree))]
+    return Tree(
+        joins=tuple(
+            (number[int(one)], number[int(other)], float(1 - height))
+            for one, other, height, _ in tree.tolist()
+        ),
+        groups=tuple(tuple(used[group == one].tolist()) for one in dict.fromkeys(group.tolist())),
+    )
+
+
+def group_labels(store: Store, clusters: int | None) -> list[str]:
+    """Return the tree of labels in lines: which are alike, cut into groups."""
     known = _library_of(store)
-    if len(known.labels) < 2:
-        raise InconclusiveError(f"{store.path}: has one label", "add others")
-    tree = tree_of(find_syndromes(known.calibration.corpus))
-    count = clusters or largest_gap(tree)
-    groups = fcluster(tree, count, "maxclust")
-    lines = [
-        words.group_line([known.labels[i] for i in np.flatnonzero(groups == group)])
-        for group in dict.fromkeys(groups.tolist())
-    ]
+    tree = join_labels(known, clusters)
+    if not tree.joins:
+        raise InconclusiveError(
+            f"{store.path}: has one label in which enough happened", "add others"
+        )
     names = list(known.labels)
-    for left, right, height, _ in tree.tolist():
-        both = names[int(left)], names[int(right)]
+    lines = [words.group_line([names[i] for i in group]) for group in tree.groups]
+    for one, other, similarity in tree.joins:
+        both = names[one], names[other]
         names.append(" + ".join(both))
-        lines.append(words.joined_line(*both, 1 - height))
-    return lines
+        lines.append(words.joined_line(*both, similarity))
+    return [*lines, *known.left_out]
 
 
 def group_documents(store: Store, method: str, clusters: int | None) -> list[str]:

@@ -299,20 +299,20 @@ def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
 def hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:
     """Yield the mount points of hierarchies, their version, and controllers of version 1."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
-        if len(fields) < 5 or len(kind) < 3:
+        if len(fields) < 5 or len(kind) < 2:  # what is mounted may have no name
             continue
         # Blanks and such are written as \040.
         place = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
         if kind[0] == "cgroup2":
             yield place, 2, frozenset({"cpu"})
         elif kind[0] == "cgroup":
-            controllers = frozenset(kind[2].split(",")) & {"cpu", "memory", "blkio"}
+            controllers = frozenset(kind[-1].split(",")) & {"cpu", "memory", "blkio"}
             if controllers:
                 yield place, 1, controllers
 

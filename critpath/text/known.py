@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument
     from critpath.documents.known import (
         CheckDocument,
+        CheckedLabel,
         KnownEntry,
         MatchedTermEntry,
         MatchEntry,
@@ -206,26 +207,10 @@ def describe_seen(document: ComparisonDocument) -> list[str]:
 
 def describe_check(found: CheckDocument) -> list[str]:
     """Return what a store can tell apart."""
-    sessions = sum(one.sessions for one in found.labels)
-    documents = sum(one.documents for one in found.labels)
-    judged = sum(one.judged for one in found.labels)
-    store = safe_text(found.store)
-    head = f"{store}: {plural(len(found.labels), 'label')}, {plural(sessions, 'session')}, "
-    lines = [f"{head}{plural(documents, 'interval')}"]
-    if judged:
-        right = 100 * sum(one.right for one in found.labels) / judged
-        unknown = 100 * sum(one.unknown for one in found.labels) / judged
-        rest = f"strangers recognised {100 * found.recognised / found.strangers:.0f} %"
-        lines.append(
-            f"Across sessions: {right:.1f} % right, {unknown:.1f} % called unknown; "
-            f"{rest if found.strangers else 'no stranger to recognise'}"
-        )
-    for labels in found.twins:
-        of = [one for one in found.labels if one.label in labels]
-        total = sum(one.judged for one in of)
-        wrong = sum(n for one in of for label, n in one.nearest.items() if label != one.label)
-        names = ", ".join(map(safe_text, labels))
-        lines.append(f"cannot be told apart: {names} ({100 * wrong / max(1, total):.0f} %)")
+    lines = [f"{safe_text(found.store)}: {count_checked(found)}"]
+    if any(one.judged for one in found.labels):
+        lines.append(f"Across sessions: {describe_shares(found)}")
+    lines += [f"cannot be told apart: {', '.join(of)} ({wrong})" for of, wrong in _twins(found)]
     single = [safe_text(one.label) for one in found.labels if one.sessions < 2]
     if single:
         lines.append(f"one session only, not judged: {', '.join(single)}")
@@ -239,6 +224,98 @@ def describe_check(found: CheckDocument) -> list[str]:
         lines.append(f"{plural(quiet, 'interval')} not judged: too little happened")
     lines += [f"nearer to another label than to its own: {safe_text(n)}" for n in found.doubtful]
     return [*lines, *found.notes]
+
+
+def count_checked(found: CheckDocument) -> str:
+    """Return how much a store has."""
+    sessions = sum(one.sessions for one in found.labels)
+    documents = sum(one.documents for one in found.labels)
+    return (
+        f"{plural(len(found.labels), 'label')}, {plural(sessions, 'session')}, "
+        f"{plural(documents, 'interval')}"
+    )
+
+
+def describe_shares(found: CheckDocument) -> str:
+    """Return how often a store is right, across sessions; some of it must be judged."""
+    judged = sum(one.judged for one in found.labels)
+    right = 100 * sum(one.right for one in found.labels) / judged
+    unknown = 100 * sum(one.unknown for one in found.labels) / judged
+    rest = "no stranger to recognise"
+    if found.strangers:
+        rest = f"strangers recognised {100 * found.recognised / found.strangers:.0f} %"
+    return f"{right:.1f} % right, {unknown:.1f} % called unknown; {rest}"
+
+
+def _twins(found: CheckDocument) -> list[tuple[list[str], str]]:
+    """Return labels that cannot be told apart, and the share of their intervals that is wrong."""
+    every = []
+    for labels in found.twins:
+        of = [one for one in found.labels if one.label in labels]
+        judged = sum(one.judged for one in of)
+        wrong = 100 * (judged - sum(one.right for one in of)) / max(1, judged)
+        every.append((list(map(safe_text, labels)), f"{wrong:.0f} %"))
+    return every
+
+
+def head_check(found: CheckDocument) -> tuple[str, str]:
+    """Return what a check found in one sentence, and what that lies in, in another."""
+    judged = sum(one.judged for one in found.labels)
+    if not judged:
+        return (
+            "Nothing can be judged yet",
+            "A label is judged by its other sessions, and none has two in which enough happened.",
+        )
+    right = sum(one.right for one in found.labels)
+    head = f"{100 * right / judged:.1f} % of the intervals are nearest to their own label"
+    if found.doubtful:
+        nearer = "is nearer to another label than to its own"
+        if len(found.doubtful) > 1:
+            nearer = "are nearer to another label than to their own"
+        return head, f"{plural(len(found.doubtful), 'session')} {nearer}."
+    if found.twins:
+        (names, wrong), *more = _twins(found)
+        also = f"; {plural(len(more), 'other group')} likewise" if more else ""
+        joined = f"{', '.join(f'`{n}`' for n in names[:-1])} and `{names[-1]}`"
+        return head, f"{joined} cannot be told apart: {wrong} of theirs are wrong{also}."
+    if not found.calibrated:
+        return head, "Most labels have fewer than three sessions: what is unknown is not sure."
+    return head, "Every label is told from the others by sessions that it was not judged with."
+
+
+def advise_label(one: CheckedLabel, found: CheckDocument) -> list[str]:
+    """Return what to do so that a label is judged better; nothing where it is good."""
+    store, label = safe_text(found.store), safe_text(one.label)
+    if one.documents and one.quiet == one.documents:
+        return ["Too little happened: record it while it is busy, or with `--events broad`."]
+    if one.sessions < 2:
+        return ["Record it again on another day, and add that: one session cannot be judged."]
+    advice = []
+    for entry in found.doubtful:
+        if entry.startswith(f"{one.label}/"):
+            name = safe_text(entry)
+            advice.append(
+                f"`{name}` is nearer to another label. Was it mislabelled? "
+                f"`critpath known relabel {store} {name} LABEL`, or `remove`"
+            )
+    others = [safe_text(n) for of in found.twins if one.label in of for n in of if n != one.label]
+    if others:
+        advice.append(
+            f"Cannot be told from {', '.join(f'`{n}`' for n in others)}: record all of them with "
+            f"`--events broad`, or make them one: `critpath known relabel {store} {label} "
+            f"{others[0]}`"
+        )
+    elif not advice and one.judged and one.right < _RIGHT * one.judged:
+        advice.append("Its sessions differ too much from each other: add more of them.")
+    elif not advice and one.judged and one.unknown > 2 * found.level * one.judged:
+        advice.append("Often like nothing known, even to its own sessions: add more of them.")
+    if one.sessions < _SESSIONS:
+        advice.append(f"Add sessions: it has {one.sessions}, {_SESSIONS} are needed.")
+    return advice
+
+
+_RIGHT = 0.95  # less is too often wrong, as with twins
+_SESSIONS = 3  # that calibration needs
 
 
 # Labels and groups

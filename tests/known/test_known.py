@@ -528,8 +528,14 @@ def test_the_commands(store: Path, tmp_path: Path) -> None:
     listed = _critpath("known", "list", store)
     assert listed.returncode == 0
     assert listed.stdout.count("work-") == 6
-    checked = _critpath("known", "check", store, "--json", "-")
+    page = tmp_path / "check.html"
+    checked = _critpath("known", "check", store, "--json", "-", "--html", page)
     document = json.loads(checked.stdout)
+    assert "work-3" in page.read_text(encoding="utf-8")
+    assert len(document["tree"]) == 5
+    assert sorted(name for of in document["groups"] for name in of) == [
+        f"work-{n}" for n in range(6)
+    ]
     assert document["format"] == "critpath/known-check/1"
     assert [one["label"] for one in document["labels"]] == [f"work-{n}" for n in range(6)]
     shown = _critpath("known", "show", store, "work-3")

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from critpath.record.counts import groups
 from critpath.record.limits import Limits
 
 SECOND = 1_000_000_000
@@ -33,6 +34,23 @@ def hierarchy(tmp_path):
         return mounts
 
     return count
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (r"30 9 0:2 / /a\040b\134c/grüße rw shared:1 - cgroup2 cgroup2 rw", "/a b\\c/grüße"),
+        ("30 9 0:2 / /unnamed rw - cgroup2  rw", "/unnamed"),
+        ("30 9 0:2 / /old rw - cgroup cgroup rw,cpu", None),
+        ("cut off - cgroup2", None),
+    ],
+)
+def test_groups_are_where_the_kernel_says(monkeypatch, tmp_path, line, place):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"9 1 0:1 / /sys rw - sysfs sysfs rw\n{line}\n")
+    monkeypatch.setattr(groups, "_MOUNTS", mounts)
+    found = groups.find_root()
+    assert (str(found) if found else None) == place
 
 
 @pytest.mark.parametrize("version", [1, 2])

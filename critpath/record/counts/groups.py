@@ -87,12 +87,7 @@ class Group:
 
 def find_root() -> Path | None:
     """Return where control groups of version 2 are mounted, None if nowhere."""
-    with contextlib.suppress(OSError):
-        for line in _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-            before, _, after = line.partition(" - ")
-            if after.split()[0] == "cgroup2":
-                return Path(before.split()[4].encode("utf-8").decode("unicode_escape"))
-    return None
+    return next((place for place, version, _ in hierarchies(_MOUNTS) if version == 2), None)
 
 
 def group_of(pid: int | str) -> str:

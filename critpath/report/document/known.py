@@ -9,6 +9,7 @@ from critpath.documents.known import (
     KNOWN_FORMAT,
     CheckDocument,
     CheckedLabel,
+    JoinEntry,
     KnownDocument,
     KnownEntry,
     MatchedTermEntry,
@@ -106,4 +107,6 @@ def check_document(
         twins=[list(of) for of in check.twins],
         doubtful=list(check.doubtful),
         notes=list(notes),
+        tree=[JoinEntry(one=a, other=b, similarity=s) for a, b, s in check.tree.joins],
+        groups=[[check.labels[i] for i in group] for group in check.tree.groups],
     )
