@@ -1,12 +1,14 @@
-"""What stacks cost while they are recorded, and how soon `critpath path --top` answers.
+"""What stacks and files cost while they are recorded, and how soon `critpath path --top` answers.
 
     python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before PROGRAM]
 
-Two processes that only wake each other (``overhead.c``) run alone, recorded, and recorded with
-stacks, in alternation: the worst case, as every switch has a stack.  ``--before`` names the
-`critpath` of another checkout, whose recordings without stacks are measured beside.  Then requests
-of four types are recorded with stacks, about a minute of them, and asked where their time went.
-Needs root and perf.
+Two processes that only wake each other (``overhead.c``) run alone, recorded, recorded with
+stacks, and with files, in alternation: the worst case, as every switch has a stack, and every sleep
+a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark``), recorded
+without and with files.  ``--before`` names the `critpath` of another checkout, whose recordings
+without stacks are measured beside.  Then requests of four types are recorded with stacks, about a
+minute of them, and asked where their time went (``--requests 0``: not).
+Needs root, and leaves out what needs perf or redis-server where that is missing.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute
 TRIPS = 30_000
+SERVING = """redis-server --port 21016 --save '' --dir /tmp > /dev/null & server=$!
+until redis-cli -p 21016 ping > /dev/null 2>&1; do sleep 0.05; done
+begin=$(date +%s%N)
+redis-benchmark -p 21016 -c 4 -n {} -t get -q > /dev/null
+end=$(date +%s%N)
+kill $server; wait $server; echo $((end - begin))"""
 
 
 def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
@@ -42,7 +50,9 @@ def size(place: Path) -> int:
     return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
 
 
-def costs(ways: dict[str, tuple[str, list[str]]], command: list[str], rounds: int) -> None:
+def costs(
+    what: str, ways: dict[str, tuple[str, list[str]]], command: list[str], rounds: int
+) -> None:
     """Print what each way of recording costs, as ratios within a round."""
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in ("alone", *ways)}
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
@@ -54,7 +64,7 @@ def costs(ways: dict[str, tuple[str, list[str]]], command: list[str], rounds: in
                 taken = record(program, place, options, command)
                 found[name].append((taken, size(place)))
     print(
-        f"| {TRIPS:,} round trips | ms | to recorded | MB | to recorded |",
+        f"| {what} | ms | to recorded | MB | to recorded |",
         "|---|---:|---:|---:|---:|",
         sep="\n",
     )
@@ -97,8 +107,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=180_000)
     parser.add_argument("--before", help="the critpath of another checkout")
     chosen = parser.parse_args()
-    if os.geteuid() or not shutil.which("perf") or not shutil.which("cc"):
-        print("locations: left out, it needs root, perf and a C compiler")
+    if os.geteuid() or not shutil.which("cc"):
+        print("locations: left out, it needs root and a C compiler")
         return 0
     ours = str(Path(sys.executable).with_name("critpath"))
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
@@ -108,11 +118,18 @@ def main() -> int:
         ways = {
             "recorded": (ours, []),
             **({"recorded before": (chosen.before, [])} if chosen.before else {}),
-            "with stacks": (ours, ["--stacks", "native"]),
         }
+        files = {"with files": (ours, ["--files"])}
+        perf = shutil.which("perf")
+        stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
-        costs(ways, [program, "pingpong", str(TRIPS), last], chosen.rounds)
-        answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
+        command = [program, "pingpong", str(TRIPS), last]
+        costs(f"{TRIPS:,} round trips", {**ways, **stacks, **files}, command, chosen.rounds)
+        if shutil.which("redis-server"):
+            serving = ["sh", "-c", SERVING.format(TRIPS)]
+            costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
+        if perf and chosen.requests:
+            answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
 
 

@@ -217,7 +217,7 @@ def ask(place: Path, which: str, name: str, at: dict[str, int]) -> None:
     asking = subprocess.Popen(client, env=ENVIRONMENT)
     try:
         time.sleep(0.5)
-        record(place, which, "-a", "--duration", "4")
+        record(place, which, "-a", "--duration", "3")
         if asking.poll() is not None:
             sys.exit(f"the client of {name} ended")
     finally:
@@ -246,7 +246,8 @@ def judge(
 ) -> dict[str, Any]:
     """Record a pair, compare it, and say whether the first cause names what it should."""
     command = [sys.executable, "-m", "critpath", "compare", "normal", which, "--json", "out.json"]
-    take("normal")
+    if not (place / "normal").exists():
+        take("normal")
     take(which)
     subprocess.run(command, cwd=place, capture_output=True, check=False)
     document = json.loads((place / "out.json").read_text())

@@ -371,7 +371,9 @@ class FilesSource:
         frames = [(f"{call}({short[name]})", "", 0, "", False) for call, name in objects]
         stacks = [[number] for number in range(len(frames))]
         lost = self.lost + self.arguments.lost
-        document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": [], "lost": lost}
+        # Paths that are not known leave the sleeps complete.
+        document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": []}
+        document["lost"] = self.lost
         with self._create(OBJECT_FRAMES) as stream:
             stream.write(json.dumps(document, separators=(",", ":")).encode())
         warnings = []
