@@ -325,10 +325,13 @@ class _Session:
             self.scripts = ScriptWatch()
             self.scripts.start()
         with self.signals.watching():
+            if not self.programs:  # to list what is open already takes a moment
+                self._start_stacks(tuple(name for name in self.request.stacks if name == "files"))
             begin = self.recorder.start()
             if self.functions is not None and self.request.budget is not None:
                 cast("RunChooser", self.recorder).charge_beside("functions", self.functions.spent)
-            self._start_stacks()
+            begun = () if self.programs else ("files",)
+            self._start_stacks(tuple(n for n in self.request.stacks if n not in begun))
         self._start_counting()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
             self.limits = Limits()
@@ -364,15 +367,15 @@ class _Session:
             self.notes += counting.warnings
             self.manifests = [replace(m, counts=facts) for m in self.manifests]
 
-    def _start_stacks(self) -> None:
-        if self.request.stacks:
+    def _start_stacks(self, names: tuple[str, ...]) -> None:
+        if names:
             place = self.directories[0] / STACKS
-            place.mkdir(mode=0o700)
+            place.mkdir(mode=0o700, exist_ok=True)
             machine, python = not self.programs, "python" in self.request.stacks
             asked = StackRequest(
                 place, self.user, machine=machine, python=python, session=self.settings.session
             )
-            for source in open_stacks(self.request.stacks, asked):
+            for source in open_stacks(names, asked):
                 source.start()
                 self.stacks.append(source)
 

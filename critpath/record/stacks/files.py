@@ -371,11 +371,10 @@ class FilesSource:
         frames = [(f"{call}({short[name]})", "", 0, "", False) for call, name in objects]
         stacks = [[number] for number in range(len(frames))]
         lost = self.lost + self.arguments.lost
-        # Paths that are not known leave the sleeps complete.
         document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": []}
-        document["lost"] = self.lost
+        known = {**document, "lost": self.lost}  # sleeps are complete without paths
         with self._create(OBJECT_FRAMES) as stream:
-            stream.write(json.dumps(document, separators=(",", ":")).encode())
+            stream.write(json.dumps(known, separators=(",", ":")).encode())
         warnings = []
         if self.lost:
             what = plural(self.lost, "event")
