@@ -62,6 +62,7 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
+        _give_calls(own, stacks, path, runs)
     strings = [*path.strings, *stacks.texts]
     stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
     changed = replace(
@@ -89,6 +90,22 @@ def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -
     found = _last(stacks, stacks.kind == SLEEP, path.tid[after], path.begin[after])
     # A thread that slept only later did not wait for it.
     found[(found >= 0) & (np.append(stacks.time, 0)[found] > path.end[mine])] = -1
+    own[mine] = found
+
+
+def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> None:
+    """Let what ran last before others were waited for have the sleep in which that was.
+
+    It may have gone on for a while after it woke the other, as who asks a peer does.
+    """
+    order = np.lexsort((np.arange(len(own)), path.tid, path.path))
+    same = (np.diff(path.tid[order]) == 0) & (np.diff(path.path[order]) == 0)
+    back = np.full(len(own), -1, np.int64)
+    back[order[:-1][same]] = order[1:][same]
+    mine = np.flatnonzero((own < 0) & runs & (back > np.arange(len(own)) + 1))
+    after = back[mine]
+    found = _last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
+    found[np.append(stacks.time, 0)[found] < path.end[mine] - APART] = -1
     own[mine] = found
 
 

@@ -26,7 +26,7 @@ from critpath.model import (
 from critpath.model.comparison import is_surely_faster
 from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
-from critpath.model.stacks import location_of
+from critpath.model.stacks import is_helper, location_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,11 +291,39 @@ def _find_place(paths: PathSet, finding: Finding, rows: slice) -> Context:
     own = path.tid[mine] == subject
     mine = mine[(path.state[mine] == finding.symbol.state) & (own != bool(finding.symbol.role))]
     at, wakers = (_locations(path, codes, mine) for codes in (path.stack, path.waker_stack))
-    before = np.flatnonzero(path.tid[rows.start : rows.start + first] == subject)
     waits = ""
-    if finding.symbol.role and len(before):
-        waits = _location(path, int(path.stack[rows.start + before[-1]]))
+    if finding.symbol.role and len(mine):
+        before = slice(rows.start, rows.start + int(first))
+        waits = _find_waiter(path, before, subject, int(mine[0]), known=bool(at))
     return Context(location=at, waker_location=wakers, waits_at=waits)
+
+
+def _find_waiter(path: CriticalPaths, before: slice, subject: int, row: int, *, known: bool) -> str:
+    """Return where the thread waits that waits for a segment's: the nearest that is known.
+
+    The kernel's threads wait for nobody's sake but that of the next thread, whose place is
+    theirs; is that `known`, the one that waits for that thread is meant.
+    """
+    tids = path.tid[before]
+    turns = np.flatnonzero(np.append(True, np.diff(tids) != 0)) if len(tids) else tids
+    chain = [subject]  # who waits, for the next one each
+    for turn in turns.tolist():
+        tid = int(tids[turn])
+        if tid in chain:
+            del chain[chain.index(tid) + 1 :]
+        elif not is_helper(path.strings[path.comm[before.start + turn]]):
+            chain.append(tid)
+    tid = int(path.tid[row])
+    if tid in chain:
+        del chain[chain.index(tid) :]
+    elif known and is_helper(path.strings[path.comm[row]]):
+        chain.pop()
+    for waiter in reversed(chain):
+        last = np.flatnonzero(tids == waiter)[-1:].tolist()
+        for place in (_location(path, int(path.stack[before.start + at])) for at in last):
+            if place:
+                return place
+    return ""
 
 
 def _locations(path: CriticalPaths, codes: I32, rows: I64) -> Mapping[str, int]:

@@ -152,6 +152,15 @@ def test_what_the_kernels_threads_do_is_for_the_sleep_of_the_thread_that_waits_f
     assert [at for at, _ in joined(paths, lost)][2:4] == [None, None]
 
 
+def test_a_thread_that_sleeps_some_time_after_its_wake_is_there_nevertheless():
+    """It sends, which wakes the peer, and receives 200 microseconds later."""
+    paths = path_of((State.RUN, 7, 100), (State.RUN, 9, 500), (State.RUN, 7, 100))
+    stacks = stacks_of((1300, 7, 0, SLEEP), (1900, 7, 0, SLEEP), complete=True)
+    assert [at for at, _ in joined(paths, stacks)] == ["f1300_7", None, None]
+    early = stacks_of((900, 7, 0, SLEEP), (1900, 7, 0, SLEEP), complete=True)
+    assert [at for at, _ in joined(paths, early)] == [None, None, None]
+
+
 def test_a_short_wait_does_not_get_the_stack_of_the_next():
     paths = path_of((State.RUN, 7, 100), (State.WAIT_TIMER, 7, 20), (State.RUN, 7, 100))
     assert joined(paths, stacks_of((1121, 7, 0, SLEEP)))[1] == (None, None)

@@ -134,3 +134,29 @@ def test_where_in_the_code_it_waits_and_who_ended_that():
     assert context.location == {"read (a/io.c:4)": 1000}
     assert context.waker_location == {"done (a/io.c:8)": 1000}
     assert not context.waits_at
+
+
+def test_of_a_service_that_asks_another_its_own_wait_is_where_that_is_waited_for():
+    """Client, service and backend; what the service asked and has answered is over."""
+    found = path_of(*[(State.RUN, "", "worker")] * 8)
+    tids = np.array([7, 8, 9, 8, 10, 8, 7, 7], np.int64)
+    own = ("recv\ta/client.c\t1\ta/app", "ask\ta/web.c\t2\ta/app", "put\ta/old.c\t3\ta/app")
+    stack = np.array([0, 1, 2, 1, -1, 1, -1, -1], np.int32)
+    stack = np.where(stack >= 0, stack + len(STRINGS), -1).astype(np.int32)
+    state = np.full(8, State.RUN, np.uint8)
+    state[4] = State.WAIT_TIMER
+    paths = replace(found.paths, strings=STRINGS + own, stack=stack, tid=tids, state=state)
+    at_backend = finding_at(4, State.WAIT_TIMER, "backend")
+    assert find_context(replace(found, paths=paths), at_backend).waits_at == "ask (a/web.c:2)"
+    unknown = replace(paths, stack=np.where(tids == 8, -1, stack).astype(np.int32))
+    context = find_context(replace(found, paths=unknown), at_backend)
+    assert context.waits_at == "recv (a/client.c:1)"
+    # A thread of the kernel is for the service's call, which is its location.
+    names = (*STRINGS, *own, "kworker/0:1")
+    comm = np.where(tids == 10, len(names) - 1, 0).astype(np.int32)
+    placed = stack.copy()
+    placed[4] = stack[1]
+    helped = replace(paths, strings=names, comm=comm, stack=placed)
+    context = find_context(replace(found, paths=helped), at_backend)
+    assert context.location == {"ask (a/web.c:2)": 1000}
+    assert context.waits_at == "recv (a/client.c:1)"
