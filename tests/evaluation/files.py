@@ -137,7 +137,7 @@ def in_servers(
                     LIMIT.write_text(f"{number} 0")
                     SLOW.clear()
 
-                for which, truth in (("healthy", None), ("slow", SERVERS[name])):
+                for which, truth in (("slow", SERVERS[name]), ("healthy", None)):
                     rows.append(judge(place, which, f"{name} {which}", truth, ports, take))
 
 
@@ -217,7 +217,7 @@ def ask(place: Path, which: str, name: str, at: dict[str, int]) -> None:
     asking = subprocess.Popen(client, env=ENVIRONMENT)
     try:
         time.sleep(0.5)
-        record(place, which, "-a", "--duration", "3")
+        record(place, which, "-a", "--duration", "2")
         if asking.poll() is not None:
             sys.exit(f"the client of {name} ended")
     finally:
