@@ -24,3 +24,18 @@ def column_scores(
     out: I32,
 ) -> None: ...
 def best_path(scores: I32, path: U8) -> tuple[int, int]: ...
+def best_chain(
+    offset: I64,
+    begin: I64,
+    column: I32,
+    value: I32,
+    a: I8,
+    one: I64,
+    two: I64,
+    at: I32,
+    m: int,
+    path: U8,
+) -> tuple[int, int]: ...
+def paired_sum(
+    offset: I64, begin: I64, column: I32, value: I32, one: int, at: I32
+) -> int: ...

@@ -4,7 +4,11 @@ The layout of the sparse posteriors is that of `_posteriors.pair_posteriors`: le
 sequence x and sequence y have row ``N * offset[x] + y * length(x) + i``.
 """
 
+from libc.stdlib cimport free, malloc, qsort, realloc
+
 import numpy as np
+
+from cpython.exc cimport PyErr_NoMemory
 
 
 cdef inline Py_ssize_t place(
@@ -157,3 +161,153 @@ def best_path(const int[:, ::1] scores, unsigned char[::1] path):
                 i -= 1
                 j -= 1
     return row_array[m], to
+
+
+cdef struct Pair:
+    int i         # its columns
+    int j
+    int before    # the pair that its best chain comes from, -1: none
+
+
+cdef int falling(const void* a, const void* b) noexcept nogil:
+    return (<const int*>b)[0] - (<const int*>a)[0]
+
+
+def best_chain(
+    const long long[::1] offset,
+    const long long[::1] begin,
+    const int[::1] column,
+    const int[::1] value,
+    const signed char[:, ::1] a,
+    const long long[::1] one,
+    const long long[::1] two,
+    const int[::1] at,
+    Py_ssize_t m,
+    unsigned char[::1] path,
+):
+    """Do as `column_scores` and `best_path` do where a matrix of all columns would be too large.
+
+    Only columns with a posterior are visited: the chain of the largest sum, rising in both
+    blocks, whose prefix maxima are kept in a binary indexed tree (P. Fenwick, 1994).  ``a`` has
+    the rows of ``one``, ``m`` is the number of columns of the other block.  Of chains with the
+    same sum another one may be found than by `best_path`.
+    """
+    cdef Py_ssize_t count = offset.shape[0] - 1, n = a.shape[1], i, r, t, e, row, k, to = n + m
+    cdef Py_ssize_t pairs = 0, room = 0, touched, up, left, both
+    cdef int j, last, winner
+    cdef long long sum_, best
+    cdef Pair* pair = NULL
+    cdef Pair* grown
+    cdef long long[::1] tree = np.zeros(m + 1, np.int64)   # largest sum of a chain
+    cdef int[::1] which = np.full(m + 1, -1, np.int32)      # the pair it ends with
+    cdef int[::1] scores = np.zeros(m, np.int32)
+    cdef int[::1] columns = np.empty(m, np.int32)
+    cdef long long[::1] letter = np.array([offset[x] for x in one], np.int64)
+    with nogil:
+        for i in range(n):
+            touched = 0
+            for r in range(one.shape[0]):
+                if a[r, i] < 0:
+                    continue
+                k = letter[r] - offset[one[r]]
+                letter[r] += 1
+                for t in range(two.shape[0]):
+                    row = place(offset, count, one[r], two[t]) + k
+                    for e in range(begin[row], begin[row + 1]):
+                        j = at[offset[two[t]] + column[e]]
+                        if scores[j] == 0 and value[e] > 0:
+                            columns[touched] = j
+                            touched += 1
+                        scores[j] += value[e]
+            # From the right: a column of A is in a chain once.
+            if touched:
+                qsort(&columns[0], touched, sizeof(int), falling)
+            if pairs + touched > room:
+                room = 2 * room + touched + 1024
+                grown = <Pair*>realloc(pair, room * sizeof(Pair))
+                if grown == NULL:
+                    room = -1
+                    break
+                pair = grown
+            for t in range(touched):
+                j = columns[t]
+                best = 0
+                winner = -1
+                k = j
+                while k > 0:
+                    if tree[k] > best:
+                        best = tree[k]
+                        winner = which[k]
+                    k &= k - 1
+                sum_ = best + scores[j]
+                scores[j] = 0
+                pair[pairs].i = <int>i
+                pair[pairs].j = j
+                pair[pairs].before = winner
+                k = j + 1
+                while k <= m:
+                    if sum_ > tree[k]:
+                        tree[k] = sum_
+                        which[k] = <int>pairs
+                    k += k & -k
+                pairs += 1
+    if room < 0:
+        free(pair)
+        PyErr_NoMemory()
+    best = 0
+    last = -1
+    k = m
+    while k > 0:
+        if tree[k] > best:
+            best = tree[k]
+            last = which[k]
+        k &= k - 1
+    # What stands between two pairs of the chain is paired from its right end, as by `best_path`.
+    with nogil:
+        up = n
+        left = m
+        while True:
+            i = pair[last].i if last >= 0 else -1
+            j = pair[last].j if last >= 0 else -1
+            both = min(up - i - 1, left - j - 1)
+            for t in range(both):
+                to -= 1
+                path[to] = 0
+            for t in range(up - i - 1 - both):
+                to -= 1
+                path[to] = 1
+            for t in range(left - j - 1 - both):
+                to -= 1
+                path[to] = 2
+            if last < 0:
+                break
+            to -= 1
+            path[to] = 0
+            up = i
+            left = j
+            last = pair[last].before
+    free(pair)
+    return best, to
+
+
+def paired_sum(
+    const long long[::1] offset,
+    const long long[::1] begin,
+    const int[::1] column,
+    const int[::1] value,
+    Py_ssize_t one,
+    const int[::1] at,
+):
+    """Return the sum of posteriors of a sequence's letters with those in the same columns."""
+    cdef Py_ssize_t count = offset.shape[0] - 1, y, i, e, row
+    cdef long long total = 0
+    with nogil:
+        for y in range(count):
+            if y == one:
+                continue
+            row = place(offset, count, one, y)
+            for i in range(offset[one + 1] - offset[one]):
+                for e in range(begin[row + i], begin[row + i + 1]):
+                    if at[offset[one] + i] == at[offset[y] + column[e]]:
+                        total += value[e]
+    return total

@@ -8,7 +8,7 @@ lanes of a vector, so that the same instructions do the work of four.
 """
 
 from libc.math cimport frexp, ldexp, log10
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 import numpy as np
@@ -455,6 +455,8 @@ cdef enum:
     BLOCK = 24  # letters; fewer hardly make up for 1e38
     LACKS = 4   # beside what `one_pair` returns
     PAIRED = 3  # a letter with a partner makes up for so many without
+    SHARED = 4
+    MOST_ROOM = 1 << 28  # bytes for four pairs at once
 
 # Decades.  Of the 38 lost a path wins back some by the gaps it does not have.
 cdef float WORTH = 16.0
@@ -475,17 +477,18 @@ cdef int some_pairs(
     const unsigned char* x, Py_ssize_t n,
     const unsigned char** y, const Py_ssize_t* m, int pairs, Py_ssize_t least_band,
     const float* ratio, Py_ssize_t letters, Chain chain, float threshold, Found* found,
-    long long* wide_cells,
+    long long* cells, long long* wide_cells,
 ) noexcept nogil:
     """Run `four_pairs` in a band that is widened until it can be trusted.
 
     A path outside leaves more letters unpaired than the band is wide on that side.
     It is kept if in each lane fewer letters than that, of the shorter sequence, have no
     partner of a posterior above a half.  Lanes whose result looks as if something was lost
-    (see `lacks_a_block`) are run again by `one_pair`, as long as there are `wide_cells`.
+    (see `lacks_a_block`) are run again by `one_pair`.  TOO_MUCH where no `cells` are left, or
+    `wide_cells` of those of `one_pair`.
     """
     cdef Py_ssize_t width = 0, low = 0, high = 0, margin = least_band
-    cdef Py_ssize_t left, right
+    cdef Py_ssize_t left, right, band, room
     cdef int l, result
     cdef bint fine
     cdef void* memory
@@ -497,7 +500,12 @@ cdef int some_pairs(
     while True:
         left = max(low - margin, -n)
         right = min(high + margin, width)
-        memory = malloc(room_for(n, width, slots(left, right, width), letters))
+        band = slots(left, right, width)
+        room = room_for(n, width, band, letters)
+        cells[0] -= n * band * pairs
+        if cells[0] < 0 or room > MOST_ROOM:
+            return TOO_MUCH
+        memory = malloc(room)
         if memory == NULL:
             return NO_MEMORY
         for l in range(pairs):
@@ -534,11 +542,23 @@ cdef int some_pairs(
 
 
 cdef Py_ssize_t unpaired(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogil:
-    """Return how many letters of the shorter sequence have no partner above a half."""
-    cdef Py_ssize_t e, paired = 0
+    """Return how many letters of a stretch of the shorter sequence have no partner above a half.
+
+    A path that leaves the band does so in some stretch, where it is better by what has no partner
+    there; letters with one, `SHARED` to one without, end the stretch.
+    """
+    cdef Py_ssize_t e, i, here = 0, most = 0, length = min(n, m)
+    cdef unsigned char* paired = <unsigned char*>calloc(length, 1)
+    if paired == NULL:
+        return length
     for e in range(found.count):
-        paired += found.entry[e].p > 0.5
-    return min(n, m) - paired
+        if found.entry[e].p > 0.5:
+            paired[found.entry[e].i if n <= m else found.entry[e].j] = 1
+    for i in range(length):
+        here = max(0, here - 1 if paired[i] else here + SHARED)
+        most = max(most, here)
+    free(paired)
+    return (most + SHARED - 1) // SHARED
 
 
 cdef int lacks_a_block(
@@ -647,7 +667,7 @@ cdef int wide_pair(
         left = max(min(0, m - n) - margin, -n)
         right = min(max(0, m - n) + margin, m + 2)
         wide_cells[0] -= n * slots(left, right, m + 2)
-        if wide_cells[0] < 0:
+        if wide_cells[0] < 0 or n * slots(left, right, m + 2) * sizeof(wide) > MOST_ROOM:
             return TOO_MUCH
         found.count = 0
         result = one_pair(x, n, y, m, left, right, ratio, letters, chain, threshold, found)
@@ -689,6 +709,7 @@ def pair_posteriors(
     Py_ssize_t margin,
     bint star,
     Py_ssize_t most,
+    long long cells,
     long long wide_cells,
 ):
     """Return the likely pairs of letters of all pairs of sequences, None if that is too much.
@@ -708,8 +729,8 @@ def pair_posteriors(
         Only pairs of the first sequence with every other; others have no entries together.
     most
         Entries of the result at most.
-    wide_cells
-        Cells done in numbers of a wide range at most.
+    cells, wide_cells
+        Pairs of letters looked at at most, and those in numbers of a wide range.
 
     Returns
     -------
@@ -761,7 +782,7 @@ def pair_posteriors(
                     result = some_pairs(
                         &letters[offset[x]], offset[x + 1] - offset[x], others, m, lanes, margin,
                         &ratio[0, 0], alphabet, chain, <float>threshold, &found[t],
-                        &wide_cells,
+                        &cells, &wide_cells,
                     )
                     for l in range(lanes):
                         total += 2 * found[t + l].count

@@ -21,6 +21,7 @@ THRESHOLD = 0.02  # smaller posteriors are left out
 MARGIN = 32
 MOST_BETWEEN = 12
 MOST_ENTRIES = 12_000_000  # 100 MB, and three times that on the way
+CELLS = 2_600_000_000  # some 20 s
 WIDE_CELLS = 150_000_000  # some 6 s
 GRID = 4096.0  # expected accuracies are multiples of its reciprocal
 
@@ -124,6 +125,7 @@ def find_posteriors(
         max(margin, 1),
         star,
         most,
+        CELLS,
         wide_cells,
     )
     if found is None:
@@ -177,21 +179,23 @@ NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 # What is above these is not tried; below, `find_posteriors` may still give up.  Time
 # and memory at the corners: docs/decisions/8-aligner.md.
 MOST = 1_000  # sums of posteriors stay below 2**31
-LONGEST = 3_000  # 16 bytes a cell where a pair has to be done without a band
+LONGEST = 100_000
 PAIR_CELLS = 1_300_000_000
-TRIPLES = 70_000_000
+TRIPLES = 70_000_000  # fewer go-betweens make paths consistent where that is too many
+MATRIX = 16_000_000  # pairs of columns of two blocks that are all looked at
 
 
 def reason_against(sequences: Sequence[U8]) -> str | None:
     """Return why these sequences are too much for `align_consistent`, None if they are not."""
-    lengths = [len(s) for s in sequences]
-    total, count = sum(lengths), len(lengths)
-    cells = (total * total - sum(n * n for n in lengths)) // 2
-    small = count <= MOST and max(lengths) <= LONGEST
-    triples = total * count * min(count, MOST_BETWEEN)
-    if small and cells <= PAIR_CELLS and triples <= TRIPLES:
-        return None
-    return notes.aligned_by_profiles(count, max(lengths))
+    lengths = np.array([len(s) for s in sequences], np.int64)
+    total, count = int(lengths.sum()), len(lengths)
+    if count <= MOST and lengths.max() <= LONGEST and total * count <= MOST_ENTRIES:
+        # In the band that is tried first; each pair is in the sum twice.
+        band = np.abs(lengths[:, None] - lengths) + 2 * MARGIN + 2
+        cells = lengths[:, None] * np.minimum(band, lengths)
+        if (int(cells.sum()) - int(np.diag(cells).sum())) // 2 <= PAIR_CELLS:
+            return None
+    return notes.aligned_by_profiles(count, int(lengths.max()))
 
 
 def align_consistent(
@@ -215,8 +219,9 @@ def align_consistent(
     posteriors = find_posteriors(sequences, model.ratio, gaps or GapChances())
     doubt = 1 - expected_accuracy(posteriors)
     tree = upgmb(doubt)
-    for _ in range(rounds if len(sequences) > 2 else 0):
-        posteriors = make_consistent(posteriors)
+    asked = min(MOST_BETWEEN, TRIPLES // (int(posteriors.offset[-1]) * posteriors.count))
+    for _ in range(rounds if len(sequences) > 2 and asked else 0):
+        posteriors = make_consistent(posteriors, most=asked)
     columns = _Columns(posteriors, NEAR / (NEAR + doubt))
     codes = _progressive(sequences, tree, columns)
     if len(sequences) > 2:
@@ -230,7 +235,7 @@ def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
     As `align_consistent` aligns a row anew, save that no other row is asked about a pair.
     """
     rows = [row[row >= 0].astype(np.uint8) for row in codes]
-    if len(sequence) > LONGEST or max(len(row) for row in rows) > LONGEST:
+    if reason_against([sequence, *rows]):
         return None
     try:
         posteriors = find_posteriors([sequence, *rows], model.ratio, GapChances(), star=True)
@@ -240,7 +245,7 @@ def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
     columns = _Columns(posteriors, NEAR / (NEAR + doubt))
     added = sequence.astype(np.int8)[None, :]
     group = np.arange(1, len(rows) + 1)
-    _, path = _best_path(columns.scores(codes, group, added, np.zeros(1, np.int64)))
+    _, path = columns.best_path(codes, group, added, np.zeros(1, np.int64))
     return merge_rows(codes, added, path)
 
 
@@ -253,22 +258,31 @@ class _Columns:
         self._value: I32 = np.rint(weighted).astype(np.int32)
         self._at = np.empty(int(posteriors.offset[-1]), np.int32)
 
-    def scores(self, a: I8, members_a: I64, b: I8, members_b: I64) -> I32:
-        """Return the sum of posteriors of every column of `a` with every one of `b`."""
+    def best_path(self, a: I8, members_a: I64, b: I8, members_b: I64) -> tuple[int, U8]:
+        """Return the largest sum of posteriors of two blocks of rows, and its path."""
         of = self._of
-        _consistency.place_letters(a, members_a, of.offset, self._at)
         _consistency.place_letters(b, members_b, of.offset, self._at)
-        scores = np.zeros((a.shape[1], b.shape[1]), np.int32)
-        _consistency.column_scores(
-            of.offset, of.begin, of.column, self._value, members_a, members_b, self._at, scores
+        n, m = a.shape[1], b.shape[1]
+        path = np.empty(n + m, np.uint8)
+        entries = (of.offset, of.begin, of.column, self._value)
+        if n * m > MATRIX:
+            score, first = _consistency.best_chain(
+                *entries, np.ascontiguousarray(a), members_a, members_b, self._at, m, path
+            )
+        else:
+            _consistency.place_letters(a, members_a, of.offset, self._at)
+            scores = np.zeros((n, m), np.int32)
+            _consistency.column_scores(*entries, members_a, members_b, self._at, scores)
+            score, first = _consistency.best_path(scores, path)
+        return score, path[first:]
+
+    def sum_of_row(self, codes: I8, row: int) -> int:
+        """Return the sum of posteriors of a row with the others as the columns are."""
+        of = self._of
+        _consistency.place_letters(codes, np.arange(len(codes)), of.offset, self._at)
+        return _consistency.paired_sum(
+            of.offset, of.begin, of.column, self._value, row, self._at
         )
-        return scores
-
-
-def _best_path(scores: I32) -> tuple[int, U8]:
-    path = np.empty(sum(scores.shape), np.uint8)
-    score, first = _consistency.best_path(scores, path)
-    return score, path[first:]
 
 
 def _progressive(sequences: list[U8], tree: Tree, columns: _Columns) -> I8:
@@ -276,7 +290,7 @@ def _progressive(sequences: list[U8], tree: Tree, columns: _Columns) -> I8:
     blocks = [(np.array([i]), s.astype(np.int8)[None, :]) for i, s in enumerate(sequences)]
     for left, right in zip(tree.left, tree.right, strict=True):
         (members_a, a), (members_b, b) = blocks[int(left)], blocks[int(right)]
-        _, path = _best_path(columns.scores(a, members_a, b, members_b))
+        _, path = columns.best_path(a, members_a, b, members_b)
         blocks.append((np.concatenate([members_a, members_b]), merge_rows(a, b, path)))
     members, top = blocks[-1]
     codes = np.empty_like(top)
@@ -292,9 +306,8 @@ def _refine(codes: I8, columns: _Columns, passes: int) -> I8:
         for i in range(len(codes)):
             one, rest = everyone[i : i + 1], np.delete(everyone, i)
             a, b = drop_gap_columns(codes[one]), drop_gap_columns(codes[rest])
-            scores = columns.scores(a, one, b, rest)
-            score, path = _best_path(scores)
-            if score > _present_score(codes, i, rest, scores):
+            score, path = columns.best_path(a, one, b, rest)
+            if score > columns.sum_of_row(codes, i):
                 merged = merge_rows(a, b, path)
                 codes = np.empty_like(merged)
                 codes[np.concatenate([one, rest])] = merged
@@ -302,11 +315,3 @@ def _refine(codes: I8, columns: _Columns, passes: int) -> I8:
         if not improved:
             break
     return codes
-
-
-def _present_score(codes: I8, i: int, rest: I64, scores: I32) -> int:
-    """Return the sum of posteriors of a row with the rest as the columns are now."""
-    in_row, in_rest = codes[i] >= 0, (codes[rest] >= 0).any(axis=0)
-    both = in_row & in_rest
-    place, column = np.cumsum(in_row)[both] - 1, np.cumsum(in_rest)[both] - 1
-    return int(scores[place, column].sum(dtype=np.int64))

@@ -263,6 +263,47 @@ def test_scores_of_columns_add_up_the_letters(family):
     assert (scores == expected).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_chain_of_a_large_matrix_has_the_largest_sum(family, seed):
+    sequences = family(seed, count=6, length=70, rate=0.4)
+    p = find_posteriors(sequences, model_of(sequences, 6).ratio, GapChances())
+    whole = np.rint(p.value * 1000).astype(np.int32)
+    rows = [run(sequences[:3]), run(sequences[3:])]
+    at = np.empty(p.offset[-1], np.int32)
+    members = [np.arange(3), np.arange(3, 6)]
+    for block, of in zip(rows, members, strict=True):
+        _consistency.place_letters(block, of, p.offset, at)
+    n, m = (block.shape[1] for block in rows)
+    scores, path = np.zeros((n, m), np.int32), np.empty(n + m, np.uint8)
+    entries = (p.offset, p.begin, p.column, whole)
+    _consistency.column_scores(*entries, *members, at, scores)
+    expected, _ = _consistency.best_path(scores, path)
+    score, first = _consistency.best_chain(*entries, rows[0], *members, at, m, path)
+    assert score == expected
+    i = j = total = 0
+    for step in path[first:]:
+        total += int(scores[i, j]) if step == 0 else 0
+        i, j = i + (step != 2), j + (step != 1)
+    assert (i, j, total) == (n, m, score)
+
+
+def test_long_paths_are_aligned_by_posteriors():
+    rng = np.random.default_rng(4)
+    whole = rng.integers(0, 10, 9000)
+    kept = [np.flatnonzero(rng.random(9000) >= 0.01) for _ in range(4)]
+    rows = []
+    for at in kept:
+        changed = rng.random(len(at)) < 0.03
+        rows.append(np.where(changed, rng.integers(0, 10, len(at)), whole[at]).astype(np.uint8))
+    aligned = align(rows, [np.ones(len(row), np.int64) for row in rows], 10)
+    assert aligned.notes == ()
+    place = [np.full(9000, -1), np.full(9000, -2)]
+    for of, at, row in zip(place, kept, aligned.rows, strict=False):
+        of[at] = np.flatnonzero(row >= 0)
+    both = np.intersect1d(*kept[:2])
+    assert np.mean(place[0][both] == place[1][both]) > 0.98
+
+
 @settings(max_examples=80, deadline=None)
 @given(SEQUENCES)
 def test_degapped_rows_are_the_input(sequences):
