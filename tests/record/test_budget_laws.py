@@ -129,6 +129,15 @@ def test_the_loop_holds_every_budget_in_the_simulation(name: str, target: float)
     assert got.polls < 200 or target == 0.2
 
 
+@pytest.mark.parametrize("name", [name for name in simulation.LOADS if name[0] in "hb"])
+@pytest.mark.parametrize("target", [0.02, 0.05, 0.1, 0.2])
+def test_what_is_allowed_is_used_and_what_is_counted_is_true(name: str, target: float) -> None:
+    """Also by bursts, and where closed gates cost a fifth of the budget."""
+    got = simulation.simulate(simulation.LOADS[name], target, seconds=30)
+    assert got.observed == pytest.approx(target, rel=0.05)
+    assert got.counted == pytest.approx(got.observed, rel=0.02)
+
+
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.floats(0.05, 3), st.sampled_from([0, 1e4, 2e5, 2e6])), min_size=2,

@@ -34,9 +34,10 @@ from critpath.record.flight.conditions import CONDITIONS, parse_condition
 from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
 from critpath.record.flight.memory import Held, Loss, MarkPages, MemoryJournal
-from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty, records
+from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty
 from critpath.record.flight.service import Refusals
 from critpath.record.flight.state import prepare_directory
+from critpath.record.ftrace._pages import list_records
 from critpath.record.ftrace.ctf_writer import read_stats
 from critpath.units import NS_PER_S
 from critpath_marks.sessions import new_session_name
@@ -178,15 +179,15 @@ def test_a_page_is_cut_to_the_records_since_a_time(
     tmp_path_factory, begin: int, steps, after: int
 ) -> None:
     page = make_page(begin, steps, missed=1 << 31)
-    before = list(records(page))
+    before = list(list_records(page))
     times = list(itertools.accumulate((delta for delta, _ in steps), initial=begin))[1:]
     assert [time for time, _ in before] == times
     short = cut_page(page, begin + after)
-    assert list(records(short)) == [one for one in before if one[0] >= begin + after]
+    assert list(list_records(short)) == [one for one in before if one[0] >= begin + after]
     assert len(short) == len(page)
     file = tmp_path_factory.mktemp("page") / "cpu0"
     file.write_bytes(short)
-    assert is_empty(file, 4096) == (not list(records(short)))
+    assert is_empty(file, 4096) == (not list(list_records(short)))
     assert not HEAD.unpack_from(short)[1] >> 30  # nothing says any more that events were lost
 
 
@@ -200,9 +201,9 @@ def test_a_file_is_cut_to_the_records_since_a_time(tmp_path_factory, pages, afte
     file.write_bytes(b"".join(made))
     cut(file, 4096, 1000 + after)
     data = file.read_bytes()
-    found = [one for n in range(0, len(data), 4096) for one in records(data[n : n + 4096])]
+    found = [one for n in range(0, len(data), 4096) for one in list_records(data[n : n + 4096])]
     # Where pages begin at the same time the last of them is as good as the first.
-    wanted = [one for page in made for one in records(page) if one[0] >= 1000 + after]
+    wanted = [one for page in made for one in list_records(page) if one[0] >= 1000 + after]
     assert found == wanted[len(wanted) - len(found) :]
     assert all(time == 1000 + after for time, _ in wanted[: len(wanted) - len(found)])
 

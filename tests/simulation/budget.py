@@ -2,7 +2,7 @@
 
 The plant has one cpu: a load says how many events happen in a second and what one truly costs.
 The controller sees counts and what it believes an event costs; the simulation sums what is
-true.  ``python tests/simulation/budget.py`` prints the table of docs/evaluation-overhead.md.
+true.  ``python tests/simulation/budget.py`` prints a table of all.
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ LOADS: Final[dict[str, Load]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Overheads of a simulated recording: all, the second half, worst second, worst 10 s."""
+    """Overheads of a simulated recording: all, the second half, worst second, worst 10 s.
+
+    `counted` is what the controller believes of all.
+    """
 
     observed: float
+    counted: float
     second_half: float
     worst_second: float
     worst_ten: float
@@ -117,6 +121,7 @@ def simulate(
         half = len(slots) // 2
     return Outcome(
         _overhead(slots),
+        control.counted(),
         _overhead(slots[half:]),
         _worst(slots, 10),
         _worst(slots, 100),

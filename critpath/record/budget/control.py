@@ -418,7 +418,7 @@ class Control:
     def _is_off_worth(self) -> bool:
         """Return whether closed gates would cost more, until credit is there, than to be off."""
         share = self.budget.share
-        residual = max(sum(of) for of in zip(*self._residuals().values(), strict=True))
+        residual: float = max(sum(of) for of in zip(*self._residuals().values(), strict=True))
         if not share / _RESIDUAL < residual < share:
             return residual >= share
         # While it is earned.

@@ -194,8 +194,8 @@ class Fair:
         for account, rate in zip(self.accounts, rates, strict=True):
             missing = self._opens_at * account.size - account.credit
             # As busy as it was of late: a burst fills it before who reckons with silence looks.
-            rate = max(rate, account.peak, IDLE * account.width)
-            waits.append(missing / max(account.share * rate, 1e-9))
+            busy = max(rate, account.peak, IDLE * account.width)
+            waits.append(missing / max(account.share * busy, 1e-9))
         return max(waits)
 
 

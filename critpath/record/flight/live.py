@@ -8,11 +8,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from critpath.errors import CritpathError
-from critpath.record.flight.pages import has_missed, page_time, records
+from critpath.record.flight.pages import has_missed, page_time
+from critpath.record.ftrace._pages import list_records
 from critpath.record.ftrace.tracefs import Instance
 from critpath.units import safe_text
 
@@ -27,9 +28,8 @@ _COMM_BYTES: Final = 16
 _MARK: Final = re.compile(rb"critpath:(begin|end) ([!-~]{1,800})(?: ([!-~]{1,800}))?", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Execution:
-    """An execution that ended.
+class Execution(NamedTuple):
+    """An execution that ended: a tuple, as there are thousands a second.
 
     Attributes
     ----------
@@ -107,15 +107,15 @@ class LiveExecutions:
         of = self._formats
         if has_missed(page):
             yield page_time(page), False, "", "", ""
-        for time, data in records(page):
+        for time, data in list_records(page):
             if len(data) < _EVENT.size:
                 continue
             kind, _, _, pid = _EVENT.unpack_from(data)
             if kind == of.mark:
                 found = _MARK.match(data, _TEXT)
                 if found is not None:
-                    name, key = (_word(found[number]) for number in (2, 3))
-                    yield time, found[1] == b"begin", MARKER, name, key or str(pid)
+                    begins, name, key = found.groups()
+                    yield time, begins == b"begin", MARKER, _word(name), _word(key) or str(pid)
             elif of.exec and kind == of.exec:
                 yield time, True, PROCESS, "", str(pid)
             elif of.exec and kind == of.exit:

@@ -1,4 +1,4 @@
-"""Pages of the kernel's ring buffers: their records, and files of them cut to a time."""
+"""Pages of the kernel's ring buffers: files of them cut to a time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,8 @@ def has_missed(page: bytes) -> bool:
     return bool(HEAD.unpack_from(page)[1] & _MISSED)
 
 
-def records(page: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield time and content of every record of a page."""
-    for _, _, time, begin, end in _walk(page):
-        if end > begin:
-            yield time, page[begin:end]
-
-
-def _walk(page: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield of every record: its place, the time before it, its own, where its content is."""
+def _walk(page: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield of every record: its place, the time before it and its own."""
     time, commit = HEAD.unpack_from(page)
     at, end = HEAD.size, min(len(page), HEAD.size + (commit & SIZE))
     while at + 4 <= end:
@@ -45,7 +38,7 @@ def _walk(page: bytes) -> Iterator[tuple[int, int, int, int, int]]:
         at += 4
         if kind not in _LONG:
             time += delta
-            yield place, before, time, at, at + 4 * kind
+            yield place, before, time
             at += 4 * kind
             continue
         if at + 4 > end or (kind == _PADDING and not delta):
@@ -60,7 +53,7 @@ def _walk(page: bytes) -> Iterator[tuple[int, int, int, int, int]]:
         else:
             time += delta
             if kind == 0:
-                yield place, before, time, at + 4, at + more
+                yield place, before, time
             at += max(more, 4)
 
 
@@ -106,7 +99,7 @@ def cut_page(page: bytes, begin: int) -> bytes:
     """Return a page without its records before a time."""
     commit = HEAD.unpack_from(page)[1] & SIZE
     kept, since = b"", page_time(page)
-    for place, before, time, _, _ in _walk(page):
+    for place, before, time in _walk(page):
         if time >= begin:
             kept, since = page[place : HEAD.size + commit], before
             break

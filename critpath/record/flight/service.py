@@ -71,6 +71,7 @@ _CLIENTS: Final = 16
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
 _TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
+_ROW, _LONGEST_LETTER = 64, 12  # bytes of one without its kind, and of a letter of that, at most
 
 
 @dataclass(frozen=True)
@@ -605,7 +606,7 @@ class Flight:
         room = _TOLD
         for one in itertools.islice(self._ended, max(after - first, 0), None):
             rows.append([one.what, one.kind, one.begin, one.end])
-            room -= len(json.dumps(rows[-1]))
+            room -= _ROW + _LONGEST_LETTER * len(one.kind)
             if room < 0:
                 break
         until = max(after, first) + len(rows)

@@ -3,6 +3,8 @@ from typing import TypeAlias
 
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 
+def list_records(page: _Bytes) -> list[tuple[int, bytes]]: ...
+
 class Pages:
     def __init__(
         self,

@@ -190,6 +190,27 @@ cdef inline int next_record(Page* page) noexcept nogil:
             page.length = length - 4
             page.at += 4 + ((length + 3) & ~<int64_t>3)
             return RECORD
+
+
+def list_records(const uint8_t[::1] page not None):
+    """Return time and content of every record of a page as this machine's kernel writes it.
+
+    What is behind its data may be missing; the rest of a damaged page is left out.
+    """
+    cdef Layout of
+    cdef Page at
+    of.commit_offset, of.commit_size, of.data_offset = 8, 8, 16
+    of.data_size = SIZE_MASK
+    of.earliest, of.latest = 0, <uint64_t>1 << 63
+    found = []
+    if page.shape[0] < of.data_offset:
+        return found
+    open_page(&at, &of, &page[0], page.shape[0])
+    while next_record(&at) == RECORD:
+        found.append((at.time, at.record[:at.length]))
+    return found
+
+
 # ------------------------------------------------------------ the program of an event over a record
 
 cdef enum:

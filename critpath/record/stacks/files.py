@@ -26,8 +26,8 @@ from typing import BinaryIO, Final
 from critpath.errors import CritpathError
 from critpath.record import bpf
 from critpath.record.counts.syscall_names import syscall_names
-from critpath.record.flight.pages import records
 from critpath.record.ftrace import tracefs
+from critpath.record.ftrace._pages import list_records
 from critpath.record.ftrace.drain import Drain, online_cpus
 from critpath.record.ftrace.formats import read_format
 from critpath.record.ftrace.gate import instance_name
@@ -435,7 +435,9 @@ class FilesSource:
     def _read_pages(self, file: Path) -> Iterator[tuple[int, bytes]]:
         with file.open("rb") as stream:
             while len(page := stream.read(self.page)) == self.page:
-                yield from ((when, record) for when, record in records(page) if len(record) >= 8)
+                yield from (
+                    (when, record) for when, record in list_records(page) if len(record) >= 8
+                )
 
     def abort(self) -> None:
         """End at once; nothing that was taken is kept."""
