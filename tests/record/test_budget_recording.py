@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,12 +36,16 @@ from critpath.record.budget.natural import (
     pool_kinds,
 )
 from critpath.record.budget.selection import Kinds
+from critpath.record.flight.dumps import dump_request
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
+from critpath.record.manifests import initial_manifest, write_manifest
+from critpath.record.recovery import finish_recording
 from critpath_marks.sessions import new_session_name
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
 CRITPATH = (sys.executable, "-m", "critpath")
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 INSTANCES = Path("/sys/kernel/tracing/instances")
 TURNS = """
 import os, sys, time
@@ -445,33 +450,26 @@ def test_measuring_that_comes_to_nothing_is_charged(monkeypatch, tmp_path: Path)
     assert not (tmp_path / "costs.json").exists()
 
 
-@pytest.mark.usefixtures("traceable")
-@pytest.mark.parametrize("budget", [(), ("--overhead", "5%")])
-def test_killed_at_its_begin_it_leaves_a_begin_or_nothing(budget, tmp_path: Path) -> None:
-    """Nothing until everything is described; what is left then begins when it did."""
-    left = []
-    for moment in ("raw/header_page", "raw/raw.json"):
-        begun = time.monotonic_ns()
-        running = subprocess.Popen(
-            [*CRITPATH, "record", *budget, "-a", "--duration", "60", "-o", "k"],
-            cwd=tmp_path, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        while not [*tmp_path.glob(f"*/{moment}")]:
-            assert running.poll() is None
-            assert time.monotonic_ns() < begun + 30_000_000_000
-        running.kill()
-        running.wait()
-        time.sleep(0.5)
-        _critpath(tmp_path, "doctor", "--clean")
-        assert not [p for p in INSTANCES.iterdir() if f"-{running.pid}-" in p.name]
-        assert not [*tmp_path.glob(".k*")]
-        left.append((tmp_path / "k").exists())
-    assert left == [False, True]
-    manifest = json.loads((tmp_path / "k" / "critpath.json").read_text())
-    assert begun < manifest["begin"] <= manifest["end"]
-    said = _critpath(tmp_path, "path", "k", "--execution", "marker")
-    assert said.returncode in {3, 4}
-    assert "enabled" not in said.stderr  # of what was asked for, and enabled
+def test_killed_before_it_noted_its_begin_it_has_the_begin_of_what_it_recorded(
+    unpack, tmp_path: Path
+) -> None:
+    """The manifest is of before the recorder began."""
+    made = unpack(FIXTURES / "ftrace-raw" / "minimal.tar.xz")
+    place = tmp_path / "k"
+    place.mkdir(mode=0o700)
+    raw = next(made.rglob("raw.json")).parent
+    shutil.copytree(raw, place / "raw")
+    about = json.loads((raw / "raw.json").read_text())
+    request = dump_request("1", "minimal", "")
+    first = initial_manifest(
+        *(request, 0), session="critpath-1-2-3-00000000", recorder="ftrace", container=0, notes=()
+    )
+    write_manifest(place, first)
+    assert first.begin == 0
+    assert finish_recording(place, lambda _: None) is not None
+    manifest = json.loads((place / "critpath.json").read_text())
+    assert manifest["begin"] == about["begin"]
+    assert manifest["begin"] < manifest["end"]
 
 
 @pytest.mark.usefixtures("traceable")
