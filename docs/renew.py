@@ -207,7 +207,7 @@ def type_signatures() -> tuple[str, list[transcripts.Step]]:
 
 
 def signatures() -> None:
-    """Run the commands of docs/tutorial-known.md on shipped sessions and show what they print now."""
+    """Run the commands of docs/tutorial-known.md and show what they print now."""
     SIGNATURES.write_text(type_signatures()[0], encoding="utf-8")
 
 

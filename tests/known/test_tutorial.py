@@ -1,4 +1,4 @@
-"""docs/tutorial-known.md, typed as it stands, on shipped sessions: what is said, not the figures."""
+"""docs/tutorial-known.md, typed as it stands on shipped sessions: words, not figures."""
 
 from __future__ import annotations
 
