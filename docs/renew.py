@@ -41,6 +41,7 @@ SCHEMAS: Final = ROOT / "docs" / "schema"
 READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
+SIGNATURES: Final = ROOT / "docs" / "tutorial-known.md"
 COMPARE: Final = (
     *("compare", "normal", "sample-lock"),
     *("--execution", "events:app:request_begin,app:request_end,key=id"),
@@ -197,6 +198,19 @@ def tutorial() -> None:
     TUTORIAL.write_text(text, encoding="utf-8")
 
 
+def type_signatures() -> tuple[str, list[transcripts.Step]]:
+    """Return docs/tutorial-known.md with what its commands print now, and the commands."""
+    with tempfile.TemporaryDirectory(prefix="critpath-known-") as place:
+        (Path(place) / "fixtures").symlink_to(ROOT / "fixtures")
+        text = SIGNATURES.read_text(encoding="utf-8")
+        return transcripts.renew(text, Path(place), Path(place))
+
+
+def signatures() -> None:
+    """Run the commands of docs/tutorial-known.md and show what they print now."""
+    SIGNATURES.write_text(type_signatures()[0], encoding="utf-8")
+
+
 def texts() -> None:
     """Renew what needs neither a browser nor a recorder."""
     README.write_text(readme(), encoding="utf-8")
@@ -219,7 +233,12 @@ def pictures() -> None:
     screenshots.take()
 
 
-PARTS: Final = {"texts": texts, "screenshots": pictures, "tutorial": tutorial}
+PARTS: Final = {
+    "texts": texts,
+    "signatures": signatures,
+    "screenshots": pictures,
+    "tutorial": tutorial,
+}
 
 
 def main() -> int:

@@ -575,7 +575,8 @@ def describe_label(store: Store, label: str) -> list[str]:
             f"see critpath known list {store.path}",
         )
     lines = [words.label_line(label, mine)]
-    lines += [words.note_line(entry) for entry in mine if entry.note or entry.link]
+    noted = {(entry.note, entry.link): entry for entry in mine if entry.note or entry.link}
+    lines += [words.note_line(entry) for entry in noted.values()]
     if mine[0].kind == "incident":
         causes: dict[str, float] = {}
         for entry in mine:

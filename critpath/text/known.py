@@ -124,7 +124,7 @@ def describe_answer(known: KnownEntry, *, tables: bool = False) -> list[str]:
         )
     if known.lossy:
         lines.append(f"{known.lossy:,} of {plural(known.documents, 'interval')} lossy")
-    if (first.note or first.link) and not tables:
+    if (first.note or first.link) and known.answer != "unknown" and not tables:
         lines.append(f"note: {'   '.join(safe_text(t) for t in (first.note, first.link) if t)}")
     return [*lines, *known.reasons, *known.left_out]
 

@@ -58,6 +58,7 @@ PAGES: Final = {
         "docs/slices",
         "docs/recipes",
         "docs/hosts",
+        "docs/tutorial-known",
         "docs/labels",
         "docs/code-locations",
         "docs/costs",
