@@ -64,8 +64,17 @@ def ports():
 def record(critpath_process, place, name, ports, runs):
     (place / "app.py").write_text(PROGRAM)
     done = critpath_process(
-        *("record", "--files", "--recorder", "ftrace", "-n", str(runs), "-o", place / name),
-        *("--", sys.executable, place / "app.py", name.replace("/", ""), *ports),
+        *(
+            "record",
+            "--files",
+            "--recorder",
+            "ftrace",
+            "-n",
+            str(runs),
+            "-o",
+            place / f"{name} run",
+        ),
+        *("--", sys.executable, place / "app.py", name, *ports),
         cwd=place,
     )
     if "cannot record here" in done.stderr or "the kernel refuses" in done.stderr:
@@ -75,13 +84,13 @@ def record(critpath_process, place, name, ports, runs):
 
 def test_names_are_in_the_recording_and_nothing_else_of_memory(critpath_process, tmp_path, ports):
     record(critpath_process, tmp_path, "normal", ports, 2)
-    stacks = tmp_path / "normal" / "stacks"
+    stacks = tmp_path / "normal run" / "stacks"
     assert {file.name for file in stacks.iterdir()} == {"files.json", "files.bin"}
     named = {frame[0] for frame in json.loads((stacks / "files.json").read_text())["frames"]}
     assert {"fsync(data.log)", "fsync(audit.log)", "fsync(o?[31md<b>d.log)"} <= named
     assert {f"recvfrom(127.0.0.1:{port})" for port in ports} <= named
     assert not [name for name in named if "\x1b" in name]
-    listed = critpath_process("path", tmp_path / "normal", "--top", "50").stdout
+    listed = critpath_process("path", tmp_path / "normal run", "--top", "50").stdout
     assert "fsync(audit.log)" in listed
     assert "\x1b" not in listed
 
@@ -97,7 +106,9 @@ def test_the_first_cause_names_the_file_or_the_peer(critpath_process, tmp_path, 
         record(critpath_process, tmp_path, fault, ports, 12)
         page = tmp_path / "page.html"
         options = ("--json", tmp_path / "found.json", "--html", page)
-        done = critpath_process("compare", tmp_path / "normal", tmp_path / fault, *options)
+        done = critpath_process(
+            "compare", tmp_path / "normal run", tmp_path / f"{fault} run", *options
+        )
         assert done.returncode in {1, 3}, done.stderr
         cause = json.loads((tmp_path / "found.json").read_text())["causes"][0]
         assert cause["facts"]["location"] == place, cause
