@@ -1,12 +1,15 @@
 """What stacks cost while they are recorded, and how soon `critpath path --top` answers.
 
-    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before PROGRAM]
+    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before CHECKOUT]
 
 Two processes that only wake each other (``overhead.c``) run alone, recorded, and recorded with
-stacks, in alternation: the worst case, as every switch has a stack.  ``--before`` names the
-`critpath` of another checkout, whose recordings without stacks are measured beside.  Then requests
-of four types are recorded with stacks, about a minute of them, and asked where their time went.
-Needs root and perf.
+stacks, in alternation: the worst case, as every switch has a stack.  Then requests of four types
+are recorded with stacks and asked where their time went (``--requests 180000``: about a minute of
+them on a quiet machine).
+
+``--before`` measures that only, and nothing with stacks: recordings by this checkout and by another
+one (its ``.venv/bin/critpath``), in an order that turns round by round, with the ratio within a
+round, its median and an interval of 95 % for that.  Needs root and perf.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from math import comb
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -47,25 +52,37 @@ def costs(ways: dict[str, tuple[str, list[str]]], command: list[str], rounds: in
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in ("alone", *ways)}
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
         place = Path(scratch, "recording")
-        for _ in range(rounds):
+        for number in range(rounds):
             alone = subprocess.run(command, capture_output=True, text=True, check=True)
             found["alone"].append((int(alone.stdout) / 1e6, 0))
-            for name, (program, options) in ways.items():
+            turned = list(ways.items())[:: -1 if number % 2 else 1]
+            for name, (program, options) in turned:
                 taken = record(program, place, options, command)
                 found[name].append((taken, size(place)))
     print(
-        f"| {TRIPS:,} round trips | ms | to recorded | MB | to recorded |",
-        "|---|---:|---:|---:|---:|",
+        f"| {TRIPS:,} round trips | ms | to recorded | 95 % | MB | to recorded | 95 % |",
+        "|---|---:|---:|---:|---:|---:|---:|",
         sep="\n",
     )
     for name, values in found.items():
         pairs = list(zip(values, found["recorded"], strict=True))
-        time_ratio = statistics.median(one[0] / base[0] for one, base in pairs)
-        size_ratio = statistics.median(one[1] / base[1] for one, base in pairs)
+        shown = [
+            f"{statistics.median(column):.3f} | {interval(column)}"
+            for column in zip(*((t / u, m / n) for (t, m), (u, n) in pairs), strict=True)
+        ]
         taken, length = (statistics.median(column) for column in zip(*values, strict=True))
-        print(
-            f"| {name} | {taken:.0f} | {time_ratio:.2f} | {length / 1e6:.1f} | {size_ratio:.2f} |"
-        )
+        print(f"| {name} | {taken:.0f} | {shown[0]} | {length / 1e6:.1f} | {shown[1]} |")
+
+
+def interval(ratios: Sequence[float]) -> str:
+    """Return between which of the ratios their true median lies, in 95 of 100 cases."""
+    ordered, count = sorted(ratios), len(ratios)
+    left = 0  # as many at either end are left out
+    while 2 * sum(comb(count, k) for k in range(left + 2)) <= 0.05 * 2**count:
+        left += 1
+    if 0.05 * 2**count < 2:
+        return "too few rounds"
+    return f"{ordered[left]:.3f} to {ordered[-1 - left]:.3f}"
 
 
 def answer(program: str, command: list[str], rounds: int) -> None:
@@ -93,9 +110,9 @@ def answer(program: str, command: list[str], rounds: int) -> None:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what stacks cost")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=180_000)
-    parser.add_argument("--before", help="the critpath of another checkout")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=60_000)
+    parser.add_argument("--before", type=Path, help="another checkout")
     chosen = parser.parse_args()
     if os.geteuid() or not shutil.which("perf") or not shutil.which("cc"):
         print("locations: left out, it needs root, perf and a C compiler")
@@ -105,14 +122,15 @@ def main() -> int:
         program, source = f"{place}/workload", str(HERE / "overhead.c")
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
-        ways = {
-            "recorded": (ours, []),
-            **({"recorded before": (chosen.before, [])} if chosen.before else {}),
-            "with stacks": (ours, ["--stacks", "native"]),
-        }
+        ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
+        if chosen.before:
+            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
+        else:
+            ways["with stacks"] = (ours, ["--stacks", "native"])
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
         costs(ways, [program, "pingpong", str(TRIPS), last], chosen.rounds)
-        answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
+        if not chosen.before:
+            answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
 
 
