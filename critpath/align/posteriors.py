@@ -280,9 +280,7 @@ class _Columns:
         """Return the sum of posteriors of a row with the others as the columns are."""
         of = self._of
         _consistency.place_letters(codes, np.arange(len(codes)), of.offset, self._at)
-        return _consistency.paired_sum(
-            of.offset, of.begin, of.column, self._value, row, self._at
-        )
+        return _consistency.paired_sum(of.offset, of.begin, of.column, self._value, row, self._at)
 
 
 def _progressive(sequences: list[U8], tree: Tree, columns: _Columns) -> I8:

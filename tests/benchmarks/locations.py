@@ -1,7 +1,8 @@
 """What stacks and files cost while they are recorded, and how soon `critpath path --top` answers.
 
-    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before PROGRAM]
+    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before CHECKOUT]
 
+<<<<<<< HEAD
 Two processes that only wake each other (``overhead.c``) run alone, recorded, recorded with
 stacks, and with files, in alternation: the worst case, as every switch has a stack, and every sleep
 a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark``), recorded
@@ -9,11 +10,22 @@ without and with files.  ``--before`` names the `critpath` of another checkout, 
 without stacks are measured beside.  Then requests of four types are recorded with stacks, about a
 minute of them, and asked where their time went (``--requests 0``: not).
 Needs root, and leaves out what needs perf or redis-server where that is missing.
+=======
+Two processes that only wake each other (``overhead.c``) run alone, recorded, and recorded with
+stacks, in alternation: the worst case, as every switch has a stack.  Then requests of four types
+are recorded with stacks and asked where their time went (``--requests 180000``: about a minute of
+them on a quiet machine).
+
+``--before`` measures that only, and nothing with stacks: recordings by this checkout and by another
+one (its ``.venv/bin/critpath``), in an order that turns round by round, with the ratio within a
+round, its median and an interval of 95 % for that.  Needs root and perf.
+>>>>>>> k21c
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -22,17 +34,36 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from math import comb
 from pathlib import Path
+
+import numpy as np
+from large_trace import EXECUTION, generate
+from measuring import Taken, ratios, run
+
+from critpath import pipeline
+from critpath.model import State
+from critpath.record.stacks.sources import FRAMES, SAMPLES
+from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute
 TRIPS = 30_000
+<<<<<<< HEAD
 SERVING = """redis-server --port 21016 --save '' --dir /tmp > /dev/null & server=$!
 until redis-cli -p 21016 ping > /dev/null 2>&1; do sleep 0.05; done
 begin=$(date +%s%N)
 redis-benchmark -p 21016 -c 4 -n {} -t get -q > /dev/null
 end=$(date +%s%N)
 kill $server; wait $server; echo $((end - begin))"""
+=======
+MANY, DISTINCT = 1_000_000, 20_000  # stacks of a set
+LONGER = 1.3  # times, of a comparison with that many
+ROW_TYPE = np.dtype(
+    [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
+)
+>>>>>>> k21c
 
 
 def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
@@ -57,25 +88,42 @@ def costs(
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in ("alone", *ways)}
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
         place = Path(scratch, "recording")
-        for _ in range(rounds):
+        for number in range(rounds):
             alone = subprocess.run(command, capture_output=True, text=True, check=True)
             found["alone"].append((int(alone.stdout) / 1e6, 0))
-            for name, (program, options) in ways.items():
+            turned = list(ways.items())[:: -1 if number % 2 else 1]
+            for name, (program, options) in turned:
                 taken = record(program, place, options, command)
                 found[name].append((taken, size(place)))
     print(
+<<<<<<< HEAD
         f"| {what} | ms | to recorded | MB | to recorded |",
         "|---|---:|---:|---:|---:|",
+=======
+        f"| {TRIPS:,} round trips | ms | to recorded | 95 % | MB | to recorded | 95 % |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+>>>>>>> k21c
         sep="\n",
     )
     for name, values in found.items():
         pairs = list(zip(values, found["recorded"], strict=True))
-        time_ratio = statistics.median(one[0] / base[0] for one, base in pairs)
-        size_ratio = statistics.median(one[1] / base[1] for one, base in pairs)
+        shown = [
+            f"{statistics.median(column):.3f} | {interval(column)}"
+            for column in zip(*((t / u, m / n) for (t, m), (u, n) in pairs), strict=True)
+        ]
         taken, length = (statistics.median(column) for column in zip(*values, strict=True))
-        print(
-            f"| {name} | {taken:.0f} | {time_ratio:.2f} | {length / 1e6:.1f} | {size_ratio:.2f} |"
-        )
+        print(f"| {name} | {taken:.0f} | {shown[0]} | {length / 1e6:.1f} | {shown[1]} |")
+
+
+def interval(ratios: Sequence[float]) -> str:
+    """Return between which of the ratios their true median lies, in 95 of 100 cases."""
+    ordered, count = sorted(ratios), len(ratios)
+    left = 0  # as many at either end are left out
+    while 2 * sum(comb(count, k) for k in range(left + 2)) <= 0.05 * 2**count:
+        left += 1
+    if 0.05 * 2**count < 2:
+        return "too few rounds"
+    return f"{ordered[left]:.3f} to {ordered[-1 - left]:.3f}"
 
 
 def answer(program: str, command: list[str], rounds: int) -> None:
@@ -100,12 +148,67 @@ def answer(program: str, command: list[str], rounds: int) -> None:
             print(f"  path {' '.join(options)}: {wall:.2f} s{against}, {cpu:.2f} s of cpu")
 
 
+def compare_many(program: str, rounds: int) -> None:
+    """Print how much longer `compare` takes where each set has a million stacks, of 20,000."""
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
+        sets = [Path(scratch, name) for name in ("normal", "sample")]
+        for seed, place in enumerate(sets):
+            generate(place, events=1_000_000, cpus=8, seed=seed)
+            put_stacks(place, seed)
+        command = [program, "compare", *map(str, sets), "--execution", EXECUTION]
+        taken: dict[bool, list[Taken]] = {True: [], False: []}
+        for _ in range(rounds):
+            for stacks in (True, False):
+                taken[stacks].append(run(command, codes=(0, 1)))
+                for place in sets:  # out of sight, and back
+                    (place / "stacks").rename(place / "hidden") if stacks else (
+                        (place / "hidden").rename(place / "stacks")
+                    )
+        length = size(sets[0] / "stacks")
+    wall, cpu = (ratios(taken[True], taken[False], of) for of in ("wall", "cpu"))
+    used = statistics.median(one.cpu for one in taken[False])
+    print(f"\ncompare, two sets of {MANY:,} stacks ({DISTINCT:,} distinct, {length / 1e6:.0f} MB):")
+    print(
+        f"  {statistics.median(cpu):.2f} times the cpu ({used:.1f} s without), "
+        f"{statistics.median(wall):.2f} times the time (wanted: {LONGER})"
+    )
+
+
+def put_stacks(place: Path, seed: int) -> None:
+    """Put stacks on the paths of a trace, and as many more of other threads."""
+    rng = np.random.default_rng(seed)
+    path = pipeline.extract([place], specification=EXECUTION).paths
+    waits = np.char.startswith([State(n).name for n in path.state], "WAIT_")
+    rows = np.zeros(MANY, ROW_TYPE)
+    rows["tid"], rows["kind"] = 2**30, RUN
+    rows["time"] = rng.integers(path.begin.min(), path.end.max(), MANY)
+    for kind, who, times, chosen in (
+        (SLEEP, "tid", path.begin, waits),
+        (WAKE, "woken", path.end, waits),
+        (RUN, "tid", (path.begin + path.end) // 2, ~waits),
+    ):
+        free = np.flatnonzero(rows["tid"] == 2**30)[: int(chosen.sum())]
+        rows["kind"][free], rows["tid"][free] = kind, 0
+        rows[who][free] = path.tid[chosen][: len(free)]
+        rows["time"][free] = times[chosen][: len(free)] + 1000
+    rows["stack"] = rng.integers(0, DISTINCT, MANY)
+    frames = [
+        [f"function_{n}", f"/srv/app/module_{n % 200}.c", n % 900 + 1, "/srv/app/served", False]
+        for n in range(5000)
+    ]
+    stacks = [[*rng.integers(0, 5000, 24).tolist()] for _ in range(DISTINCT)]
+    document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": [], "lost": 0}
+    (place / "stacks").mkdir()
+    (place / "stacks" / FRAMES).write_text(json.dumps(document, separators=(",", ":")))
+    rows.tofile(place / "stacks" / SAMPLES)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what stacks cost")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=180_000)
-    parser.add_argument("--before", help="the critpath of another checkout")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=60_000)
+    parser.add_argument("--before", type=Path, help="another checkout")
     chosen = parser.parse_args()
     if os.geteuid() or not shutil.which("cc"):
         print("locations: left out, it needs root and a C compiler")
@@ -115,6 +218,7 @@ def main() -> int:
         program, source = f"{place}/workload", str(HERE / "overhead.c")
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
+<<<<<<< HEAD
         ways = {
             "recorded": (ours, []),
             **({"recorded before": (chosen.before, [])} if chosen.before else {}),
@@ -129,6 +233,17 @@ def main() -> int:
             serving = ["sh", "-c", SERVING.format(TRIPS)]
             costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
         if perf and chosen.requests:
+=======
+        ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
+        if chosen.before:
+            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
+        else:
+            ways["with stacks"] = (ours, ["--stacks", "native"])
+        print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
+        costs(ways, [program, "pingpong", str(TRIPS), last], chosen.rounds)
+        if not chosen.before:
+            compare_many(ours, min(chosen.rounds, 2))
+>>>>>>> k21c
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
 
