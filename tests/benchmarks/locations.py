@@ -2,24 +2,16 @@
 
     python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before CHECKOUT]
 
-<<<<<<< HEAD
 Two processes that only wake each other (``overhead.c``) run alone, recorded, recorded with
 stacks, and with files, in alternation: the worst case, as every switch has a stack, and every sleep
 a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark``), recorded
-without and with files.  ``--before`` names the `critpath` of another checkout, whose recordings
-without stacks are measured beside.  Then requests of four types are recorded with stacks, about a
-minute of them, and asked where their time went (``--requests 0``: not).
-Needs root, and leaves out what needs perf or redis-server where that is missing.
-=======
-Two processes that only wake each other (``overhead.c``) run alone, recorded, and recorded with
-stacks, in alternation: the worst case, as every switch has a stack.  Then requests of four types
-are recorded with stacks and asked where their time went (``--requests 180000``: about a minute of
-them on a quiet machine).
+without and with files.  Then requests of four types are recorded with stacks and asked where their
+time went (``--requests 180000``: about a minute of them on a quiet machine; 0: not).
 
 ``--before`` measures that only, and nothing with stacks: recordings by this checkout and by another
 one (its ``.venv/bin/critpath``), in an order that turns round by round, with the ratio within a
-round, its median and an interval of 95 % for that.  Needs root and perf.
->>>>>>> k21c
+round, its median and an interval of 95 % for that.  Needs root, and leaves out what needs perf or
+redis-server where that is missing.
 """
 
 from __future__ import annotations
@@ -50,20 +42,17 @@ from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute
 TRIPS = 30_000
-<<<<<<< HEAD
 SERVING = """redis-server --port 21016 --save '' --dir /tmp > /dev/null & server=$!
 until redis-cli -p 21016 ping > /dev/null 2>&1; do sleep 0.05; done
 begin=$(date +%s%N)
 redis-benchmark -p 21016 -c 4 -n {} -t get -q > /dev/null
 end=$(date +%s%N)
 kill $server; wait $server; echo $((end - begin))"""
-=======
 MANY, DISTINCT = 1_000_000, 20_000  # stacks of a set
 LONGER = 1.3  # times, of a comparison with that many
 ROW_TYPE = np.dtype(
     [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
 )
->>>>>>> k21c
 
 
 def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
@@ -96,13 +85,8 @@ def costs(
                 taken = record(program, place, options, command)
                 found[name].append((taken, size(place)))
     print(
-<<<<<<< HEAD
-        f"| {what} | ms | to recorded | MB | to recorded |",
-        "|---|---:|---:|---:|---:|",
-=======
-        f"| {TRIPS:,} round trips | ms | to recorded | 95 % | MB | to recorded | 95 % |",
+        f"| {what} | ms | to recorded | 95 % | MB | to recorded | 95 % |",
         "|---|---:|---:|---:|---:|---:|---:|",
->>>>>>> k21c
         sep="\n",
     )
     for name, values in found.items():
@@ -218,32 +202,22 @@ def main() -> int:
         program, source = f"{place}/workload", str(HERE / "overhead.c")
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
-<<<<<<< HEAD
-        ways = {
-            "recorded": (ours, []),
-            **({"recorded before": (chosen.before, [])} if chosen.before else {}),
-        }
+        ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
+        perf = shutil.which("perf") if not chosen.before else None
         files = {"with files": (ours, ["--files"])}
-        perf = shutil.which("perf")
+        if chosen.before:
+            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
         stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
         command = [program, "pingpong", str(TRIPS), last]
-        costs(f"{TRIPS:,} round trips", {**ways, **stacks, **files}, command, chosen.rounds)
-        if shutil.which("redis-server"):
+        every = ways if chosen.before else {**ways, **stacks, **files}
+        costs(f"{TRIPS:,} round trips", every, command, chosen.rounds)
+        if not chosen.before and shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]
             costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
-        if perf and chosen.requests:
-=======
-        ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
-        if chosen.before:
-            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
-        else:
-            ways["with stacks"] = (ours, ["--stacks", "native"])
-        print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
-        costs(ways, [program, "pingpong", str(TRIPS), last], chosen.rounds)
         if not chosen.before:
             compare_many(ours, min(chosen.rounds, 2))
->>>>>>> k21c
+        if perf and chosen.requests:
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
 
