@@ -60,8 +60,11 @@ from critpath.model import (
     Outliers,
     VectorTable,
     benjamini_hochberg,
+    column_blocks,
+    draw_groups,
     mid_ranks,
     order_rows,
+    row_blocks,
     sum_groups,
 )
 from critpath.text import notes
@@ -126,8 +129,7 @@ def outliers(
     if len(normal) == 0:
         raise ValueError("no normal execution to compare with")
     partner = pairs.pair[sample_clusters.labels]
-    raw = _columns(normal)
-    observed = _columns(sample)
+    raw, observed = Columns(normal), Columns(sample)
     both, both_observed = BothScales(raw, raw), BothScales(observed, raw)
     types = describe_types(both, normal_clusters.labels, normal_clusters.size)
     supported = np.asarray(types.sizes[types.labels] > 1, dtype=np.bool_)
@@ -136,39 +138,33 @@ def outliers(
         ours, theirs = types.labels[:, None] == kinds, partner[:, None] == kinds
     else:
         ours, theirs = _fitting(normal, normal_clusters, sample, partner)
-    score, z = sample_scores(types, both_observed, theirs)
+    single = _judge_singly(types, observed, both_observed, theirs, partner, k=k, floor=floor)
+    score = single.score
     p_value, beyond, exact = _p_values(types, both, ours, both_observed, partner, score, supported)
-    mean, squares = types.mean[:, : raw.shape[1]], types.squares[:, : raw.shape[1]]
-    excess = observed - mean[partner]
-    least = floor * mean[partner, -1]
-    large = (excess >= least[:, None]) & (excess > 0)
-    above = _above(excess, k, mean, squares, types.sizes, partner)
-    paper = np.asarray(above[:, :-1].any(axis=1), dtype=np.bool_)
     # Single executions: the columns that made the score must carry the excess.
     alone = level * (1 - _GROUP_LEVEL)
-    anomalous = benjamini_hochberg(p_value, alone) & (large & (z > 0)).any(axis=1)
+    anomalous = benjamini_hochberg(p_value, alone) & single.carried
     together = _groups(
         raw,
         observed,
         normal_clusters.labels,
         partner,
-        mean[:, -1] * floor * _GROUP_FLOOR,
+        types.mean[:, raw.columns - 1] * floor * _GROUP_FLOOR,
         level * _GROUP_LEVEL,
     )
     # Who is no slower as a whole only spent its time otherwise.
-    anomalous |= (together & above & large).any(axis=1) & large[:, -1]
-    top = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1)) if len(z) else partner
+    anomalous |= (together & single.above & single.large).any(axis=1) & single.large[:, -1]
     return Outliers(
         score=score,
         p_value=p_value,
         anomalous=anomalous,
-        paper=paper,
-        excess=np.rint(excess[:, -1]).astype(np.int64),
-        symbol=np.where(top == len(normal.symbols), -1, top).astype(np.int64),
+        paper=np.asarray(single.above[:, :-1].any(axis=1), dtype=np.bool_),
+        excess=single.excess,
+        symbol=np.where(single.top == len(normal.symbols), -1, single.top).astype(np.int64),
         notes=(
             *_support_notes(types, partner, supported, exact=exact),
             *_lone_notes(
-                int((beyond & large.any(axis=1) & ~anomalous).sum()),
+                int((beyond & single.large.any(axis=1) & ~anomalous).sum()),
                 len(observed),
                 int(supported.sum()),
                 alone,
@@ -261,9 +257,45 @@ def _above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: 
     return np.asarray(above, dtype=np.bool_)
 
 
-def _columns(table: VectorTable) -> F64:
-    """Durations of every symbol and, last, the total (ns)."""
-    return np.column_stack([table.durations, table.total]).astype(np.float64)
+@dataclass(frozen=True)
+class _Single:
+    """What is said of every sample execution by itself, and of each of its columns."""
+
+    score: F64
+    excess: I64  # of the total
+    top: I64  # column
+    carried: Bool  # a column that made the score has an excess as large as the floor
+    large: Bool  # [executions, columns], as below: reaches the floor
+    above: Bool  # k standard deviations above the type's mean
+
+
+def _judge_singly(
+    types: Types,
+    observed: Columns,
+    both: BothScales,
+    fitting: Bool,
+    partner: I64,
+    *,
+    k: float,
+    floor: float,
+) -> _Single:
+    """Score the sample's executions and look at their columns, some executions at a time."""
+    n, columns = len(observed), observed.columns
+    mean, squares = types.mean[:, :columns], types.squares[:, :columns]
+    found = _Single(
+        *(np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)),
+        *np.zeros((2, n, columns), np.bool_),
+    )
+    for rows, score, z in sample_scores(types, both, fitting):
+        mine = partner[rows]
+        excess = observed[rows] - mean[mine]
+        large = (excess >= floor * mean[mine, -1][:, None]) & (excess > 0)
+        found.score[rows], found.large[rows] = score, large
+        found.above[rows] = _above(excess, k, mean, squares, types.sizes, mine)
+        found.carried[rows] = (large & (z > 0)).any(axis=1)
+        found.excess[rows] = np.rint(excess[:, -1]).astype(np.int64)
+        found.top[rows] = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1))
+    return found
 
 
 def _fitting(
@@ -272,17 +304,22 @@ def _fitting(
     """Plausible types of normal and sample executions."""
     home = normal_space(normal, clusters)
     limits = novel_limits(home)
-    labels = home.labels
-    own = np.zeros_like(home.sums)
+    labels = home.point_labels
+    own = np.zeros_like(home.point_sums)
     own[np.arange(len(labels)), labels] = 1.0
-    ours = home.sums / np.maximum(home.sizes - own, 1)
-    theirs = home.sums_of(sample.structure) / home.sizes
-    return plausible(ours, limits, labels), plausible(theirs, limits, partner)
+    ours = plausible(home.point_sums / np.maximum(home.sizes - own, 1), limits, labels)
+    sums, member = home.sums_of(sample.structure)
+    theirs = np.zeros((len(member), len(limits)), np.bool_)
+    for rows in row_blocks(len(member)):
+        theirs[rows] = plausible(sums[member[rows]] / home.sizes, limits, partner[rows])
+    return ours[home.member], theirs
 
 
-def _groups(raw: F64, observed: F64, labels: I64, partner: I64, least: F64, level: float) -> Bool:
+def _groups(
+    raw: Columns, observed: Columns, labels: I64, partner: I64, least: F64, level: float
+) -> Bool:
     """Columns in which an execution's whole type is slower, per execution."""
-    result = np.zeros(observed.shape, np.bool_)
+    result = np.zeros((len(observed), observed.columns), np.bool_)
     types, sizes = np.unique(partner, return_counts=True)
     types = types[sizes > 1]
     for c in types:
@@ -335,20 +372,34 @@ _OFFSET = 0.02  # share of the overall mean total added before taking logs
 _CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
 
+class Columns:
+    """Durations of every symbol and, last, the total (ns), of the rows asked for."""
+
+    def __init__(self, table: VectorTable) -> None:
+        self._durations, self.total = table.durations, table.total
+        self.columns = len(table.symbols) + 1
+
+    def __len__(self) -> int:
+        return len(self.total)
+
+    def __getitem__(self, rows: Any) -> F64:
+        both = np.column_stack([self._durations[rows], self.total[rows]])
+        return np.asarray(both.astype(np.float64))
+
+
 class BothScales:
     """Durations and, beside them, their logarithms: twice the columns, of the rows asked for.
 
     Parameters
     ----------
-    values : float64 [n, columns]
-    normal : float64 [normal executions, columns]
-        Whose mean total what is added before taking logarithms comes from.
+    values, normal : Columns
+        The latter those whose mean total what is added before taking logarithms comes from.
     """
 
-    def __init__(self, values: F64, normal: F64) -> None:
+    def __init__(self, values: Columns, normal: Columns) -> None:
         self._values = values
-        self._offset = max(_OFFSET * float(normal[:, -1].mean()), 1.0)
-        self.columns = 2 * values.shape[1]
+        self._offset = max(_OFFSET * float(normal.total.mean()), 1.0)
+        self.columns = 2 * values.columns
 
     def __len__(self) -> int:
         return len(self._values)
@@ -387,17 +438,27 @@ def describe_types(values: BothScales, labels: I64, types: int) -> Types:
     mean = np.zeros((types, values.columns))
     squares = np.zeros_like(mean)
     for c in range(types):
-        mine = values[labels == c]
-        mean[c] = mine.mean(axis=0)
-        squares[c] = ((mine - mean[c]) ** 2).sum(axis=0)
+        mine = np.flatnonzero(labels == c)
+        blocks = [mine[rows] for rows in row_blocks(len(mine))]
+        mean[c] = _sum_rows(values[rows] for rows in blocks) / len(mine)
+        squares[c] = _sum_rows((values[rows] - mean[c]) ** 2 for rows in blocks)
     return Types(labels, np.bincount(labels, minlength=types).astype(np.float64), mean, squares)
 
 
-def sample_scores(types: Types, values: BothScales, fitting: Bool) -> tuple[F64, F64]:
-    """Score executions that are no part of the types."""
+def _sum_rows(blocks: Iterator[F64]) -> F64:
+    """Add up the rows of blocks one after the other, as if they were one table."""
+    total = np.zeros((0, 0))
+    for block in blocks:
+        total = (np.concatenate([total, block]) if len(total) else block).sum(axis=0)[None]
+    return np.asarray(total[0], np.float64)
+
+
+def sample_scores(
+    types: Types, values: BothScales, fitting: Bool
+) -> Iterator[tuple[slice, F64, F64]]:
+    """Score executions that are no part of the types: some rows at a time, also each column."""
     pooled = types.squares.sum(axis=0) / types.freedom
     spread = _spread(types.sizes[:, None], types.mean, types.squares, pooled)
-    score, z = np.zeros(len(values)), np.zeros((len(values), values.columns // 2))
     step = max(1, _CHUNK // max(1, types.mean.size))
     for first in range(0, len(values), step):
         rows = slice(first, first + step)
@@ -405,8 +466,7 @@ def sample_scores(types: Types, values: BothScales, fitting: Bool) -> tuple[F64,
         scores = np.where(fitting[rows], np.sqrt(every.sum(axis=2)), np.inf)
         best = scores.argmin(axis=1)
         at = np.arange(len(best))
-        score[rows], z[rows] = scores[at, best], np.sqrt(every[at, best])
-    return score, z
+        yield rows, scores[at, best], np.sqrt(every[at, best])
 
 
 def reference_scores(types: Types, values: BothScales, fitting: Bool) -> F64:
@@ -540,16 +600,23 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     pooled = np.concatenate([sample, normal])
     # The order of executions must not matter, not even for the rounding of a mean.
     order = order_rows(pooled)
-    pooled, in_sample = pooled[order], order < m
-    values = np.concatenate([_standard(mid_ranks(pooled)), _standard(_log(pooled))], axis=1)
-    digest = hashlib.blake2b(pooled.tobytes(), digest_size=8).digest()
-    rng = np.random.default_rng(int.from_bytes(digest, "little"))
-    mine, whole = values[in_sample], np.zeros(values.shape[1])  # scores are centred
+    for column in pooled.T:
+        column[:] = column[order]
+    in_sample = order < m
+    rng = np.random.default_rng(
+        int.from_bytes(hashlib.blake2b(pooled.data, digest_size=8).digest(), "little")
+    )
     size = min(-(-(n + m) // _UNITS), min(n, m) // _LEAST_GROUPS)
     if size > 1:  # groups of one side change places: a test as valid, for less
-        sides = [sum_groups(rng, rows, size) for rows in (mine, values[~in_sample])]
-        mine, values, (m, n) = sides[0], np.concatenate(sides), map(len, sides)
-        whole = values.sum(axis=0)  # but for whom groups left over
+        sides = [
+            rows[draw_groups(rng, len(rows), size)]
+            for rows in map(np.flatnonzero, (in_sample, ~in_sample))
+        ]
+        values, (m, n) = _in_scales(pooled, np.concatenate(sides)), map(len, sides)
+        mine, whole = values[:m], values.sum(axis=0)  # but for whom groups left over
+    else:
+        values = _in_scales(pooled, None)
+        mine, whole = values[in_sample], np.zeros(values.shape[1])  # scores are centred
     observed = mine.sum(axis=0) - 1e-9 * math.sqrt(n + m)
     # What the smaller set does not have, the larger one has.
     picks, rest, sign = (m, 0.0 * whole, 1.0) if m <= n else (n, whole, -1.0)
@@ -591,6 +658,19 @@ def _ones(chosen: I64, size: int) -> F64:
     batch = np.zeros((len(chosen), size))
     np.put_along_axis(batch, chosen, 1.0, axis=1)
     return batch
+
+
+def _in_scales(values: F64, groups: I64 | None) -> F64:
+    """Return ranks, then logarithms, of every column, standardised; or sums of groups of them."""
+    columns = values.shape[1]
+    result = np.empty((len(values) if groups is None else len(groups), 2 * columns))
+    for block in column_blocks(columns):
+        some = values[:, block]
+        for first, raw in ((0, mid_ranks(some)), (columns, _log(some))):
+            scores = _standard(raw)
+            place = slice(block.start + first, block.stop + first)
+            result[:, place] = scores if groups is None else sum_groups(scores, groups)
+    return result
 
 
 def _log(values: F64) -> F64:

@@ -50,7 +50,7 @@ def pair(
 def novel_limits(home: NormalSpace) -> F64:
     """Mean distance to each cluster beyond which a member would be unheard of."""
     sizes = home.sizes[home.labels]
-    own = home.sums[np.arange(len(sizes)), home.labels] / np.maximum(sizes - 1, 1)
+    own = home.point_sums[home.member, home.labels] / np.maximum(sizes - 1, 1)
     spread = np.array([own[home.labels == k].mean() for k in range(len(home.sizes))])
     spread_of = spread[home.labels]
     known = spread_of > 0

@@ -140,25 +140,33 @@ class NormalSpace:
     ----------
     labels : int64 [n]
     sizes : float64 [clusters]
-    sums : float64 [n, clusters]
-        Sum of an execution's distances to the members of a cluster.
+    member : int64 [n]
+        Point of every execution.
     points : Points
         Without repetitions.
     point_labels : int64 [points]
     point_sums : float64 [points, clusters]
+        Sum of a point's distances to the members of a cluster.
     """
 
     labels: I64
     sizes: F64
-    sums: F64
+    member: I64
     points: Points
     point_labels: I64
     point_sums: F64
 
-    def sums_of(self, counts: Whole) -> F64:
-        """Sum the distances of executions to the members of every normal cluster."""
+    def sums_of(self, counts: Whole) -> tuple[F64, I64]:
+        """Sum the distances of other executions to the members of every normal cluster.
+
+        Returns
+        -------
+        float64 [distinct, clusters]
+        int64 [m]
+            Which of these is of each execution.
+        """
         once = distinct(counts)
-        return self.points.sums_from(stabilise(counts[once.row]))[once.member]
+        return self.points.sums_from(stabilise(counts[once.row])), once.member
 
 
 def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
@@ -175,7 +183,7 @@ def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
     return NormalSpace(
         labels=labels,
         sizes=np.bincount(labels, minlength=clusters.size).astype(np.float64),
-        sums=point_sums[once.member],
+        member=once.member,
         points=points,
         point_labels=point_labels,
         point_sums=point_sums,

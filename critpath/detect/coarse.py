@@ -41,6 +41,7 @@ from critpath.model import (
     Detection,
     StateTest,
     VectorTable,
+    column_blocks,
     hypergeometric_tail,
     order_rows,
 )
@@ -99,7 +100,9 @@ def algorithm1(
         raise ValueError("Algorithm 1 needs an execution in both sets")
     remarks = []
     mean = normal.mean(axis=0)
-    std = normal.std(axis=0, ddof=1) if n > 1 else np.zeros(normal.shape[1])
+    std = np.zeros(normal.shape[1])
+    for block in column_blocks(normal.shape[1]) if n > 1 else ():
+        std[block] = normal[:, block].std(axis=0, ddof=1)
     threshold = None
     average = np.zeros(normal.shape[1], np.bool_)
     if n > 1:
@@ -149,14 +152,16 @@ def false_alarms(
     normal: I64, sample: I64, rule: Callable[[I64, I64], Algorithm1], random_seed: int
 ) -> float:
     """Share of random splits of all executions in which Algorithm 1 fires for a state."""
-    pool = np.concatenate([normal, sample])
-    # The order of executions must not matter.
-    pool = pool[order_rows(pool)]
-    splits = int(np.clip(_WORK // max(pool.size, 1), _LEAST_SPLITS, _SPLITS))
-    rng = np.random.default_rng(random_seed)
+    many = len(normal) + len(sample)
     # By column, and in order: what is added up and counted lies side by side.
-    columns, many = np.ascontiguousarray(pool.T), len(pool)
-    del pool
+    columns = np.empty((normal.shape[1], many), np.int64)
+    columns[:, : len(normal)], columns[:, len(normal) :] = normal.T, sample.T
+    # The order of executions must not matter.
+    order = order_rows(columns.T)
+    for column in columns:
+        column[:] = column[order]
+    splits = int(np.clip(_WORK // max(columns.size, 1), _LEAST_SPLITS, _SPLITS))
+    rng = np.random.default_rng(random_seed)
     alarms = 0
     for _ in range(splits):
         mine = np.zeros(many, np.bool_)
@@ -224,7 +229,6 @@ def detect(
         If a set is empty; if so few permutations could never reach the level.
     """
     _check(normal, sample, rule, alpha, floor, permutations)
-    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
     strata = _strata(normal, sample, normal_type, sample_type)
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
@@ -232,12 +236,13 @@ def detect(
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
     families = two_families(
-        x, y, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
+        normal, sample, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
         sessions=sessions, kinds=_kinds(strata, labels), runs=runs, blocks=blocks,
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
     found = effects(x, y, *strata, seed(y, x), blocks=blocks, runs=runs)
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
     types = _type_names(strata[0], labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,16 @@ import numpy as np
 
 from critpath.detect.gate import GateTest, compare_blocks, compare_runs, gate
 from critpath.detect.tails import SlowEnd, slow_end
-from critpath.model import F64, I64, Bool, Change, VectorTable, order_rows
+from critpath.model import (
+    F64,
+    I64,
+    Bool,
+    Change,
+    VectorTable,
+    column_blocks,
+    order_rows,
+    row_blocks,
+)
 from critpath.processes import side_by_side
 
 _REPLICATES = 999
@@ -81,23 +90,25 @@ def effects(
     known = np.isin(np.arange(strata), normal_stratum)
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
-    residual, excess = _summable(normal - mean[normal_stratum], sample - mean[sample_stratum])
+    error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
+    residual = _less_means(normal, mean, normal_stratum)
+    excess = _less_means(sample, mean, sample_stratum)
+    _make_summable(residual, excess)
     order = order_rows(sample_stratum, sample)
     replicates = _REPLICATES if replicates is None else replicates
-    kinds = (sample_stratum[order, None] == np.arange(strata)).astype(np.float64)
-    both = _resampled_means(rng, np.column_stack([excess[order], kinds]), replicates)
+    kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
+    both = _resampled_means(rng, (*_in_blocks(excess), *kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
-        rows = normal[normal_stratum == s]
-        centred = residual[normal_stratum == s][order_rows(rows)]
-        differences -= mixes[:, [s]] * _resampled_means(rng, centred, replicates)
-    error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
+        rows = np.flatnonzero(normal_stratum == s)
+        rows = rows[order_rows(normal[rows])]
+        means = _resampled_means(rng, _in_blocks(residual), rows, replicates)
+        differences -= mixes[:, [s]] * means
     if blocks is not None:
         parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
         whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
-        whole = whole[order_rows(whole)]
-        differences = _resampled_means(rng, len(whole) * whole, replicates)
+        differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
     if m < _FEW:
         whole = sample.mean(axis=0) - _weighted(share, mean)
         low, high = whole - _NORMAL_975 * error, whole + _NORMAL_975 * error
@@ -199,28 +210,53 @@ def _weighted(weights: F64, rows: F64) -> F64:
     return np.asarray((weights[:, None] * rows).sum(axis=0), dtype=np.float64)
 
 
-def _summable(*tables: F64) -> list[F64]:
+def _less_means(values: I64, mean: F64, stratum: I64) -> F64:
+    """Return rows less the mean of their type."""
+    result = np.empty(values.shape)
+    for rows in row_blocks(len(values)):
+        np.subtract(values[rows], mean[stratum[rows]], out=result[rows])
+    return result
+
+
+def _make_summable(*tables: F64) -> None:
     """Cut tables to as many binary digits as leave every sum of a column's rows exact.
 
     Whoever adds in whatever order (see `_weighted`); what is cut off is less than 2^-52 of
     the largest sum that the column can have.
     """
-    largest = np.max([len(rows) * np.abs(rows).max(axis=0, initial=0.0) for rows in tables], axis=0)
-    digits = 52 - np.frexp(largest)[1]
-    return [np.ldexp(np.rint(np.ldexp(rows, digits)), -digits) for rows in tables]
+    ends = [
+        (len(t), np.maximum(t.max(axis=0, initial=0.0), -t.min(axis=0, initial=0.0)))
+        for t in tables
+    ]
+    digits = 52 - np.frexp(np.max([many * end for many, end in ends], axis=0))[1]
+    for table in tables:
+        for rows in row_blocks(len(table)):
+            table[rows] = np.ldexp(np.rint(np.ldexp(table[rows], digits)), -digits)
 
 
-def _resampled_means(rng: np.random.Generator, rows: F64, replicates: int) -> F64:
+def _in_blocks(table: F64) -> list[F64]:
+    """Return views of some columns each."""
+    return [table[:, block] for block in column_blocks(table.shape[1])]
+
+
+def _resampled_means(
+    rng: np.random.Generator, tables: Iterable[F64], order: I64, replicates: int
+) -> F64:
     """Means of bootstrap resamples [replicates, columns], bounded in memory.
 
+    The rows are those of all tables side by side, in this order.
     Of many rows groups that are drawn at random are resampled: their sums vary as the rows do.
     """
-    n = len(rows)
+    n = len(order)
     size = np.ones(n)
     if n > _UNITS:
         first = np.linspace(0, n, _UNITS + 1).astype(np.int64)
-        rows = np.add.reduceat(rows[rng.permutation(n)], first[:-1], axis=0)
+        order = order[rng.permutation(n)]
+        parts = [np.add.reduceat(table[order], first[:-1], axis=0) for table in tables]
         n, size = _UNITS, np.diff(first).astype(np.float64)
+    else:
+        parts = [table[order] for table in tables]
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
     step = max(1, _CHUNK // n)
     result = np.empty((replicates, rows.shape[1]))
     for begin in range(0, replicates, step):
@@ -363,8 +399,8 @@ class Families:
 
 
 def two_families(
-    normal: I64,
-    sample: I64,
+    normal: VectorTable,
+    sample: VectorTable,
     judged: tuple[VectorTable, VectorTable],
     strata: tuple[I64, I64],
     *,
@@ -382,7 +418,7 @@ def two_families(
     see `confirm_by_runs`.
     """
     scores = unusual(*judged, *strata)
-    total = normal[:, -1], sample[:, -1]
+    total = normal.total, sample.total
     level = alpha * WHOLE
     test = partial(gate, permutations=permutations, blocks=blocks)
     # Of whole sessions only an exchange of these is a test.
@@ -399,8 +435,8 @@ def two_families(
         ),
         partial(
             test,
-            normal[:, :-1],
-            sample[:, :-1],
+            normal.durations,
+            sample.durations,
             *strata,
             alpha=alpha * (1 - WHOLE),
             sessions=sessions,
@@ -563,30 +599,46 @@ def unusual(
     normal: VectorTable, sample: VectorTable, normal_type: I64, sample_type: I64
 ) -> tuple[I64, I64]:
     """Score every execution against all others of its type, whichever set they are in."""
-    table = np.concatenate(
-        [
-            np.column_stack([normal.durations, normal.total]),
-            np.column_stack([sample.durations, sample.total]),
-        ]
-    ).astype(np.float64)
-    kind = np.concatenate([normal_type, sample_type])
-    score = np.zeros(len(table))
-    for each in np.unique(kind):
-        score[kind == each] = _score(table[kind == each])
-    rounded = np.rint(score * _SCALE).astype(np.int64)
-    return rounded[: len(normal)], rounded[len(normal) :]
+    scores = np.zeros(len(normal), np.int64), np.zeros(len(sample), np.int64)
+    totals = normal.total, sample.total
+    kinds = normal_type, sample_type
+    for each in np.unique(np.concatenate(kinds)):
+        places = [np.flatnonzero(kind == each) for kind in kinds]
+        whole = np.concatenate([t[at] for t, at in zip(totals, places, strict=True)])
+        values = np.empty((len(whole), len(normal.symbols) + 1))
+        values[:, -1] = whole
+        values[: len(places[0]), :-1] = normal.durations[places[0]]
+        values[len(places[0]) :, :-1] = sample.durations[places[1]]
+        rounded = np.rint(_score(values) * _SCALE).astype(np.int64)
+        for score, at, part in zip(
+            scores, places, np.split(rounded, [len(places[0])]), strict=True
+        ):
+            score[at] = part
+    return scores
 
 
 def _score(values: F64) -> F64:
     middle = np.median(values[:, -1])
-    least = max(_LEAST * float(middle), 1.0)
-    linear = _robust_z(values, least)
-    logs = _robust_z(np.log(values + max(_OFFSET * float(middle), 1.0)), _LEAST)
-    return np.asarray(np.sqrt((linear * logs).sum(axis=1)), dtype=np.float64)
+    least, offset = max(_LEAST * float(middle), 1.0), max(_OFFSET * float(middle), 1.0)
+    # By column, then by rows: a whole table of each scale would be the largest of all there are.
+    columns = values.T
+    linear = np.array([_middle_and_spread(one, least) for one in columns]).T
+    logs = np.array([_middle_and_spread(np.log(one + offset), _LEAST) for one in columns]).T
+    result = np.empty(len(values))
+    for rows in row_blocks(len(values)):
+        some = values[rows]
+        product = _robust_z(some, *linear) * _robust_z(np.log(some + offset), *logs)
+        result[rows] = np.sqrt(product.sum(axis=1))
+    return result
 
 
-def _robust_z(values: F64, least: float) -> F64:
+def _middle_and_spread(values: F64, least: float) -> tuple[float, float]:
+    """Return the median, and the robust standard deviation, kept off zero."""
+    middle = np.median(values)
+    spread = _SPREAD * np.median(np.abs(values - middle))
+    return float(middle), float(np.hypot(spread, least))
+
+
+def _robust_z(values: F64, middle: F64, spread: F64) -> F64:
     """Positive deviation from the median, in robust standard deviations."""
-    middle = np.median(values, axis=0)
-    spread = _SPREAD * np.median(np.abs(values - middle), axis=0)
-    return np.asarray(np.maximum((values - middle) / np.hypot(spread, least), 0.0))
+    return np.asarray(np.maximum((values - middle) / spread, 0.0))

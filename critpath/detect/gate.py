@@ -13,7 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.detect._smallest import mark
-from critpath.model import F64, I64, Bool, mid_ranks, order_rows, student_tails, sum_groups
+from critpath.model import (
+    F64,
+    I64,
+    Bool,
+    column_blocks,
+    draw_groups,
+    mid_ranks,
+    order_rows,
+    row_blocks,
+    student_tails,
+    sum_groups,
+)
 from critpath.text import notes
 
 _WORK = 200_000_000  # executions drawn in all, over the assignments
@@ -67,7 +78,9 @@ def seed(*arrays: I64) -> int:
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
         digest.update(np.asarray(array.shape, np.int64).tobytes())
-        digest.update(np.ascontiguousarray(array[order_rows(array)]).data)
+        order = order_rows(array)
+        for rows in row_blocks(len(order)):
+            digest.update(np.ascontiguousarray(array[order[rows]]).data)
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -95,11 +108,11 @@ def gate(
     if blocks is not None:
         blocks = blocks[0][ours], blocks[1][theirs]
     columns, many = normal.shape[1], len(sample)
-    values = np.concatenate([sample[theirs], normal[ours]])
+    values = _InOrder(sample, theirs, normal, ours)
     stratum = np.concatenate([sample_stratum[theirs], normal_stratum[ours]])
     members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
     chosen = [int((rows < many).sum()) for rows in members]
-    rng = np.random.default_rng(seed(values[:many], values[many:]))
+    rng = np.random.default_rng(seed(sample, normal))
     if blocks is None:
         family = family_of(values, members, chosen, sessions, alpha, rng)
     else:
@@ -139,6 +152,25 @@ def gate(
     )
 
 
+class _InOrder:
+    """The rows of the sample, then the normal ones, each in an order; copied as asked for."""
+
+    def __init__(self, sample: I64, theirs: I64, normal: I64, ours: I64) -> None:
+        self._sides = (sample, theirs), (normal, ours)
+        self.shape = len(theirs) + len(ours), sample.shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: I64) -> I64:
+        (sample, theirs), (normal, ours) = self._sides
+        many = int(np.searchsorted(rows, len(theirs)))  # rows ascend
+        result = np.empty((len(rows), self.shape[1]), np.int64)
+        result[:many] = sample[theirs[rows[:many]]]
+        result[many:] = normal[ours[rows[many:] - len(theirs)]]
+        return result
+
+
 @dataclass(frozen=True)
 class Family:
     """Scores to add up, and what their sums are divided by: over all strata, then singly."""
@@ -162,7 +194,7 @@ class Family:
 
 
 def family_of(
-    values: I64,
+    values: I64 | _InOrder,
     members: list[I64],
     chosen: list[int],
     sessions: tuple[I64, I64] | None,
@@ -184,30 +216,34 @@ def family_of(
     ]
     variance = np.zeros((len(members), 3 * values.shape[1]))
     units, picked = [], [chosen[s] for s in tested]
+    whole = None if sessions is None else _Sessions(sessions, variance.shape[1])
     for i, s in enumerate(tested):
-        scores, size = _scores(values[members[s]]), len(members[s])
-        if size > 1:
-            active = (np.abs(scores).max(axis=0) > 0).astype(np.float64)
-            variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
-        fewer = min(chosen[s], size - chosen[s])
+        size, fewer = len(members[s]), min(chosen[s], len(members[s]) - chosen[s])
         group = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
-        if sessions is None and group > 1:
+        if whole is None and group > 1:
             # The sample's executions are the first.
-            first = sum_groups(rng, scores[: chosen[s]], group)
-            rest = sum_groups(rng, scores[chosen[s] :], group)
-            scores, picked[i] = np.concatenate([first, rest]), len(first)
+            first = draw_groups(rng, chosen[s], group)
+            rest = draw_groups(rng, size - chosen[s], group) + chosen[s]
+            scores, picked[i] = _grouped_scores(values[members[s]], first, rest), len(first)
             many = len(scores)
             spread = picked[i] * (many - picked[i]) / (many - 1)
             variance[s] = spread * scores.var(axis=0)
-        units.append(scores)
-    if sessions is None:
+            units.append(scores)
+            continue
+        rows = values[members[s]]
+        scores = _scores(rows, rows.mean(axis=0))
+        if size > 1:
+            active = ((scores > 0).any(axis=0) | (scores < 0).any(axis=0)).astype(np.float64)
+            variance[s] = active * chosen[s] * (size - chosen[s]) / (size - 1)
+        if whole is None:
+            units.append(scores)
+        else:
+            whole.add(members[s], scores)
+    if whole is None:
         plan = Assignments([len(u) for u in units], picked)
     else:
-        every = np.zeros((len(values), variance.shape[1]))
-        for s, scores in zip(tested, units, strict=True):
-            every[members[s]] = scores
-        whole, picks = _of_sessions(every, sessions)
-        units, plan = [whole], Assignments([len(whole)], [picks])
+        units, picks = whole.in_order()
+        plan = Assignments([len(units[0])], [picks])
     # A family of one stratum twice would be the same test twice; a type too small to
     # reach the level by itself would only blunt the others.
     singles = [
@@ -223,7 +259,11 @@ def family_of(
 
 
 def family_of_blocks(
-    values: I64, members: list[I64], chosen: list[int], blocks: tuple[I64, I64], alpha: float
+    values: I64 | _InOrder,
+    members: list[I64],
+    chosen: list[int],
+    blocks: tuple[I64, I64],
+    alpha: float,
 ) -> Family:
     """Score the columns, and give each block what its sample's executions exceed the others by.
 
@@ -237,7 +277,7 @@ def family_of_blocks(
     for s in tested:
         rows = members[s]
         ours = rows < len(blocks[1])
-        scores = _scores(values[rows])
+        scores = _scores(values[rows], values[rows].mean(axis=0))
         sums, counts = np.zeros((2, len(names), scores.shape[1])), np.zeros((2, len(names), 1))
         for side, mine in enumerate((~ours, ours)):
             np.add.at(sums[side], block[rows[mine]], scores[mine])
@@ -262,18 +302,26 @@ def family_of_blocks(
     return Family(units, Flips(len(names)), singles, [tested.index(s) for s in singles], divisors)
 
 
-def _of_sessions(scores: F64, sessions: tuple[I64, I64]) -> tuple[F64, int]:
-    """Add up the scores of every session, the sample's first, and count the latter."""
-    normal_session, sample_session = sessions
-    first = int(sample_session.max()) + 1
-    unit = np.concatenate([sample_session, normal_session + first])
-    names, unit = np.unique(unit, return_inverse=True)
-    whole = np.zeros((len(names), scores.shape[1]))
-    np.add.at(whole, unit.reshape(-1), scores)
-    picks = len(np.unique(sample_session))
-    # How sessions are numbered must not matter.
-    parts = whole[:picks], whole[picks:]
-    return np.concatenate([part[order_rows(part)] for part in parts]), picks
+class _Sessions:
+    """Sums of the scores of every session, the sample's first."""
+
+    def __init__(self, sessions: tuple[I64, I64], columns: int) -> None:
+        normal_session, sample_session = sessions
+        first = int(sample_session.max()) + 1
+        unit = np.concatenate([sample_session, normal_session + first])
+        names, unit = np.unique(unit, return_inverse=True)
+        self._unit, self._sums = unit.reshape(-1), np.zeros((len(names), columns))
+        self._picks = len(np.unique(sample_session))
+
+    def add(self, rows: I64, scores: F64) -> None:
+        """Add the scores of some executions."""
+        np.add.at(self._sums, self._unit[rows], scores)
+
+    def in_order(self) -> tuple[list[F64], int]:
+        """Return the sums, and how many are the sample's."""
+        # How sessions are numbered must not matter.
+        parts = self._sums[: self._picks], self._sums[self._picks :]
+        return [np.concatenate([part[order_rows(part)] for part in parts])], self._picks
 
 
 def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
@@ -298,9 +346,20 @@ def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
     return balanced
 
 
-def _scores(values: I64) -> F64:
+def _grouped_scores(values: I64, first: I64, rest: I64) -> F64:
+    """Add up the scores of groups of rows, some columns at a time: all are too large a table."""
+    mean, columns = values.mean(axis=0), values.shape[1]
+    result = np.empty((len(first) + len(rest), 3, columns))
+    for block in column_blocks(columns):
+        scores = _scores(values[:, block], mean[block])
+        for place, groups in ((slice(len(first)), first), (slice(len(first), None), rest)):
+            sums = sum_groups(scores, groups)
+            result[place, :, block] = sums.reshape(len(groups), 3, -1)
+    return result.reshape(len(result), -1)
+
+
+def _scores(values: I64, mean: F64) -> F64:
     """Rank, log and tail of every column, centred, with standard deviation 1 or 0."""
-    mean = values.mean(axis=0)
     pooled = np.concatenate(
         [
             mid_ranks(values),
@@ -309,10 +368,11 @@ def _scores(values: I64) -> F64:
         ],
         axis=1,
     )
-    centred = pooled - pooled.mean(axis=0)
-    scale = centred.std(axis=0)
-    scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-9)
-    return scaled
+    pooled -= pooled.mean(axis=0)
+    scale = pooled.std(axis=0)
+    np.divide(pooled, scale, out=pooled, where=scale > 1e-9)
+    pooled[:, scale <= 1e-9] = 0.0
+    return pooled
 
 
 # Assignments of executions to the two sets, all or drawn at random.

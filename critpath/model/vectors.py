@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -325,10 +326,29 @@ def number_codes(codes: I64) -> tuple[I64, I64]:
     return np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
 
 
-def sum_groups(rng: np.random.Generator, rows: F64, size: int) -> F64:
-    """Add up groups of so many rows, drawn at random; whom they leave over is in no sum."""
-    order = rng.permutation(len(rows))[: len(rows) // size * size]
-    return np.asarray(rows[order].reshape(-1, size, rows.shape[1]).sum(axis=1), np.float64)
+def draw_groups(rng: np.random.Generator, rows: int, size: int) -> I64:
+    """Draw groups of so many rows [groups, size]; those left over are in none."""
+    return rng.permutation(rows)[: rows // size * size].reshape(-1, size)
+
+
+def sum_groups(rows: F64, groups: I64) -> F64:
+    """Add up the rows of every group."""
+    return np.asarray(rows[groups].sum(axis=1), np.float64)
+
+
+def column_blocks(columns: int) -> list[slice]:
+    """Divide the columns of a table, so that work on them needs no copy of the whole.
+
+    Into blocks of several: numpy adds up a single column in another order, with another rounding.
+    """
+    count = max(columns // 3, 1)
+    edges = [columns * i // count for i in range(count + 1)]
+    return [slice(*pair) for pair in pairwise(edges)]
+
+
+def row_blocks(rows: int, size: int = 1 << 15) -> list[slice]:
+    """Divide the rows of a table, in the same way."""
+    return [slice(first, first + size) for first in range(0, rows, size)]
 
 
 def benjamini_hochberg(p: F64, level: float) -> Bool:

@@ -5,7 +5,8 @@ over.
 
     python tests/evaluation/record_faults.py [PART]
 
-As root; all of them take an hour and more, so many as PART of them some two seconds each.
+As root; all of them take hours, so many as PART of them, spread over calls and errors, some two
+seconds each.  ``test_record_faults.py`` tries a few of them.
 """
 
 from __future__ import annotations
@@ -122,30 +123,49 @@ class Loop:
             instance.rmdir()
 
 
-def try_calls(loop: Loop, part: int | None) -> tuple[int, list[str]]:
-    """Let calls fail, all of them or a part; return how many there are and what went wrong."""
+def choose_pairs(many: int, part: int | None) -> list[tuple[int, int]]:
+    """Return calls, numbered from 1, and the error of each: all, or a part evenly over both."""
+    if part is None or part >= many * len(ERRORS):
+        return [(call, code) for call in range(1, many + 1) for code in ERRORS]
+    rounds = [(i * many // part + 1, i) for i in range(part)]
+    # A call that is tried again, where there are more pairs than calls, has the next error.
+    return [(call, ERRORS[i % len(ERRORS)]) for call, i in rounds]
+
+
+def try_calls(loop: Loop, part: int | None) -> tuple[int, int, list[str]]:
+    """Let calls fail, all of them or a part.
+
+    Returns
+    -------
+    int
+        How many calls there are.
+    int
+        How many pairs of a call and an error were tried, and met by the recorder.
+    list of str
+        What went wrong.
+    """
     status, many, _, wrong = loop.run(0, 0)
     if status or wrong:
         raise SystemExit("\n".join(["nothing can be recorded here", *wrong]))
-    pairs = [(call, code) for call in range(1, many + 1) for code in ERRORS]
-    if part is not None:  # a step that no number of errors divides
-        step = max(len(pairs) // part, 1)
-        pairs = pairs[:: step + (step % 2 == 0)]
-    found = []
-    for call, code in pairs:
+    found, met = [], 0
+    for call, code in choose_pairs(many, part):
         status, _, called, bad = loop.run(call, code)
+        met += bool(called)
         bad = [f"call {call}, {called}: {errno.errorcode[code]}, {status}: {b}" for b in bad]
         sys.stdout.write("".join(f"{one}\n" for one in bad))
         sys.stdout.flush()
         found += bad
-    return many, found
+    return many, met, found
 
 
 def main() -> None:
     """Try all, and print what was found."""
     with tempfile.TemporaryDirectory(prefix="critpath-faults-") as directory:
-        many, wrong = try_calls(Loop(Path(directory)), int(sys.argv[1]) if sys.argv[1:] else None)
-    said = f"{many:,} calls, {len(ERRORS)} errors each; {len(wrong)} left in a third state"
+        many, met, wrong = try_calls(
+            Loop(Path(directory)), int(sys.argv[1]) if sys.argv[1:] else None
+        )
+    pairs = f"{met:,} of {many * len(ERRORS):,} pairs of a call and an error"
+    said = f"{pairs}; {len(wrong)} left in a third state"
     sys.stdout.write(said + "\n")
 
 
