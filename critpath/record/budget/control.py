@@ -18,6 +18,7 @@ BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
 PLACES: Final = (BUSIEST, MACHINE, COMMAND)
 
 SOFT, TRACING_ON, OFF = "soft", "tracing_on", "off"
+TRACKER: Final = "tracker"  # of LTTng: which processes a session follows
 
 KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe, until measured
 # s between two polls.  While closed never so short that looking costs what is to be saved.
