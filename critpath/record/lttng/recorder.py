@@ -521,7 +521,8 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
             **gaps,
         )
-    loss = tuple(one for name in own or [session] for one in _losses.get(name, ()))
+    mine = [name for name in _losses if owner_of(name) == owner]
+    loss = tuple(one for name in mine for one in _losses[name])
     return RecorderResult(loss=loss, facts={"name": "lttng"}, **gaps)
 
 
