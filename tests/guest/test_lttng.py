@@ -347,7 +347,7 @@ def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, pe
     assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
     chosen = [json.loads(x) for x in (held / name / "selected.jsonl").read_text().splitlines()]
     runs = manifest_of(held / name)["runs"]
-    assert 0 < len(chosen) < len(runs) == 60
+    assert 0 < len(chosen) < len(runs) == 20
     gaps = gaps_of(held / name)
     whole = {row["key"] for row in chosen}
     for run in runs:
@@ -364,7 +364,3 @@ def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_onl
     for one in executions(critpath, held / "killed"):
         assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
     assert sorted(p.name for p in (held / "killed").iterdir() if p.is_dir()) == ["trace"]
-
-
-def test_opening_and_closing_locks_up_no_cpu(held):
-    assert (held / "lockups").read_text() == ""

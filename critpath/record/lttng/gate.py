@@ -29,11 +29,12 @@ from critpath.record.ftrace.gate import LAYERS, Layer
 
 FLUSHED_EVERY: Final = 50_000  # us after which LTTng writes what a cpu has, and looks for it
 _LAG: Final = 0.12  # s in which what was recorded is on disk: flushed, looked for, written
+_OPEN, _CLOSED = 0.05, (0.25, 1.0)  # s between two looks
 _EVENT_BYTES: Final = 32  # that count as one event: LTTng counts none
-_TURNS: Final = 150
+_TURNS: Final = 50
 _PHASES: Final = 3  # open, and as often closed, to find out what an event costs
 _PHASE: Final = 0.1  # s
-_ENOUGH: Final = 20  # blocks of each state, at least
+_ENOUGH: Final = 12  # blocks of each state, at least
 # Of what may be spent at once, opening and closing takes a tenth, and a count comes in its first
 # half: a horizon has four times as much.
 _TOGGLES, _LAGS = 40, 40
@@ -244,6 +245,8 @@ class LttngBudget(BudgetRecording):
         return self._loop.failure if self._loop is not None else None
 
     def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
+        # Nothing new is counted sooner, and horizons are long.
+        control.shortest, control.closed = _OPEN, _CLOSED
         # What comes before an opening is the daemon at work: nothing to compare with.
         return Loop(control, self.layers, journal, cpus, held=self._runs, compares=False)
 
@@ -300,7 +303,7 @@ def _compare(gate: Gate, cpu: int) -> tuple[float, float] | None:
             opened = bool(phase % 2)
             (gate.open if opened else gate.close)()
             until = time.monotonic() + _PHASE
-            while time.monotonic() < until or len(times[opened]) < _ENOUGH * (phase + 1) // 6:
+            while time.monotonic() < until or len(times[opened]) < _ENOUGH * (phase // 2 + 1) // _PHASES:
                 taken = measure_turns(_TURNS)
                 if taken < 0:
                     return None

@@ -17,6 +17,12 @@ left() { # NAME: LTTng's processes and sessions, and what critpath has noted
 
 lttng=(critpath record --recorder lttng)
 
+# ---- whole runs, first: what an event costs is measured while nothing else runs
+for budget in 5 20; do
+  try runs-$budget "${lttng[@]}" --overhead $budget% -n 20 -o runs-$budget -- python "$files/flood.py" 300
+done
+left runs
+
 # ---- windows, while something switches all the time and something else marks
 python "$files/steady.py" &
 steady=$!
@@ -34,10 +40,3 @@ try clean critpath doctor --clean
 kill $steady
 wait $steady
 left clean
-
-# ---- whole runs
-for budget in 5 20; do
-  try runs-$budget "${lttng[@]}" --overhead $budget% -n 60 -o runs-$budget -- python "$files/flood.py" 300
-done
-left runs
-dmesg | grep -i -E 'soft lockup|rcu.*stall|hung task' >lockups || true
