@@ -303,7 +303,10 @@ def _compare(gate: Gate, cpu: int) -> tuple[float, float] | None:
             opened = bool(phase % 2)
             (gate.open if opened else gate.close)()
             until = time.monotonic() + _PHASE
-            while time.monotonic() < until or len(times[opened]) < _ENOUGH * (phase // 2 + 1) // _PHASES:
+            while (
+                time.monotonic() < until
+                or len(times[opened]) < _ENOUGH * (phase // 2 + 1) // _PHASES
+            ):
                 taken = measure_turns(_TURNS)
                 if taken < 0:
                     return None

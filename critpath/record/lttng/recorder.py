@@ -139,6 +139,7 @@ class LttngRecorder:
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
+            raws.discard_raw(self._settings.write_directory)
             raise
         return self._begin
 
@@ -231,6 +232,7 @@ class LttngRecorder:
 
     def _start_budget(self, budget: Budget) -> None:
         """Make the session of what is opened and closed, and start it closed."""
+        self._raw.mkdir(mode=0o700)  # before there are events: one that is killed has gaps
         session = new_session_name()
         made = self._load(session, self._output / BASE)
         if SWITCH not in made.events:
@@ -241,7 +243,6 @@ class LttngRecorder:
         tracker = Tracker(session)
         tracker.follow(every=False)
         program.run_lttng("start", session)
-        self._raw.mkdir(mode=0o700)
         index = self._settings.write_directory / TRACE / BASE / "kernel" / "index"
         gate = SessionGate(session, index, made.channel, tracker, find_daemons)
         gate.events = made.events
@@ -530,7 +531,7 @@ def _result_of_gaps(
     raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]
 ) -> dict[str, Any]:
     """Return what a `RecorderResult` has of gaps, after writing the file of those of a budget."""
-    if not is_under_budget(raw):
+    if not raw.is_dir():
         return {"gaps": tuple(noticed)}
     finish_gaps(raw, directory, begin, end, noticed)
     beside = tuple(name for name in (GAPS, SELECTED) if (directory / name).is_file())
@@ -540,10 +541,13 @@ def _result_of_gaps(
 def _result_of_killed(directory: Path) -> dict[str, Any]:
     """Return the same of a recorder that was killed: what was closed then was so to the end."""
     raw = directory / raws.RAW
-    if not is_under_budget(raw):
+    if not raw.is_dir():
         return {}
+    begin = read_manifest(directory).begin
     end = max(time.monotonic_ns(), last_time(raw / JOURNAL))
-    found = _result_of_gaps(raw, directory, read_manifest(directory).begin, end, ())
+    # Killed before anything was opened for good: what calibration recorded is no path.
+    noticed = () if is_under_budget(raw) else (Gap(begin, end, -1, "the recorder was killed"),)
+    found = _result_of_gaps(raw, directory, begin, end, noticed)
     return {**found, "end": end, "release": partial(raws.discard_raw, directory)}
 
 

@@ -167,6 +167,18 @@ def test_what_a_killed_recorder_had_closed_is_a_gap_to_the_end(machine, settings
     assert not (directory / "raw").exists()
 
 
+def test_killed_while_it_calibrates_a_recorder_has_recorded_nothing(machine, settings):
+    machine.start_foreign_daemon()
+    directory = settings().directory
+    unfinished(machine, directory, dead_name())
+    (directory / "raw").mkdir()
+    recorded = finish_killed(directory, lambda _: None)
+    [gap] = [json.loads(x) for x in (directory / "gaps.jsonl").read_text().splitlines()]
+    assert (gap["begin"], gap["end"]) == (1, recorded.end)
+    recorded.release()
+    assert not (directory / "raw").exists()
+
+
 def entries(*bits: int) -> bytes:
     """Packets of an index, as LTTng writes them."""
     rows = enumerate(bits)
