@@ -485,9 +485,9 @@ def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
         return None
     from critpath.record.budget.control import COMMAND, Budget  # noqa: PLC0415 - start-up time
 
-    if settings["recorder"] in {"lttng", "counts"}:
+    if settings["recorder"] == "counts":
         raise UsageError(
-            f"--overhead with --recorder {settings['recorder']}, which cannot hold a budget",
+            "--overhead with --recorder counts, which cannot hold a budget",
             "leave --recorder out: the ftrace recorder can",
         )
     of = str(settings["overhead-of"])

@@ -88,7 +88,8 @@ if TYPE_CHECKING:
     from critpath.record.counts.counting import Counting
 
 _NAMED: Final = 5
-_FOR_BUDGETS: Final = "ftrace"  # the recorder that can hold them
+# The recorder that holds a budget unless another is asked for that can.
+_FOR_BUDGETS: Final = "ftrace"
 COUNTING: Final = "counts"  # the recorder that makes no trace
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
@@ -165,7 +166,9 @@ def record(
     with Signals(inherited, reporter.say) as signals, subreaper():
         with signals.watching():
             remove_stale(reporter)
-            name = _FOR_BUDGETS if request.budget is not None else request.recorder
+            name = request.recorder
+            if request.budget is not None and name == "auto":
+                name = _FOR_BUDGETS
             choice = choose_recorder(name, settings)
         reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
         free = output.low_free_space()

@@ -313,3 +313,54 @@ def test_requests_of_a_server_are_found_by_system_calls_and_packets(asked, critp
     assert len(truth) == 320
     assert matched >= 0.99 * len(truth)
     assert len(found) <= len(truth)
+
+
+@pytest.fixture(scope="session")
+def held(guest) -> Path:
+    return guest("budget.sh", "steady.py", "flood.py", limit=1200)
+
+
+def gaps_of(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "gaps.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("percent", [5, 20])
+def test_a_budget_opens_windows_and_writes_down_what_is_between(held, critpath, percent):
+    name = f"windows-{percent}"
+    assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
+    manifest = manifest_of(held / name)
+    assert manifest["format"] == "critpath/recording/2"
+    overhead, gaps = manifest["overhead"], gaps_of(held / name)
+    assert overhead["layers"]["base"]["closed_by"] == "tracker"
+    assert overhead["layers"]["base"]["windows"] >= 2
+    assert overhead["layers"]["base"]["events"] > 0
+    assert len([gap for gap in gaps if gap["why"] == "budget"]) >= 1
+    found = executions(critpath, held / name)
+    assert found
+    for one in found:  # none of those that have a path lies in a gap
+        assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
+
+
+@pytest.mark.parametrize("percent", [5, 20])
+def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, percent):
+    name = f"runs-{percent}"
+    assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
+    chosen = [json.loads(x) for x in (held / name / "selected.jsonl").read_text().splitlines()]
+    runs = manifest_of(held / name)["runs"]
+    assert 0 < len(chosen) < len(runs) == 20
+    gaps = gaps_of(held / name)
+    whole = {row["key"] for row in chosen}
+    for run in runs:
+        inside = any(g["begin"] < run["end"] and run["begin"] < g["end"] for g in gaps)
+        assert inside != (run["number"] in whole), run
+    assert len(executions(critpath, held / name)) == len(chosen)
+
+
+def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_only(held, critpath):
+    assert (held / "clean.code").read_text() == "0\n", (held / "clean.txt").read_text()
+    assert (held / "clean.left").read_text() == ""
+    assert manifest_of(held / "killed")["state"] == "interrupted"
+    gaps = gaps_of(held / "killed")
+    for one in executions(critpath, held / "killed"):
+        assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
+    assert sorted(p.name for p in (held / "killed").iterdir() if p.is_dir()) == ["trace"]

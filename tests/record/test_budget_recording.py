@@ -263,7 +263,7 @@ def test_without_calibration_the_table_is_taken(tmp_path: Path) -> None:
     ("arguments", "what"),
     [
         (("--overhead", "0", "-a"), "is not an overhead"),
-        (("--overhead", "3%", "--recorder", "lttng", "-a"), "cannot hold a budget"),
+        (("--overhead", "3%", "--recorder", "counts", "-a"), "cannot hold a budget"),
         (("--overhead", "3%", "--overhead-of", "command", "-a"), "without a command"),
     ],
 )

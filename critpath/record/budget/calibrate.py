@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from critpath.record._pulse import measure_calls, measure_turns
-from critpath.record.budget.control import SOFT, TRACING_ON, Costs
+from critpath.record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
 from critpath.record.budget.loop import Gate
 from critpath.untrusted import load_json
 
@@ -27,7 +27,7 @@ CHOICES: Final = (AUTO, AGAIN, NEVER)
 TABLE: Final = Costs(
     events=dict.fromkeys(("base", "syscalls", "network", "full"), 450.0),
     closed={
-        name: {SOFT: soft, TRACING_ON: 100.0}
+        name: {SOFT: soft, TRACKER: soft, TRACING_ON: 100.0}
         for name, soft in (("base", 25.0), ("syscalls", 60.0), ("network", 30.0), ("full", 60.0))
     },
     interval=1.0,
@@ -36,7 +36,7 @@ TABLE: Final = Costs(
 _TURNS, _CALLS = 150, 1500  # of a block: one to two ms
 _BLOCKS: Final = 20  # of each state, at least
 _MOST_SECONDS: Final = 0.3
-_MOST_NS, _WIDEST = 2000, 0.4
+_MOST_NS, _WIDEST = 20_000, 0.4  # emulated machines are slow
 _DAYS: Final = 30
 _VERSION: Final = 1
 
@@ -53,7 +53,12 @@ def machine_key(cpu_model: str, layers: Sequence[str]) -> str:
 
 
 def find_costs(
-    choice: str, gates: Sequence[Gate], cpu: int, cpu_model: str, place: Path | None = None
+    choice: str,
+    gates: Sequence[Gate],
+    cpu: int,
+    cpu_model: str,
+    place: Path | None = None,
+    measure: Callable[[Sequence[Gate], int], Costs] | None = None,
 ) -> Costs:
     """Return what recording costs, measured now if nothing is known or it is asked for."""
     place = place or cache_place()
@@ -62,14 +67,14 @@ def find_costs(
         return TABLE
     if choice == AUTO and (found := _read(place, key)) is not None:
         return found
-    found = measure(gates, cpu)
+    found = (measure or measure_events)(gates, cpu)
     if found.measured:
         with contextlib.suppress(OSError):
             _write(place, key, found)
     return found
 
 
-def measure(gates: Sequence[Gate], cpu: int) -> Costs:
+def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
     """Measure an event of every layer, open and closed, on one cpu; the table if that fails."""
     before = os.sched_getaffinity(0)
     begin = time.thread_time()
@@ -116,17 +121,22 @@ def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, floa
                 if opened:
                     counted.append(gate.counts([cpu])[0] - first)
                 times[opened].append(taken)
-            if len(counted) >= _BLOCKS and _estimate(times, counted)[1] < 0.1:
+            if len(counted) >= _BLOCKS and estimate(times, counted)[1] < 0.1:
                 break
     finally:
         gate.close()
-    each, interval = _estimate(times, counted)
-    # A machine that is busy with others: what would be found is theirs.
-    usable = len(counted) >= _BLOCKS and 20 < each < _MOST_NS and interval <= _WIDEST
-    return (each, interval) if usable else None
+    return check(*estimate(times, counted)) if len(counted) >= _BLOCKS else None
 
 
-def _estimate(times: Mapping[bool, Sequence[float]], counted: Sequence[int]) -> tuple[float, float]:
+def check(each: float, interval: float) -> tuple[float, float] | None:
+    """Return what was found; None on a machine so busy with others that it is theirs."""
+    return (each, interval) if 20 < each < _MOST_NS and interval <= _WIDEST else None
+
+
+def estimate(
+    times: Mapping[bool, Sequence[float]], counted: Sequence[float]
+) -> tuple[float, float]:
+    """Return ns of an event and half its 95 % interval as a share, of blocks open and closed."""
     number = statistics.median(counted)
     if number <= 0:
         return 0.0, 1.0

@@ -18,6 +18,7 @@ BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
 PLACES: Final = (BUSIEST, MACHINE, COMMAND)
 
 SOFT, TRACING_ON, OFF = "soft", "tracing_on", "off"
+TRACKER: Final = "tracker"  # of LTTng: which processes a session follows
 
 KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe, until measured
 # s between two polls.  While closed never so short that looking costs what is to be saved.
@@ -236,7 +237,8 @@ class Control:
         self.held = False  # somebody else decides, and says so by `force`
         self.spent = Spent(0.0, 0.0, [0.0] * cpus, [0.0] * cpus, {})  # since the poll before
         self.opened = self.events_cost = 0.0  # s that it was open, and what was recorded then
-        self.longest = _OPEN  # s between two polls while open
+        self.shortest, self.longest = _SHORTEST, _OPEN  # s between two polls while open
+        self.closed = _CLOSED  # the same while closed
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
         make = CONTROLLERS[budget.controller]
@@ -340,7 +342,7 @@ class Control:
                 self._cost_rates[place] += max(weight, 0.5 if change > 0 else weight) * change
         opened = self.law.decide(self.spent, self._open)
         if self.held:
-            return Decision(self._open, self._off, _OPEN if self._open else _CLOSED[1])
+            return Decision(self._open, self._off, _OPEN if self._open else self.closed[1])
         return self._decide(opened)
 
     @staticmethod
@@ -412,7 +414,7 @@ class Control:
             self.charge("gate", self.costs.off / 2)
         self._open = opened
         wait = self.time_to_spend() if opened else self.law.next_opening(self._place_rates())
-        low, high = (_SHORTEST, self.longest) if opened else _CLOSED
+        low, high = (self.shortest, self.longest) if opened else self.closed
         return Decision(opened, self._off, min(max(wait, low), high))
 
     def _is_off_worth(self) -> bool:

@@ -113,6 +113,11 @@ def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:
     return sorted((gap for gap in found if gap.end > gap.begin), key=lambda g: (g.begin, g.layer))
 
 
+def last_time(path: Path) -> int:
+    """Return the last time that a journal has (ns), 0 without one."""
+    return max((row.get(key, 0) for row in _read_rows(path) for key in _TIMES), default=0)
+
+
 def _clip(
     layer: str, was: tuple[int, int, str], opening: int, end: int, low: int, high: int
 ) -> LayerGap:

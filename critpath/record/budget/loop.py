@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
 from critpath.record.budget.control import KAPPA, OFF, Control, Reading
 from critpath.record.budget.gaps import BUDGET, START, Journal
@@ -100,6 +101,8 @@ class Loop:
     cpus : sequence of int
     held : bool
         Runs of a command are recorded whole: opened and closed by `hold` only.
+    compares : bool
+        What comes just before an opening can be compared with what comes after.
     told : int
         A descriptor that is readable when there is something to do; -1 for none.
     """
@@ -112,9 +115,11 @@ class Loop:
         cpus: Sequence[int],
         *,
         held: bool,
+        compares: bool = True,
         told: int = -1,
     ) -> None:
-        self._told = told
+        self._told, self._compares = told, compares and not held
+        self.failure: CritpathError | None = None  # why nothing can be opened or closed any more
         self.control, self.gates, self._journal, self._cpus = control, gates, journal, tuple(cpus)
         control.held = held
         self.late = self.polls = 0
@@ -209,8 +214,11 @@ class Loop:
         self.poke()
         self._thread.join()
         with self._lock:
-            self._poll()
-            self._switch(frozenset())
+            try:
+                self._poll()
+                self._switch(frozenset())
+            except CritpathError as error:
+                self.failure = self.failure or error
             self._end_gates()
         self._neighbours.close()
         self._busy.close()
@@ -238,7 +246,11 @@ class Loop:
             with self._lock:
                 if self._ending:
                     return
-                wait = self._act(due, told=ready == {self._told})
+                try:
+                    wait = self._act(due, told=ready == {self._told})
+                except CritpathError as error:
+                    self.failure = error
+                    return
             self._own = time.thread_time()
 
     def _act(self, due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
@@ -268,7 +280,7 @@ class Loop:
     def _compare(self, wait: float) -> float:
         """Return when to look again so that time before and after an opening can be compared."""
         self._opens_at = None
-        if self.control.held:
+        if not self._compares or self.control.held:
             return wait
         cost = self.control.events_cost / self.control.kappa
         passed = self._neighbours.charge(cost)
@@ -294,6 +306,11 @@ class Loop:
     def _opened_since(self) -> float | None:
         """Return how long it was open since the last poll (s), None for what `Control` knows."""
         return None
+
+    def uncounted(self, gate: Gate) -> list[int]:
+        """Return how many events of each cpu came after the last poll."""
+        before = self._counts[gate.name]
+        return [b - a for a, b in zip(before, gate.counts(self._cpus), strict=True)]
 
     def _poll(self) -> float:
         """Count, decide and act; return when to look again (s)."""
@@ -348,7 +365,7 @@ class Loop:
                 if gate is self.gates[0]:
                     self._opened_at = time.monotonic()
                     self.windows += 1
-                    if not self.control.held:
+                    if self._compares and not self.control.held:
                         self._neighbours.open()
         if self.gates[0].name not in opened:
             self._leave_comparison()

@@ -128,19 +128,21 @@ class BudgetRecording:
         self._control = control
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
         raws.write_json(self._raw / SUMMARY, target)
-        journal = Journal(self._raw / JOURNAL)
+        self._loop = self._make_loop(control, Journal(self._raw / JOURNAL), cpus)
+        # Programs that were started before can do without: they are recorded by windows.
+        if self.admission is not None:
+            with contextlib.suppress(OSError, CritpathError):
+                make_place()
+                self.admission.publish_place()
+
+    def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
         if self._runs:
-            self._loop = Loop(control, self.layers, journal, cpus, held=True)
-            return
+            return Loop(control, self.layers, journal, cpus, held=True)
         switches = [file for layer in self.layers for file in layer.switches]
         self.admission = admission = Admission(self._session, self.seed, switches)
-        self._loop = ProgramLoop(
+        return ProgramLoop(
             *(control, self.layers, journal, cpus, admission, self._kinds, self._timeout)
         )
-        # Programs that were started before can do without: they are recorded by windows.
-        with contextlib.suppress(OSError, CritpathError):
-            make_place()
-            admission.publish_place()
 
     def _poke(self) -> None:
         if self._loop is not None:

@@ -7,12 +7,14 @@ fails: load the profile into a session, start, stop, read the counts, destroy.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
+import re
 import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,13 @@ from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss, Gap
+from critpath.record.budget.gaps import BASE, JOURNAL, SELECTED, finish_gaps, last_time
+from critpath.record.budget.gaps import FILE as GAPS
 from critpath.record.dirfd import path_for_children
+from critpath.record.ftrace import raw as raws
+from critpath.record.ftrace.budget import is_under_budget, read_summary
 from critpath.record.ftrace.ctf_writer import write_sockets
+from critpath.record.ftrace.drain import online_cpus
 from critpath.record.identity import is_dead_session
 from critpath.record.lttng import program
 from critpath.record.lttng.daemon import (
@@ -30,6 +37,13 @@ from critpath.record.lttng.daemon import (
     end_unused_daemons,
     find_own_daemons,
     start_daemon,
+)
+from critpath.record.lttng.gate import (
+    FLUSHED_EVERY,
+    LttngBudget,
+    SessionGate,
+    Tracker,
+    find_daemons,
 )
 from critpath.record.lttng.preflight import missing_requirements, offered_way
 from critpath.record.lttng.program import (
@@ -53,8 +67,10 @@ from critpath.record.recorder import TRACE, Leftover, RecorderResult, Unfinished
 from critpath.record.sockets import scan_descriptors, scan_sockets
 from critpath.units import plural
 from critpath_marks.channels import RECORDER
+from critpath_marks.sessions import new_session_name, owner_of
 
 if TYPE_CHECKING:
+    from critpath.record.budget.control import Budget
     from critpath.record.recorder import Recorder, RecorderSettings
 
 __all__ = [
@@ -70,6 +86,7 @@ __all__ = [
 LOGGER: Final = "critpath"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _USER_CONTEXTS: Final = ("vpid", "vtid", "procname")
+SWITCH: Final = "sched_switch"
 _FORMATS_SINCE: Final = (2, 15)  # before, LTTng writes CTF 1.8 and has no choice
 
 
@@ -86,9 +103,12 @@ class LttngRecorder:
         self._output = (settings.directory / TRACE).absolute()
         self._file: SessionFile | None = None
         self._version = self._modules = ""
-        self._agent = self._made = False
+        self._agent = False
+        self._sessions: list[str] = []  # that are made
+        self._raw = settings.write_directory / raws.RAW
+        self._budget: LttngBudget | None = None
         self._warnings: list[str] = []
-        self._begin = 0
+        self._begin = self._end = 0
         self._state: dict[str, str] = {}
         self._gaps: tuple[Gap, ...] = ()
         self._sockets: list[tuple[str, Sequence[Any], bool]] = []
@@ -105,16 +125,21 @@ class LttngRecorder:
             if not program.is_reachable():
                 self._start_daemon()
             self._version = program.version()
-            self._load()
+            self._file = self._load(self._settings.session, self._output)
             self._python_agent()
+            if self._settings.budget is not None:
+                self._start_budget(self._settings.budget)
             program.run_lttng("start", self._settings.session)
             self._modules = program.modules_version()
             self._state = self._describe()
+            if self._budget is not None:
+                self._budget.begin(online_cpus())
             self._begin = time.monotonic_ns()
             self._dump_sockets(last=False)
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
+            raws.discard_raw(self._settings.write_directory)
             raise
         return self._begin
 
@@ -128,8 +153,30 @@ class LttngRecorder:
 
     @property
     def failure(self) -> CritpathError | None:
-        """None: LTTng's daemons write, and count what they could not as lost packets."""
-        return None
+        """Why a budget cannot be held any more.
+
+        LTTng's daemons write, and count what they could not as lost packets.
+        """
+        return self._budget.failure() if self._budget is not None else None
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far to the budget, if there is one."""
+        if self._budget is not None:
+            self._budget.charge_beside(part, spent)
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Open for a run that is recorded, if there is a budget."""
+        return self._budget.begin_run(kind, limited=limited) if self._budget else True
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close after a run, if there is a budget."""
+        if self._budget is not None:
+            self._budget.end_run(kind, busy)
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run that was recorded under a budget."""
+        if self._budget is not None:
+            self._budget.note_selected(kind, number, begin, pid)
 
     def count_events(self) -> None:
         """Return nothing: LTTng's daemons would have to be asked, by a program each time."""
@@ -137,27 +184,30 @@ class LttngRecorder:
     def stop(self) -> int:
         """Stop the session, and wait for the consumer daemon to write the trace."""
         try:
-            end = time.monotonic_ns()
+            if self._budget is not None:
+                self._budget.end_watching()
+            end = self._end = time.monotonic_ns()
             self._gaps = tuple(self._find_changes(end))
             self._dump_sockets(last=True)
-            warning = stop_session(self._settings.session)
+            warnings = [*filter(None, map(stop_session, self._sessions))]
+            if self._budget is not None:
+                self._budget.stop()
+                warnings += self._budget.warnings
         except CritpathError as error:
             raise self._keep_unfinished(error) from error
         except BaseException:
             with contextlib.suppress(CritpathError):
                 self.abort()
             raise
-        if warning:
-            self._warnings.append(warning)
+        self._warnings += warnings
         return end
 
     def finish(self, report: Callable[[str], None]) -> RecorderResult:
         """Read the counts, destroy the session and check that there is a trace."""
         try:
             report("reading LTTng's counts")
-            counted = program.list_channels(self._settings.session)
-            destroy_session(self._settings.session)
-            self._made = False
+            counted = [one for name in self._sessions for one in program.list_channels(name)]
+            self._remove_sessions(wait=True)
             self._end_daemons()
         except CritpathError as error:
             raise self._keep_unfinished(error) from error
@@ -174,8 +224,39 @@ class LttngRecorder:
             loss=sum_losses(counted),
             facts=self._facts(counted, written),
             warnings=tuple(self._warnings),
-            gaps=self._gaps,
+            release=partial(raws.discard_raw, self._settings.write_directory),
+            **_result_of_gaps(
+                self._raw, self._settings.write_directory, self._begin, self._end, self._gaps
+            ),
         )
+
+    def _start_budget(self, budget: Budget) -> None:
+        """Make the session of what is opened and closed, and start it closed."""
+        self._raw.mkdir(mode=0o700)  # before there are events: one that is killed has gaps
+        session = new_session_name()
+        made = self._load(session, self._output / BASE)
+        if SWITCH not in made.events:
+            raise CritpathError(
+                f"LTTng does not record {SWITCH} with this profile: there is nothing to open",
+                "take another profile, or leave --overhead out",
+            )
+        tracker = Tracker(session)
+        tracker.follow(every=False)
+        program.run_lttng("start", session)
+        index = self._settings.write_directory / TRACE / BASE / "kernel" / "index"
+        gate = SessionGate(session, index, made.channel, tracker, find_daemons)
+        gate.events = made.events
+        self._budget = LttngBudget(
+            self._settings.session, budget, self._raw, runs=self._settings.runs
+        )
+        self._budget.attach(gate)
+
+    def _remove_sessions(self, *, wait: bool) -> None:
+        if self._budget is not None:
+            self._budget.remove()
+        while self._sessions:
+            destroy_session(self._sessions[-1], wait=wait)
+            self._sessions.pop()
 
     def _dump_sockets(self, *, last: bool) -> None:
         """Note which sockets are open, if what is recorded is about sockets."""
@@ -227,9 +308,7 @@ class LttngRecorder:
     def abort(self) -> None:
         """Destroy the session at once."""
         try:
-            if self._made:
-                destroy_session(self._settings.session, wait=False)
-                self._made = False
+            self._remove_sessions(wait=False)
         finally:
             self._end_daemons()
 
@@ -238,41 +317,46 @@ class LttngRecorder:
             raise _unavailable()
         start_daemon(self._settings.session)
 
-    def _load(self) -> None:
-        """Load the profile, with the session's name and output filled in."""
-        session = self._settings.session
+    def _load(self, session: str, output: Path) -> SessionFile:
+        """Load the profile, with the session's name and output filled in.
+
+        Under a budget, what is always recorded and what is not are two sessions.
+        """
         try:
             available = program.list_kernel_events()
         except program.LttngError as error:
             raise _unavailable(error.reason) from None
-        self._file = make_session_file(
-            self._settings,
-            self._output,
+        part = None if self._settings.budget is None else session == self._settings.session
+        made = make_session_file(
+            replace(self._settings, session=session),
+            output,
             available,
             formats=program.parse_version(self._version) >= _FORMATS_SINCE,
+            always=part,
         )
         # `lttng load` wants a file that has a name; it is read before load returns.  Where the
         # directory's name leads meanwhile, somebody else's file may be.
         place = path_for_children(self._settings.write_directory) / f".{session}.lttng"
         try:
             with place.open("x", encoding="utf-8") as stream:
-                stream.write(self._file.text)
-            self._made = True
+                stream.write(made.text)
+            self._sessions.append(session)
             program.run_lttng("load", f"--input-path={place}", session)
         finally:
             place.unlink(missing_ok=True)
-        if self._file.missing:
+        if made.missing and session == self._settings.session:
             self._warnings.append(
-                "events that this tracer does not have: " + ", ".join(self._file.missing)
+                "events that this tracer does not have: " + ", ".join(made.missing)
             )
-        for name in self._file.added:
+        for name in made.added:
             try:
                 program.run_lttng(
                     "add-context", "--kernel", f"--session={session}",
-                    f"--channel={self._file.channel}", f"--type={name}",
+                    f"--channel={made.channel}", f"--type={name}",
                 )  # fmt: skip
             except program.LttngError as error:
                 self._warnings.append(f"no context {name}: {error.reason}")
+        return made
 
     def _python_agent(self) -> None:
         """Record marks of programs in Python, if this LTTng can."""
@@ -296,12 +380,13 @@ class LttngRecorder:
 
     def _facts(self, counted: list[program.ChannelCounts], written: str) -> dict[str, object]:
         assert self._file is not None  # noqa: S101 - start() came before
+        events = [*self._file.events, *(self._budget.events if self._budget else ())]
         return {
             "name": "lttng",
             "version": self._version,
             "modules": self._modules,
-            "events": list(self._file.events),
-            "requests": way_of_requests(self._file.events, PACKETS[0]),
+            "events": list(events),
+            "requests": way_of_requests(events, PACKETS[0]),
             "contexts": [*self._file.contexts, *self._file.added],
             "buffer_bytes": self._file.buffer_bytes,
             "format": written,
@@ -416,23 +501,54 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
     if is_installed():
         with contextlib.suppress(LttngError):  # no daemon: no session
             there = list_sessions()
-    if session in there:
-        if not is_dead_session(session):
-            raise CritpathError(
-                f"the session {session} still records into {directory}",
-                "end its recorder first",
-            )
+    if session in there and not is_dead_session(session):
+        raise CritpathError(
+            f"the session {session} still records into {directory}", "end its recorder first"
+        )
+    # Under a budget there are two, of one owner.
+    owner = owner_of(session)
+    own = [name for name in there if owner and owner_of(name) == owner]
+    if own:
         report("ending its LTTng session")
-        end_session(session)
+        for name in own:
+            end_session(name)
         end_unused_daemons()
+    gaps = _result_of_killed(directory)
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
     if session not in _losses:
         return RecorderResult(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
+            **gaps,
         )
-    return RecorderResult(loss=_losses[session], facts={"name": "lttng"})
+    mine = [name for name in _losses if owner_of(name) == owner]
+    loss = tuple(one for name in mine for one in _losses[name])
+    return RecorderResult(loss=loss, facts={"name": "lttng"}, **gaps)
+
+
+def _result_of_gaps(
+    raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]
+) -> dict[str, Any]:
+    """Return what a `RecorderResult` has of gaps, after writing the file of those of a budget."""
+    if not raw.is_dir():
+        return {"gaps": tuple(noticed)}
+    finish_gaps(raw, directory, begin, end, noticed)
+    beside = tuple(name for name in (GAPS, SELECTED) if (directory / name).is_file())
+    return {"gaps_file": GAPS, "overhead": read_summary(raw), "beside": beside}
+
+
+def _result_of_killed(directory: Path) -> dict[str, Any]:
+    """Return the same of a recorder that was killed: what was closed then was so to the end."""
+    raw = directory / raws.RAW
+    if not raw.is_dir():
+        return {}
+    begin = read_manifest(directory).begin
+    end = max(time.monotonic_ns(), last_time(raw / JOURNAL))
+    # Killed before anything was opened for good: what calibration recorded is no path.
+    noticed = () if is_under_budget(raw) else (Gap(begin, end, -1, "the recorder was killed"),)
+    found = _result_of_gaps(raw, directory, begin, end, noticed)
+    return {**found, "end": end, "release": partial(raws.discard_raw, directory)}
 
 
 def find_leftovers() -> list[Leftover]:
@@ -475,6 +591,8 @@ def _read_session(directory: Path) -> str:
 
 # What a session file's schema does not know, `lttng add-context` still does.
 _INSTRUCTION: Final = "critpath-context"
+# What there was before, who is who, and marks; the rest a budget opens and closes.
+_ALWAYS: Final = re.compile(r"lttng_|sched_process_(fork|exec|exit)$|cgroup_attach_task$")
 _SMALLEST: Final = 4096  # a sub-buffer is a power of two, of a page at least
 _TRACE_FORMATS: Final = {"ctf-1.8": "CTF_1_8", "ctf-2": "CTF_2"}
 
@@ -511,9 +629,14 @@ class SessionFile:
 
 
 def make_session_file(
-    settings: RecorderSettings, output: Path, available: set[str], *, formats: bool
+    settings: RecorderSettings,
+    output: Path,
+    available: set[str],
+    *,
+    formats: bool,
+    always: bool | None = None,
 ) -> SessionFile:
-    """Fill in a profile."""
+    """Fill in a profile; of a recording under a budget with what is `always` recorded, or not."""
     if settings.trace_format not in _TRACE_FORMATS:
         raise UsageError(
             f"no trace format {settings.trace_format!r}",
@@ -538,6 +661,17 @@ def make_session_file(
     ET.SubElement(consumer, "enabled").text = "true"
     ET.SubElement(ET.SubElement(consumer, "destination"), "path").text = str(output)
     kept, missing = _remove_missing(events, available)
+    if always is not None:
+        kept = _keep_part(events, available, always=always)
+    if always is False:
+        for name in ("read_timer_interval", "switch_timer_interval"):
+            for element in channel.findall(name):
+                channel.remove(element)
+            # The schema has an order.
+            place = list(channel).index(_find_child(channel, "subbuffer_count")) + 1
+            element = ET.Element(name)
+            element.text = str(FLUSHED_EVERY)
+            channel.insert(place, element)
     bytes_per_cpu = _set_buffer_size(channel, settings.buffer_bytes)
     added = [word for element in contexts for word in read_instruction(element, _INSTRUCTION)]
     return SessionFile(
@@ -593,6 +727,26 @@ def _remove_missing(
             events.remove(event)
             missing += [name] * (not instead)
     return tuple(kept), tuple(missing)
+
+
+def _keep_part(events: ET.Element, available: set[str], *, always: bool) -> tuple[str, ...]:
+    """Keep the events that are always recorded, or the others, each by its name; return those."""
+    kept: list[str] = []
+    for event in list(events):
+        events.remove(event)
+        name = event.findtext("name") or ""
+        if event.findtext("type") == "SYSCALL":
+            if not always:
+                events.append(event)
+                kept += [f"syscall_entry_{name}", f"syscall_exit_{name}"]
+            continue
+        for one in sorted(x for x in available if fnmatchcase(x, name)):
+            if bool(_ALWAYS.match(one)) == always and one not in kept:
+                own = copy.deepcopy(event)
+                _find_child(own, "name").text = one
+                events.append(own)
+                kept.append(one)
+    return tuple(kept)
 
 
 def _set_buffer_size(channel: ET.Element, wanted: int) -> int:
