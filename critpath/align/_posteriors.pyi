@@ -18,5 +18,6 @@ def pair_posteriors(
     margin: int,
     star: bool,
     most: int,
+    cells: int,
     wide_cells: int,
 ) -> tuple[I64, I32, F32] | None: ...
