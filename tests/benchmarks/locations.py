@@ -1,13 +1,16 @@
 """What stacks and files cost while they are recorded, and how soon `critpath path --top` answers.
 
-    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before PROGRAM]
+    python tests/benchmarks/locations.py [--rounds N] [--requests N] [--before CHECKOUT]
 
 Two processes that only wake each other (``overhead.c``) run alone, recorded, recorded with
 stacks, and with files, in alternation: the worst case, as every switch has a stack, and every sleep
 a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark``), recorded
-without and with files.  ``--before`` names the `critpath` of another checkout, whose recordings
-without stacks are measured beside.  Then requests of four types are recorded with stacks, about a
-minute of them, and asked where their time went (``--requests 0``: not).
+without and with files.  Then requests of four types are recorded with stacks and asked where their
+time went (``--requests 180000``: about a minute of them on a quiet machine; 0: not).
+
+``--before`` measures only recordings with neither, by this checkout and by another one (its
+``.venv/bin/critpath``), in an order that turns round by round.  Ratios are those within a round:
+their median, with an interval of 95 % for it.
 Needs root, and leaves out what needs perf or redis-server where that is missing.
 """
 
@@ -22,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from math import comb
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -57,25 +62,37 @@ def costs(
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in ("alone", *ways)}
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
         place = Path(scratch, "recording")
-        for _ in range(rounds):
+        for number in range(rounds):
             alone = subprocess.run(command, capture_output=True, text=True, check=True)
             found["alone"].append((int(alone.stdout) / 1e6, 0))
-            for name, (program, options) in ways.items():
+            turned = list(ways.items())[:: -1 if number % 2 else 1]
+            for name, (program, options) in turned:
                 taken = record(program, place, options, command)
                 found[name].append((taken, size(place)))
     print(
-        f"| {what} | ms | to recorded | MB | to recorded |",
-        "|---|---:|---:|---:|---:|",
+        f"| {what} | ms | to recorded | 95 % | MB | to recorded | 95 % |",
+        "|---|---:|---:|---:|---:|---:|---:|",
         sep="\n",
     )
     for name, values in found.items():
         pairs = list(zip(values, found["recorded"], strict=True))
-        time_ratio = statistics.median(one[0] / base[0] for one, base in pairs)
-        size_ratio = statistics.median(one[1] / base[1] for one, base in pairs)
+        shown = [
+            f"{statistics.median(column):.3f} | {interval(column)}"
+            for column in zip(*((t / u, m / n) for (t, m), (u, n) in pairs), strict=True)
+        ]
         taken, length = (statistics.median(column) for column in zip(*values, strict=True))
-        print(
-            f"| {name} | {taken:.0f} | {time_ratio:.2f} | {length / 1e6:.1f} | {size_ratio:.2f} |"
-        )
+        print(f"| {name} | {taken:.0f} | {shown[0]} | {length / 1e6:.1f} | {shown[1]} |")
+
+
+def interval(ratios: Sequence[float]) -> str:
+    """Return between which of the ratios their true median lies, in 95 of 100 cases."""
+    ordered, count = sorted(ratios), len(ratios)
+    left = 0  # as many at either end are left out
+    while 2 * sum(comb(count, k) for k in range(left + 2)) <= 0.05 * 2**count:
+        left += 1
+    if 0.05 * 2**count < 2:
+        return "too few rounds"
+    return f"{ordered[left]:.3f} to {ordered[-1 - left]:.3f}"
 
 
 def answer(program: str, command: list[str], rounds: int) -> None:
@@ -103,9 +120,9 @@ def answer(program: str, command: list[str], rounds: int) -> None:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what stacks cost")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=180_000)
-    parser.add_argument("--before", help="the critpath of another checkout")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=60_000)
+    parser.add_argument("--before", type=Path, help="another checkout")
     chosen = parser.parse_args()
     if os.geteuid() or not shutil.which("cc"):
         print("locations: left out, it needs root and a C compiler")
@@ -115,15 +132,16 @@ def main() -> int:
         program, source = f"{place}/workload", str(HERE / "overhead.c")
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
-        ways = {
-            "recorded": (ours, []),
-            **({"recorded before": (chosen.before, [])} if chosen.before else {}),
-        }
+        ways = {"recorded": (ours, [])}
+        print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
+        command = [program, "pingpong", str(TRIPS), last]
+        if chosen.before:
+            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
+            costs(f"{TRIPS:,} round trips", ways, command, chosen.rounds)
+            return 0
         files = {"with files": (ours, ["--files"])}
         perf = shutil.which("perf")
         stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
-        print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
-        command = [program, "pingpong", str(TRIPS), last]
         costs(f"{TRIPS:,} round trips", {**ways, **stacks, **files}, command, chosen.rounds)
         if shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]

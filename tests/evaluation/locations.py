@@ -6,6 +6,7 @@ gunicorn, aiohttp, two in C built without frame pointers) is recorded without a 
 of its three, 40 executions a side, and compared as ``critpath compare`` does.  A fault counts as
 found if the first cause names its function with its line: as where its thread was, where another
 thread was that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
+By default each is recorded once; the published figures are of ten.
 ``--py-spy`` samples the Python ones instead, of any version: the line is then the one at which
 the time is lost, not the one that defines the function.
 
@@ -70,7 +71,7 @@ FLAGS: Final = {
 def main() -> int:
     """Run what is asked for; return 1 if less is right than should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--py-spy", action="store_true")
     parser.add_argument("--only", default="")

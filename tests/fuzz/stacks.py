@@ -46,7 +46,7 @@ def use_printed(data: bytes) -> None:
     printed, _, named = data.partition(BETWEEN)
     # No program of this machine is asked: its answers are in the input.
     groups = [group for _, group in unwind._groups(named.decode("utf-8", "replace"))]
-    unwind.find_lines = lambda found: dict(zip(found, cycle(groups or [[]])))
+    unwind.find_lines = lambda found, *_: dict(zip(found, cycle(groups or [[]])))
     with (directory() / "samples.bin").open("wb") as rows:
         lines = printed.decode("utf-8", "replace").splitlines(keepends=True)
         found = unwind.read_perf(lines, rows)

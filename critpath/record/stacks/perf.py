@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
 from critpath.record.lttng.program import trusted_program
 from critpath.record.recorder import Requirement
+from critpath.record.stacks.elsewhere import open_programs
 from critpath.record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackFacts, StackRequest
 from critpath.units import plural, safe_text
 
@@ -61,6 +62,7 @@ class PerfSource:
     data: int = -1  # where perf writes
     errors: int = -1  # a file without a name for what perf says
     early: bool = False  # it ended by itself
+    programs: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of containers
     pipes: tuple[int, ...] = ()  # of perf's control: closed before its end, perf would lose all
 
     def start(self) -> None:
@@ -115,6 +117,8 @@ class PerfSource:
 
     def stop(self) -> None:
         """End perf, which writes what it still has."""
+        if self.request.machine:
+            self.programs = open_programs()
         if self.pid and collect(self.pid) is not None:
             self.pid, self.early = 0, True
         elif self.pid and not self._end(signal.SIGINT):
@@ -126,13 +130,14 @@ class PerfSource:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
         descriptors = [self.data, *made]
+        elsewhere = [":".join(map(str, (*key, at))) for key, at in self.programs.items()]
         command = [sys.executable, "-I", "-m", "critpath.record.stacks.unwind", self.program]
         try:
             if user is not None:  # perf opens it by name once more
                 os.fchown(self.data, user.uid, user.gid)
             done = subprocess.run(  # noqa: S603 - our own module
-                [*command, f"{self.early:d}", *map(str, descriptors)],
-                pass_fds=descriptors,
+                [*command, f"{self.early:d}", *map(str, descriptors), *elsewhere],
+                pass_fds=[*descriptors, *self.programs.values()],
                 env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -174,7 +179,7 @@ class PerfSource:
         if absent:
             warnings.append(
                 f"no function of {absent} has a name, as no such file is here: of a program in a "
-                "container put a copy where the container has it, and record again"
+                "container record with -a while it runs"
             )
         if self.early:
             warnings.append("perf ended before the recording did: of its end there are no stacks")
@@ -191,8 +196,9 @@ class PerfSource:
         self._close()
 
     def _close(self) -> None:
-        for descriptor in {self.data, self.errors, *self.pipes} - {-1}:
+        for descriptor in {self.data, self.errors, *self.pipes, *self.programs.values()} - {-1}:
             os.close(descriptor)
+        self.programs = {}
         self.data, self.errors, self.pipes = -1, -1, ()
 
     def _discard(self, name: str) -> None:

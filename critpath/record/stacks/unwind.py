@@ -1,6 +1,7 @@
-"""A process that makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES``.
+"""Makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES [ELSEWHERE...]``.
 
-LOST is how many stacks are known to be missing, the last three are descriptors.  It runs as the
+LOST is how many stacks are known to be missing, the next three are descriptors; then come files of
+containers, as ``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
 user whose programs were recorded: perf opens these programs' files to unwind, and both they and
 what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
 bounded in number and length.
@@ -12,6 +13,8 @@ none) and kind (uint8), little-endian.  A sample holds until the thread's next.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -23,9 +26,11 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import IO, Final, NamedTuple
 
 FORMAT: Final = "critpath/stacks/1"
@@ -84,6 +89,12 @@ class Unwound:
     stacks: dict[tuple[int, ...], int] = field(default_factory=dict)
     samples: int = 0
     lost: int = 0
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+
+    def shown(self, address: Address) -> Address:
+        """Return an address with the path that its file has where it runs."""
+        file = self.elsewhere.get(address.module)
+        return address if file is None else address._replace(module=file.path)
 
     def add(self, lines: Sequence[str]) -> int:
         """Add a stack as perf prints it, innermost frame first; return its number or -1."""
@@ -107,25 +118,31 @@ class Unwound:
 
 def main(arguments: Sequence[str]) -> int:
     """Unwind; the last line on stderr counts what there is, as JSON."""
-    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:])
+    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:5])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not os.geteuid():  # perf would look for files in the mounts of a process that still runs
+        ctypes.CDLL(None).prctl(_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
     forget_replaced_programs(data)
+    elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[5:]])
     with os.fdopen(samples, "wb", closefd=False) as rows:
-        found = read_perf(_run_perf(perf, data), rows)
+        found = read_perf(_run_perf(perf, data, elsewhere), rows)
+    found.elsewhere = elsewhere
     found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
-    counted["stripped"], counted["absent"] = find_unnamed(found.addresses)
+    counted["stripped"], counted["absent"] = find_unnamed(found.addresses, elsewhere)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
 
 _HEADER: Final = struct.Struct("<8sQQQQQQ")  # magic, size, size of attributes; where they, data are
 _RECORD: Final = struct.Struct("<IHH")
-_COMM, _MMAP2, _EXEC = 3, 10, 1 << 13
+_COMM, _MMAP2, _EXEC, _BUILD_ID = 3, 10, 1 << 13, 1 << 14
+_FILE, _FILE_AT = struct.Struct("<IIQ"), 40  # major, minor, inode of a MMAP2 record
 _MAPPED: Final = struct.Struct("<IIQQQ")  # pid, tid; address, length, offset
 _NAMED: Final = 72  # where a MMAP2 record has its name
+_DROP, _CAP_SYS_ADMIN = 24, 21  # of prctl: PR_CAPBSET_DROP
 _SPACE: Final = (0x1000, 0x7FFF_FFFF_E000)
 
 
@@ -137,17 +154,8 @@ def forget_replaced_programs(data: int) -> None:
     begins with its stack's mapping: as one of the whole space it replaces all others.
     """
     with mmap.mmap(data, 0) as content:
-        if len(content) < _HEADER.size:
-            return
-        magic, _, _, _, _, at, length = _HEADER.unpack_from(content)
-        if magic != b"PERFILE2":
-            return
         executed: set[int] = set()
-        end = min(at + length, len(content))
-        while at + _RECORD.size <= end:
-            kind, flags, size = _RECORD.unpack_from(content, at)
-            if size < _RECORD.size or at + size > end:
-                return
+        for kind, flags, at, size in _records(content):
             if kind == _COMM and flags & _EXEC and size >= 16:
                 executed.add(int.from_bytes(content[at + 8 : at + 12], "little"))
             elif kind == _MMAP2 and size >= _NAMED + 8:
@@ -157,24 +165,97 @@ def forget_replaced_programs(data: int) -> None:
                     executed.remove(pid)
                     _MAPPED.pack_into(content, at + 8, pid, tid, *_SPACE, 0)
                     content[at + _NAMED : at + _NAMED + 8] = b"//anon\0\0"
-            at += size
+
+
+def _records(content: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
+    """Yield kind, flags, place and size of each record that perf wrote."""
+    if len(content) < _HEADER.size:
+        return
+    magic, _, _, _, _, at, length = _HEADER.unpack_from(content)
+    if magic != b"PERFILE2":
+        return
+    end = min(at + length, len(content))
+    while at + _RECORD.size <= end:
+        kind, flags, size = _RECORD.unpack_from(content, at)
+        if size < _RECORD.size or at + size > end:
+            return
+        yield kind, flags, at, size
+        at += size
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A file of a container."""
+
+    path: str  # there
+    descriptor: int
+
+    @property
+    def open_path(self) -> str:
+        """Where this process and its children open it."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+
+def rename_programs(data: int, files: Sequence[Sequence[int]]) -> dict[str, Elsewhere]:
+    """Give mappings of files that lie elsewhere a name of their own, which perf looks up.
+
+    Here another file may be where they are there.  Returns them by these names.
+    """
+    descriptors = {(major, minor, inode): at for major, minor, inode, at in files}
+    numbers = {key: number for number, key in enumerate(descriptors)}
+    found: dict[str, Elsewhere] = {}
+    if not files:
+        return found
+    with mmap.mmap(data, 0) as content:
+        for kind, flags, at, size in _records(content):
+            if kind != _MMAP2 or flags & _BUILD_ID or size < _NAMED + 8:
+                continue
+            key = _FILE.unpack_from(content, at + _FILE_AT)
+            end = content.find(b"\0", at + _NAMED, at + size)
+            if key in descriptors and end > at + _NAMED:
+                path = content[at + _NAMED : end].decode("utf-8", "replace")
+                name = f"/{numbers[key]}"
+                found.setdefault(name, Elsewhere(path, descriptors[key]))
+                content[at + _NAMED : at + _NAMED + 8] = name.encode().ljust(8, b"\0")
+    return found
+
+
+@contextlib.contextmanager
+def _file_system(elsewhere: Mapping[str, Elsewhere]) -> Iterator[list[str]]:
+    """Make a directory with what ``/`` has and these files; yield how perf is told."""
+    if not elsewhere:
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="critpath-") as place:
+        for name in os.listdir("/"):  # noqa: PTH208
+            os.symlink(f"/{name}", f"{place}/{name}")  # noqa: PTH211
+        for name, file in elsewhere.items():
+            with contextlib.suppress(FileExistsError):
+                os.symlink(file.open_path, place + name)  # noqa: PTH211
+        yield ["--symfs", place]
 
 
 def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
 
 
-def _run_perf(perf: str, data: int) -> Iterator[str]:
+def _run_perf(perf: str, data: int, elsewhere: Mapping[str, Elsewhere]) -> Iterator[str]:
     """Yield what ``perf script`` prints."""
+    with _file_system(elsewhere) as words:
+        files = [file.descriptor for file in elsewhere.values()]
+        yield from _lines_of_perf(perf, words, [data, *files])
+
+
+def _lines_of_perf(perf: str, words: Sequence[str], descriptors: Sequence[int]) -> Iterator[str]:
     command = [
-        *(perf, "script", "-f", "-i", f"/proc/self/fd/{data}", "--ns", "--no-inline"),
+        *(perf, "script", "-f", "-i", f"/proc/self/fd/{descriptors[0]}", "--ns", "--no-inline"),
         *("--max-stack", str(_FRAMES), "--show-lost-events"),
-        *("-F", "pid,tid,time,event,trace,ip,sym,symoff,dso"),
+        *("-F", "pid,tid,time,event,trace,ip,sym,symoff,dso", *words),
     ]
     variables = {**os.environ, "PERF_CONFIG": os.devnull, "PERF_BUILDID_DIR": "/nonexistent"}
     process = subprocess.Popen(  # noqa: S603 - the program that root trusts
         command,
-        pass_fds=[data],
+        pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -241,19 +322,23 @@ def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     return time, thread, woken, kind
 
 
-def find_unnamed(addresses: Iterable[Address]) -> tuple[list[str], list[str]]:
+def find_unnamed(
+    addresses: Iterable[Address], elsewhere: Mapping[str, Elsewhere] = MappingProxyType({})
+) -> tuple[list[str], list[str]]:
     """Return the programs and libraries of whose functions none has a name: stripped, and absent.
 
     Those that were installed are none of the user's to build.  What runs in a container has its
     files elsewhere.
     """
     named: dict[str, bool] = {}
+    there = {file.path for file in elsewhere.values()}
     for address in addresses:
-        if address.module.startswith("/") and not _INSTALLED.match(address.module):
+        module = elsewhere[address.module].path if address.module in elsewhere else address.module
+        if module.startswith("/") and not _INSTALLED.match(module):
             known = address.function not in {"", "[unknown]"}
-            named[address.module] = known or named.get(address.module, False)
+            named[module] = known or named.get(module, False)
     unnamed = sorted(module for module, known in named.items() if not known)
-    there = {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
+    there |= {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
     return (
         [_clean(module) for module in unnamed if module in there][:_UNNAMED],
         [_clean(module) for module in unnamed if module not in there][:_UNNAMED],
@@ -267,10 +352,10 @@ def write_frames(found: Unwound, stream: IO[str]) -> int:
     """Write frames and stacks; return how many stacks end where none does by itself."""
     frames: dict[Frame, int] = {}
     of_address: list[list[int]] = [[]] * len(found.addresses)
-    lines = find_lines(found.addresses)
+    lines = find_lines(found.addresses, found.elsewhere)
     sources: dict[tuple[str, str], int] = {}
     for address, number in found.addresses.items():
-        named = name_frames(address, lines.get(address, ()), sources)
+        named = name_frames(found.shown(address), lines.get(address, ()), sources)
         of_address[number] = [frames.setdefault(frame, len(frames)) for frame in named]
     whole = ([f for a in stack for f in of_address[a]] for stack in found.stacks)
     stacks = [stack[:_NAMED_FRAMES] for stack in whole]
@@ -353,7 +438,9 @@ def _open_regular(file: str) -> IO[bytes] | None:
 # Lines of C, C++, Rust and Go, by addr2line
 
 
-def find_lines(addresses: Iterable[Address]) -> dict[Address, list[tuple[str, str, int]]]:
+def find_lines(
+    addresses: Iterable[Address], elsewhere: Mapping[str, Elsewhere] = MappingProxyType({})
+) -> dict[Address, list[tuple[str, str, int]]]:
     """Return functions, files and lines of addresses, inlined ones first, where a file has them."""
     program = shutil.which("addr2line", path="/usr/bin:/bin")
     if program is None:
@@ -364,13 +451,19 @@ def find_lines(addresses: Iterable[Address]) -> dict[Address, list[tuple[str, st
             of_module[address.module].append(address)
     found: dict[Address, list[tuple[str, str, int]]] = {}
     for module, mine in of_module.items():
-        if segments := read_segments(module):
-            found |= _ask(program, module, mine, segments)
+        file = elsewhere.get(module)
+        path = module if file is None else file.open_path
+        if segments := read_segments(path):
+            inherited = [] if file is None else [file.descriptor]
+            found |= _ask([program, "-a", "-f", "-i", "-C", "-e", path], mine, segments, inherited)
     return found
 
 
 def _ask(
-    program: str, module: str, mine: Sequence[Address], segments: Sequence[tuple[int, int, int]]
+    command: Sequence[str],
+    mine: Sequence[Address],
+    segments: Sequence[tuple[int, int, int]],
+    inherited: Sequence[int],
 ) -> dict[Address, list[tuple[str, str, int]]]:
     """Ask addr2line for the lines of a file's addresses."""
     asked: defaultdict[int, list[Address]] = defaultdict(list)
@@ -381,7 +474,8 @@ def _ask(
                 asked[address.offset - offset + virtual - address.call].append(address)
     try:
         done = subprocess.run(  # noqa: S603 - of the system, with an argument list
-            [program, "-a", "-f", "-i", "-C", "-e", module],
+            command,
+            pass_fds=inherited,
             input="".join(f"{at:#x}\n" for at in asked),
             capture_output=True,
             timeout=_PATIENCE,

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,53 @@ def test_a_python_of_any_version_is_sampled(critpath_process, tmp_path):
     line = 3 + PYTHON[: PYTHON.index("time.sleep(held)")].count("\n")
     assert ["flush_log", str(tmp_path / "svc.py"), line, "python", False] in found["frames"]
     assert "svc.py:2)" in critpath_process("path", tmp_path / "r", "--top", "5").stdout
+
+
+SERVER = """#include <time.h>
+__attribute__((noinline)) static void wait_for_work(void) {
+  struct timespec time = {0, 3000000};
+  nanosleep(&time, 0);
+}
+int main(void) {
+  for (;;) wait_for_work();
+}
+"""
+
+
+@pytest.fixture
+def contained(tmp_path):
+    """A server whose files lie on mounts of its own, and which has another root."""
+    if os.geteuid() or not (shutil.which("gcc") and shutil.which("unshare")):
+        pytest.skip("it takes root, gcc and unshare")
+    (tmp_path / "server.c").write_text(SERVER)
+    built, root = tmp_path / "built", tmp_path / "root"
+    subprocess.run(["gcc", "-g", "-O1", "-o", built, tmp_path / "server.c"], check=True)
+    listed = subprocess.run(["ldd", built], capture_output=True, text=True, check=True).stdout
+    files = sorted({word for word in listed.split() if word.startswith("/")})
+    root.mkdir()
+    script = f"""mount -t tmpfs none {root} && cp --parents -L {" ".join(files)} {root} &&
+        mkdir {root}/app {root}/old && cp {built} {root}/app/served && cd {root} &&
+        pivot_root . old && exec /app/served"""
+    with subprocess.Popen(["unshare", "-m", "sh", "-ec", script]) as process:
+        until = time.monotonic() + 10
+        while Path(f"/proc/{process.pid}/exe").readlink().name != "served":
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        yield "/app/served"
+        process.kill()
+
+
+def test_functions_of_a_container_have_names(critpath_process, tmp_path, contained):
+    done = critpath_process(
+        *("record", "-a", "--duration", "1", "--stacks", "native", "--recorder", "ftrace"),
+        *("-o", tmp_path / "r"),
+    )
+    if "cannot record here" in done.stderr or "--stacks" in done.stderr:
+        pytest.skip(done.stderr)
+    assert contained not in done.stderr
+    frames = json.loads((tmp_path / "r" / "stacks" / "frames.json").read_text())
+    named = {tuple(frame[:4]) for frame in frames["frames"] if frame[3].endswith(contained)}
+    assert ("wait_for_work", str(tmp_path / "server.c"), 4) in {frame[:3] for frame in named}
+    of = [{frames["frames"][number][0] for number in stack} for stack in frames["stacks"]]
+    assert any({"wait_for_work", "main"} <= names for names in of)
