@@ -66,6 +66,7 @@ def use_data(data: bytes) -> None:
     descriptor = os.open(file, os.O_RDWR)
     try:
         unwind.forget_replaced_programs(descriptor)
+        unwind.rename_programs(descriptor, [(0, 0, 0, 9), (0, 39, 5, 10)])
     finally:
         os.close(descriptor)
     if file.stat().st_size != len(data or b"\0"):

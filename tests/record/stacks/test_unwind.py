@@ -178,6 +178,7 @@ def forgotten(tmp_path, content):
     file.write_bytes(content)
     with file.open("r+b") as stream:
         unwind.forget_replaced_programs(stream.fileno())
+        unwind.rename_programs(stream.fileno(), [(1, 2, 3, 4)])
     return file.read_bytes()
 
 
@@ -190,6 +191,53 @@ def test_a_new_program_replaces_all_that_was_mapped(tmp_path):
         struct.pack("<QQ", 0x1000, 0x1000), struct.pack("<QQ", *unwind._SPACE)
     )
     assert after == before.replace(stack, whole)
+
+
+def at_inode(record, major, minor, inode):
+    return record[:40] + struct.pack("<IIQ", major, minor, inode) + record[56:]
+
+
+def test_a_file_of_a_container_has_a_name_that_no_file_here_has(tmp_path):
+    """Another is at its path here; a third has that path in another container."""
+    here, short = mapped(7, b"/app/served"), mapped(7, b"/a")
+    files = [(0, 39, 5), (0, 40, 5), (0, 39, 6)]
+    records = [
+        at_inode(record, *key) for record, key in zip([here, here, short], files, strict=True)
+    ]
+    file = tmp_path / "perf.data"
+    file.write_bytes(perf_data(here, *records))
+    with file.open("r+b") as stream:
+        found = unwind.rename_programs(
+            stream.fileno(), [(*key, 20 + n) for n, key in enumerate(files)]
+        )
+    assert {name: (one.path, one.descriptor) for name, one in found.items()} == {
+        "/0": ("/app/served", 20),
+        "/1": ("/app/served", 21),
+        "/2": ("/a", 22),
+    }
+    names = [f"/{n}".encode().ljust(8, b"\0") for n in range(3)]
+    renamed = [old[:72] + name + old[80:] for old, name in zip(records, names, strict=True)]
+    assert file.read_bytes() == perf_data(here, *renamed)
+
+
+def test_a_program_of_a_container_is_looked_up_where_it_was_opened(tmp_path):
+    if not shutil.which("gcc"):
+        pytest.skip("no C compiler here")
+    source, program = tmp_path / "a.c", tmp_path / "a"
+    source.write_text("static int f(int n)\n{ return n; }\nint main(void) { return f(0); }\n")
+    subprocess.run(["gcc", "-O0", "-g", "-o", program, source], check=True)
+    said = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    virtual = next(int(line.split()[0], 16) for line in said.splitlines() if line.endswith(" f"))
+    ((begin, _, of),) = [
+        s for s in unwind.read_segments(str(program)) if s[2] <= virtual < s[2] + s[1]
+    ]
+    found = unwind.Unwound()
+    found.add([f"\t{virtual - of + begin:x} f+0x0 (/0)"])
+    with program.open("rb") as stream:
+        found.elsewhere = {"/0": unwind.Elsewhere("/app/served", stream.fileno())}
+        out = io.StringIO()
+        write_frames(found, out)
+    assert json.loads(out.getvalue())["frames"] == [["f", str(source), 2, "/app/served", False]]
 
 
 @given(st.binary(max_size=300), st.integers(0, 200))
