@@ -198,7 +198,7 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
         path = np.searchsorted(paths.start, waits, side="right")
         pairs = np.unique(path * len(paths.strings) + paths.detail[waits])
         path, code = np.divmod(pairs, max(len(paths.strings), 1))
-        had = [rival_name(text) for text in paths.strings]
+        had = {c: rival_name(paths.strings[c]) for c in np.unique(code).tolist()}
         names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}

@@ -292,6 +292,16 @@ class CriticalPaths(Table):
         """Change every stack, as its text; "" leaves its segments without one."""
         return self.map(partial(_with_stacks, change=change))
 
+    def look_up(self, codes: I32, find: Callable[[str], int]) -> I64:
+        """Return what is found for each of some codes of strings; each string is asked for once.
+
+        Of all strings most may be stacks.
+        """
+        used, place = np.unique(codes, return_inverse=True)
+        found = [find(self.strings[code]) for code in used.tolist()]
+        looked_up: I64 = np.array(found, np.int64)[place.ravel()]
+        return looked_up
+
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory: `take` of these fetches nothing.
 
@@ -525,8 +535,8 @@ class PathSet(Table):
             if role == "":
                 chosen &= own
             elif role is not None:
-                named = [role_name(text, hosts=hosts) == role for text in paths.strings]
-                chosen &= ~own & np.array([*named, False])[paths.comm]
+                theirs = paths.look_up(paths.comm, lambda n: role_name(n, hosts=hosts) == role)
+                chosen &= ~own & (theirs > 0)
             rows = np.flatnonzero(chosen)
             place = (paths.path[rows] + first, paths.beneath[rows].astype(np.int64))
             np.add.at(found, place, paths.duration[rows])
@@ -676,6 +686,16 @@ class StoredPaths(CriticalPaths):
     def map(self, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
         """Return paths with every piece changed when it is fetched."""
         return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
+
+    def look_up(self, codes: I32, find: Callable[[str], int]) -> I64:
+        """Return what is found for each of some codes of strings; each string is asked for once.
+
+        Of all strings most may be stacks.
+        """
+        used, place = np.unique(codes, return_inverse=True)
+        found = [find(self.strings[code]) for code in used.tolist()]
+        looked_up: I64 = np.array(found, np.int64)[place.ravel()]
+        return looked_up
 
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory."""

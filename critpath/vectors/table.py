@@ -97,8 +97,9 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
         tables.append(table)
         if not strangers:
             continue
-        theirs = np.array([rival_name(text) in strangers for text in paths.strings], np.bool_)
-        rows = np.flatnonzero((paths.state == State.WAIT_CPU) & theirs[paths.detail])
+        rows = np.flatnonzero(paths.state == State.WAIT_CPU)
+        theirs = paths.look_up(paths.detail[rows], lambda text: rival_name(text) in strangers)
+        rows = rows[theirs > 0]
         path = np.searchsorted(paths.start, rows, side="right") - 1
         durations = table.durations.copy()
         np.subtract.at(durations, (path, codes[rows]), paths.duration[rows])
@@ -139,16 +140,16 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
     kind[[int(state) for state in RUNNING]] = 1
     kind[[int(State.IRQ), int(State.SOFTIRQ)]] = 2
     tables, hosts = [], path_set.hosts
+    places = {role: place for place, role in enumerate(roles)}
     for chunk in path_set.chunks():
         paths = chunk.paths
         trips = np.zeros((len(paths), len(roles)), np.int64)
         if roles:
             rival = np.full(len(paths.state), -1, np.int64)
             waits = paths.state == State.WAIT_CPU
-            places = {role: place for place, role in enumerate(roles)}
-            of = [places.get(rival_role(text, hosts), -1) for text in paths.strings]
-            named = np.array(of, np.int64)
-            rival[waits] = named[paths.detail[waits]]
+            rival[waits] = paths.look_up(
+                paths.detail[waits], lambda text: places.get(rival_role(text, hosts), -1)
+            )
             codes = coder.codes(chunk)
             count_trips(
                 paths.start, paths.tid, paths.host, codes, kind[paths.state], column, rival, trips

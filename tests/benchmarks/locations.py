@@ -17,6 +17,7 @@ Needs root, and leaves out what needs perf or redis-server where that is missing
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -29,6 +30,15 @@ from collections.abc import Sequence
 from math import comb
 from pathlib import Path
 
+import numpy as np
+from large_trace import EXECUTION, generate
+from measuring import Taken, ratios, run
+
+from critpath import pipeline
+from critpath.model import State
+from critpath.record.stacks.sources import FRAMES, SAMPLES
+from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
+
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute
 TRIPS = 30_000
@@ -38,6 +48,11 @@ begin=$(date +%s%N)
 redis-benchmark -p 21016 -c 4 -n {} -t get -q > /dev/null
 end=$(date +%s%N)
 kill $server; wait $server; echo $((end - begin))"""
+MANY, DISTINCT = 1_000_000, 20_000  # stacks of a set
+LONGER = 1.3  # times, of a comparison with that many
+ROW_TYPE = np.dtype(
+    [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
+)
 
 
 def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
@@ -117,6 +132,61 @@ def answer(program: str, command: list[str], rounds: int) -> None:
             print(f"  path {' '.join(options)}: {wall:.2f} s{against}, {cpu:.2f} s of cpu")
 
 
+def compare_many(program: str, rounds: int) -> None:
+    """Print how much longer `compare` takes where each set has a million stacks, of 20,000."""
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
+        sets = [Path(scratch, name) for name in ("normal", "sample")]
+        for seed, place in enumerate(sets):
+            generate(place, events=1_000_000, cpus=8, seed=seed)
+            put_stacks(place, seed)
+        command = [program, "compare", *map(str, sets), "--execution", EXECUTION]
+        taken: dict[bool, list[Taken]] = {True: [], False: []}
+        for _ in range(rounds):
+            for stacks in (True, False):
+                taken[stacks].append(run(command, codes=(0, 1)))
+                for place in sets:  # out of sight, and back
+                    (place / "stacks").rename(place / "hidden") if stacks else (
+                        (place / "hidden").rename(place / "stacks")
+                    )
+        length = size(sets[0] / "stacks")
+    wall, cpu = (ratios(taken[True], taken[False], of) for of in ("wall", "cpu"))
+    used = statistics.median(one.cpu for one in taken[False])
+    print(f"\ncompare, two sets of {MANY:,} stacks ({DISTINCT:,} distinct, {length / 1e6:.0f} MB):")
+    print(
+        f"  {statistics.median(cpu):.2f} times the cpu ({used:.1f} s without), "
+        f"{statistics.median(wall):.2f} times the time (wanted: {LONGER})"
+    )
+
+
+def put_stacks(place: Path, seed: int) -> None:
+    """Put stacks on the paths of a trace, and as many more of other threads."""
+    rng = np.random.default_rng(seed)
+    path = pipeline.extract([place], specification=EXECUTION).paths
+    waits = np.char.startswith([State(n).name for n in path.state], "WAIT_")
+    rows = np.zeros(MANY, ROW_TYPE)
+    rows["tid"], rows["kind"] = 2**30, RUN
+    rows["time"] = rng.integers(path.begin.min(), path.end.max(), MANY)
+    for kind, who, times, chosen in (
+        (SLEEP, "tid", path.begin, waits),
+        (WAKE, "woken", path.end, waits),
+        (RUN, "tid", (path.begin + path.end) // 2, ~waits),
+    ):
+        free = np.flatnonzero(rows["tid"] == 2**30)[: int(chosen.sum())]
+        rows["kind"][free], rows["tid"][free] = kind, 0
+        rows[who][free] = path.tid[chosen][: len(free)]
+        rows["time"][free] = times[chosen][: len(free)] + 1000
+    rows["stack"] = rng.integers(0, DISTINCT, MANY)
+    frames = [
+        [f"function_{n}", f"/srv/app/module_{n % 200}.c", n % 900 + 1, "/srv/app/served", False]
+        for n in range(5000)
+    ]
+    stacks = [[*rng.integers(0, 5000, 24).tolist()] for _ in range(DISTINCT)]
+    document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": [], "lost": 0}
+    (place / "stacks").mkdir()
+    (place / "stacks" / FRAMES).write_text(json.dumps(document, separators=(",", ":")))
+    rows.tofile(place / "stacks" / SAMPLES)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what stacks cost")
@@ -132,7 +202,7 @@ def main() -> int:
         program, source = f"{place}/workload", str(HERE / "overhead.c")
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
-        ways = {"recorded": (ours, [])}
+        ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
         command = [program, "pingpong", str(TRIPS), last]
         if chosen.before:
@@ -146,6 +216,7 @@ def main() -> int:
         if shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]
             costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
+        compare_many(ours, min(chosen.rounds, 2))
         if perf and chosen.requests:
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0

@@ -146,8 +146,8 @@ class Threads:
         """Return the thread of every segment."""
         paths = part.paths
         beyond = len(self.place) + 1
-        known = [self.place.get(self._role(name), beyond) for name in paths.strings] or [beyond]
-        return np.where(_own(part), 0, np.array(known, np.int64)[paths.comm])
+        known = paths.look_up(paths.comm, lambda name: self.place.get(self._role(name), beyond))
+        return np.where(_own(part), 0, known)
 
     def entries(self) -> list[ThreadEntry]:
         """Return them as the document has them, in order of their time on the paths."""
