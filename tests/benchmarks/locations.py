@@ -8,10 +8,10 @@ a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark
 without and with files.  Then requests of four types are recorded with stacks and asked where their
 time went (``--requests 180000``: about a minute of them on a quiet machine; 0: not).
 
-``--before`` measures that only, and nothing with stacks: recordings by this checkout and by another
-one (its ``.venv/bin/critpath``), in an order that turns round by round, with the ratio within a
-round, its median and an interval of 95 % for that.  Needs root, and leaves out what needs perf or
-redis-server where that is missing.
+``--before`` measures only recordings with neither, by this checkout and by another one (its
+``.venv/bin/critpath``), in an order that turns round by round.  Ratios are those within a round:
+their median, with an interval of 95 % for it.
+Needs root, and leaves out what needs perf or redis-server where that is missing.
 """
 
 from __future__ import annotations
@@ -203,20 +203,20 @@ def main() -> int:
         subprocess.run(["cc", "-g", "-O1", "-o", program, source, "-lpthread"], check=True)
         last = str(max(os.sched_getaffinity(0)))
         ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
-        perf = shutil.which("perf") if not chosen.before else None
-        files = {"with files": (ours, ["--files"])}
-        if chosen.before:
-            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
-        stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
         command = [program, "pingpong", str(TRIPS), last]
-        every = ways if chosen.before else {**ways, **stacks, **files}
-        costs(f"{TRIPS:,} round trips", every, command, chosen.rounds)
-        if not chosen.before and shutil.which("redis-server"):
+        if chosen.before:
+            ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
+            costs(f"{TRIPS:,} round trips", ways, command, chosen.rounds)
+            return 0
+        files = {"with files": (ours, ["--files"])}
+        perf = shutil.which("perf")
+        stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
+        costs(f"{TRIPS:,} round trips", {**ways, **stacks, **files}, command, chosen.rounds)
+        if shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]
             costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
-        if not chosen.before:
-            compare_many(ours, min(chosen.rounds, 2))
+        compare_many(ours, min(chosen.rounds, 2))
         if perf and chosen.requests:
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
