@@ -455,7 +455,7 @@ cdef enum:
     BLOCK = 24  # letters; fewer hardly make up for 1e38
     LACKS = 4   # beside what `one_pair` returns
     PAIRED = 3  # a letter with a partner makes up for so many without
-    SHARED = 4
+    HELD = 4
     MOST_ROOM = 1 << 28  # bytes for four pairs at once
 
 # Decades.  Of the 38 lost a path wins back some by the gaps it does not have.
@@ -545,7 +545,7 @@ cdef Py_ssize_t unpaired(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogi
     """Return how many letters of a stretch of the shorter sequence have no partner above a half.
 
     A path that leaves the band does so in some stretch, where it is better by what has no partner
-    there; letters with one, `SHARED` to one without, end the stretch.
+    there; letters with one, `HELD` to one without, end the stretch.
     """
     cdef Py_ssize_t e, i, here = 0, most = 0, length = min(n, m)
     cdef unsigned char* paired = <unsigned char*>calloc(length, 1)
@@ -555,10 +555,10 @@ cdef Py_ssize_t unpaired(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogi
         if found.entry[e].p > 0.5:
             paired[found.entry[e].i if n <= m else found.entry[e].j] = 1
     for i in range(length):
-        here = max(0, here - 1 if paired[i] else here + SHARED)
+        here = max(0, here - 1 if paired[i] else here + HELD)
         most = max(most, here)
     free(paired)
-    return (most + SHARED - 1) // SHARED
+    return (most + HELD - 1) // HELD
 
 
 cdef int lacks_a_block(

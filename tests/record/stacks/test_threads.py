@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from critpath.record.stacks.threads import ThreadWatch
+from critpath.record.stacks.pyspy import ThreadWatch
 
 THREADS = """
 import threading
