@@ -110,7 +110,10 @@ def test_the_first_cause_names_the_file_or_the_peer(critpath_process, tmp_path, 
             "compare", tmp_path / "normal run", tmp_path / f"{fault} run", *options
         )
         assert done.returncode in {1, 3}, done.stderr
-        cause = json.loads((tmp_path / "found.json").read_text())["causes"][0]
-        assert cause["facts"]["location"] == place, cause
+        causes = json.loads((tmp_path / "found.json").read_text())["causes"]
+        # What it costs to write so much, or others that have the cpu, may come first: they are
+        # in no call on a file.
+        named = [cause["facts"]["location"] for cause in causes]
+        assert [name for name in named if name][:1] == [place], causes
         assert "\x1b" not in done.stdout
         assert "d<b>d" not in page.read_text()
