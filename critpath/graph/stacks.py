@@ -14,6 +14,7 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, m
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
 _MOST_REPEATED: Final = 20  # samples of one row that help to find that
+_MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
 _STEP: Final = 250_000  # ns by which samples are moved until they fit
 _ASLEEP: Final = tuple(
     int(state)
@@ -78,15 +79,27 @@ def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -
     """Let what the kernel's threads do have the sleep of the thread that waits for it.
 
     A thread that waits for its file waits for the kernel's threads, which have no stack of their
-    own: the time is theirs on the path, and the call that it is for is that of the next thread.
+    own: the time is theirs on the path, and the call that it is for is that of the next thread
+    that was on it before, too: not what others, whom they serve as well, wait for meanwhile.
     """
     helper = np.isin(path.comm, [n for n, name in enumerate(path.strings) if is_helper(name)])
-    rows = np.arange(len(helper))
-    following = np.minimum.accumulate(np.where(helper, len(helper), rows)[::-1])[::-1]
+    size = len(helper)
+    pairs = np.stack([path.path, path.tid])
+    _, first, which = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    first = np.append(first[which.ravel()], -1)
+    rows = np.where(helper, size, np.arange(size))
+    following = np.append(np.minimum.accumulate(rows[::-1])[::-1], size)
     unknown = np.append(stacks.stack, -1)[own] < 0
-    mine = np.flatnonzero(helper & chosen & unknown & (following < len(helper)))
-    mine = mine[path.path[following[mine]] == path.path[mine]]
+    mine = np.flatnonzero(helper & chosen & unknown)
     after = following[mine]
+    for _ in range(_MOST_TURNS):
+        other = first[after] > mine
+        if not other.any():
+            break
+        after[other] = following[after[other] + 1]
+    there = (after < size) & (first[after] < mine)
+    mine, after = mine[there], after[there]
+    mine, after = (rows[path.path[after] == path.path[mine]] for rows in (mine, after))
     found = _last(stacks, stacks.kind == SLEEP, path.tid[after], path.begin[after])
     # A thread that slept only later did not wait for it.
     found[(found >= 0) & (np.append(stacks.time, 0)[found] > path.end[mine])] = -1

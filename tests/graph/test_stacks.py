@@ -152,6 +152,17 @@ def test_what_the_kernels_threads_do_is_for_the_sleep_of_the_thread_that_waits_f
     assert [at for at, _ in joined(paths, lost)][2:4] == [None, None]
 
 
+def test_what_the_kernels_threads_do_for_another_meanwhile_is_not_for_that_ones_file():
+    """Thread 8 is on the path as a queue is shared; what is waited for is the sleep of 7."""
+    segments = ((State.RUN, 7, 100), (State.WAIT_DISK, 5, 100), (State.RUN, 8, 50))
+    paths = path_of(*segments, (State.WAIT_DISK, 5, 100), (State.RUN, 7, 10))
+    comm = np.array([0, 1, 0, 1, 0], np.int32)
+    paths = replace(paths, paths=replace(paths.paths, comm=comm, strings=("app", "kworker/0:1")))
+    stacks = stacks_of((1100, 7, 0, SLEEP), (1101, 8, 0, SLEEP), (1255, 8, 0, SLEEP), complete=True)
+    found = [at for at, _ in joined(paths, stacks)]
+    assert (found[1], found[3]) == ("f1100_7", "f1100_7")
+
+
 def test_a_thread_that_sleeps_some_time_after_its_wake_is_there_nevertheless():
     """It sends, which wakes the peer, and receives 200 microseconds later."""
     paths = path_of((State.RUN, 7, 100), (State.RUN, 9, 500), (State.RUN, 7, 100))
