@@ -82,6 +82,7 @@ def record(critpath_process, place, name, ports, runs):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_names_are_in_the_recording_and_nothing_else_of_memory(critpath_process, tmp_path, ports):
     record(critpath_process, tmp_path, "normal", ports, 2)
     stacks = tmp_path / "normal run" / "stacks"
