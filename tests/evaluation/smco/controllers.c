@@ -12,15 +12,18 @@ void account_start(struct account *account, double share, double horizon) {
   account->credit = account_size(account);
 }
 
-double account_size(const struct account *account) {
+static double busy_time(const struct account *account) {
   double older = 0, newer = 0;
   for (int i = 0; i < SLOTS; i++) {
     older += account->slots[(account->slot + 1 + i) % (2 * SLOTS)];
     newer += account->slots[(account->slot + 1 + SLOTS + i) % (2 * SLOTS)];
   }
   double seen = account->slot - account->first >= 2 * SLOTS - 1 ? smaller(older, newer) : newer;
-  double busy = smaller(larger(seen, IDLE * account->horizon), account->horizon);
-  return larger(account->share * busy / PART, account->unit);
+  return smaller(larger(seen, IDLE * account->horizon), account->horizon);
+}
+
+double account_size(const struct account *account) {
+  return larger(account->share * busy_time(account) / PART, account->unit);
 }
 
 static void roll(struct account *account, double now) {
@@ -44,7 +47,9 @@ void account_note(struct account *account, double now, double busy, double cost)
   roll(account, now);
   busy = larger(0, smaller(busy, passed + 0.02));
   account->slots[account->slot % (2 * SLOTS)] += busy;
-  double earned = account->share * larger(busy, IDLE * passed);
+  // Who was idle for a horizon would never have paid what others spend.
+  int idle = busy_time(account) <= IDLE * account->horizon;
+  double earned = account->share * (idle ? larger(busy, IDLE * passed) : busy);
   account->credit = smaller(account_size(account), account->credit + earned) - larger(0, cost);
   account->last = larger(now, account->last);
 }
