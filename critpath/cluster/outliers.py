@@ -259,7 +259,7 @@ def _above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: 
 
 @dataclass(frozen=True)
 class _Single:
-    """What is said of every sample execution by itself, and of each of its columns."""
+    """Figures of every sample execution by itself, and of each of its columns."""
 
     score: F64
     excess: I64  # of the total

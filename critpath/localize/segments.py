@@ -301,7 +301,7 @@ def _find_place(paths: PathSet, finding: Finding, rows: slice) -> Context:
 def _find_waiter(path: CriticalPaths, before: slice, subject: int, row: int, *, known: bool) -> str:
     """Return where the thread waits that waits for a segment's: the nearest that is known.
 
-    The kernel's threads wait for nobody's sake but that of the next thread, whose place is
+    The kernel's threads work for the next thread only, whose place is
     theirs; is that `known`, the one that waits for that thread is meant.
     """
     tids = path.tid[before]

@@ -222,7 +222,7 @@ def rename_programs(data: int, files: Sequence[Sequence[int]]) -> dict[str, Else
 
 @contextlib.contextmanager
 def _file_system(elsewhere: Mapping[str, Elsewhere]) -> Iterator[list[str]]:
-    """Make a directory with what ``/`` has and these files; yield how perf is told."""
+    """Make a directory with what ``/`` has and these files; yield the variables that perf reads."""
     if not elsewhere:
         yield []
         return
