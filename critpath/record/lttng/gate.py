@@ -11,6 +11,7 @@ import ctypes
 import os
 import statistics
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from typing import Final, cast
 
 from critpath.errors import CritpathError
 from critpath.record._pulse import measure_turns
-from critpath.record.budget.calibrate import TABLE, check, estimate, find_costs
+from critpath.record.budget.calibrate import TABLE, estimate, find_costs, is_sure, raise_table
 from critpath.record.budget.control import TRACKER, Budget, Control, Costs
 from critpath.record.budget.gaps import BASE, Journal
 from critpath.record.budget.loop import Gate, Loop
@@ -44,6 +45,8 @@ _LIBRARY: Final = "liblttng-ctl.so.0"
 _KERNEL, _PROCESSES, _OK = 1, 0, 10
 _EVERY, _NONE = 0, 1
 
+_ANSWERED: Final = 10.0  # s
+
 _INDEX: Final = struct.Struct(">4I")  # magic, version, version, bytes of an entry
 _MAGIC: Final = 0xC1F1DCC1
 _ENTRY: Final = struct.Struct(">3Q")  # where, its bits, and how many of them have content
@@ -66,14 +69,15 @@ class Tracker:
         self._handle = ctypes.c_void_p()
         self._set.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._release.argtypes = [ctypes.c_void_p]
-        code = find(session.encode(), _KERNEL, _PROCESSES, ctypes.byref(self._handle))
-        if code != _OK:
-            raise _refused(session)
         self._session = session
+        handle = ctypes.byref(self._handle)
+        if _wait_for(lambda: find(session.encode(), _KERNEL, _PROCESSES, handle)) != _OK:
+            raise _refused(session)
 
     def follow(self, *, every: bool) -> None:
         """Follow every process or none; raises CritpathError if the daemon refuses."""
-        if self._set(self._handle, _EVERY if every else _NONE) != 0:
+        policy = _EVERY if every else _NONE
+        if _wait_for(lambda: self._set(self._handle, policy)) != 0:
             raise _refused(self._session)
 
     def close(self) -> None:
@@ -81,6 +85,15 @@ class Tracker:
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             self._release(handle)
+
+
+def _wait_for(ask: Callable[[], int]) -> int | None:
+    """Return what the daemon answers, None if it does not: the library waits for ever."""
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(ask()), daemon=True)
+    asking.start()
+    asking.join(_ANSWERED)
+    return answers[0] if answers else None
 
 
 def _refused(session: str) -> CritpathError:
@@ -282,8 +295,9 @@ def measure_slowly(gates: Sequence[Gate], cpu: int) -> Costs:
         os.sched_setaffinity(0, {cpu})
         for gate in gates:
             found = _compare(gate, cpu)
-            if found is None:
-                return replace(TABLE, seconds=time.thread_time() - begin)
+            if found is None or not is_sure(*found):
+                seconds = time.thread_time() - begin
+                return replace(TABLE, events=raise_table(found), seconds=seconds)
             ns, interval = found
             events |= dict.fromkeys(events, ns)
             intervals.append(interval)
@@ -314,7 +328,7 @@ def _compare(gate: Gate, cpu: int) -> tuple[float, float] | None:
     finally:
         gate.close()
     [last] = gate.counts([cpu])
-    return check(*estimate(times, [(last - first) / len(times[True])]))
+    return estimate(times, [(last - first) / len(times[True])])
 
 
 def find_daemons(names: Sequence[bytes] = (b"lttng-sessiond", b"lttng-consumerd")) -> list[int]:

@@ -193,7 +193,7 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
 
 def counting(numbers: Numbers) -> Callable[[], bool]:
     """Return whether numbers are counted already, by every process."""
-    return lambda: numbers.shared.exists() and min(numbers.done) > 1000
+    return lambda: numbers.shared.exists() and min(numbers.done, default=0) > 1000
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import os
 import struct
 import time
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -241,3 +242,20 @@ def test_without_the_library_that_is_said(monkeypatch):
 
 def test_daemons_are_found_by_name():
     assert find_daemons([b"no-such-daemon"]) == []
+
+
+def test_a_daemon_that_never_answers_is_an_error(monkeypatch):
+    class Library:
+        lttng_process_attr_tracker_handle_destroy = mock.MagicMock()
+        lttng_session_get_tracker_handle = mock.MagicMock(return_value=10)
+        lttng_process_attr_tracker_handle_set_tracking_policy = mock.MagicMock(
+            side_effect=lambda *_: time.sleep(2)
+        )
+
+    monkeypatch.setattr(gate_module.ctypes, "CDLL", lambda _: Library)
+    monkeypatch.setattr(gate_module, "_ANSWERED", 0.05)
+    tracker = Tracker("critpath-1")
+    begin = time.monotonic()
+    with pytest.raises(CritpathError, match="does not open or close"):
+        tracker.follow(every=True)
+    assert time.monotonic() - begin < 1
