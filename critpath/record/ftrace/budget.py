@@ -340,6 +340,31 @@ class BudgetRecording:
             )
 
 
+class UnderBudget:
+    """What a recorder hands on to its budget, if it has one."""
+
+    _budget: BudgetRecording | None
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far to the budget, if there is one."""
+        if self._budget is not None:
+            self._budget.charge_beside(part, spent)
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Open for a run that is recorded, if there is a budget."""
+        return self._budget.begin_run(kind, limited=limited) if self._budget else True
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close after a run, if there is a budget."""
+        if self._budget is not None:
+            self._budget.end_run(kind, busy)
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run that was recorded under a budget."""
+        if self._budget is not None:
+            self._budget.note_selected(kind, number, begin, pid)
+
+
 def lengthen_horizon(budget: Budget, costs: Costs) -> Budget:
     """Return a budget over so long a time that events can be switched off and on within it."""
     least = _FULL_HORIZONS * costs.off / budget.share
@@ -368,4 +393,4 @@ def machine_model() -> str:
     return os.uname().machine
 
 
-__all__ = ["BudgetRecording", "is_under_budget", "machine_model", "read_summary"]
+__all__ = ["BudgetRecording", "UnderBudget", "is_under_budget", "machine_model", "read_summary"]

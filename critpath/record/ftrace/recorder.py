@@ -25,6 +25,7 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.budget import (
     BudgetRecording,
+    UnderBudget,
     is_under_budget,
     read_summary,
 )
@@ -93,7 +94,7 @@ def open_recorder(settings: RecorderSettings) -> Recorder:
     return FtraceRecorder(settings)
 
 
-class FtraceRecorder:
+class FtraceRecorder(UnderBudget):
     """Records through a private instance of tracefs.
 
     Attributes
@@ -168,25 +169,6 @@ class FtraceRecorder:
         lost = sum(of.get(name, 0) for of in counts for name in LOSS_COUNTERS)
         more = self._budget.count_events() if self._budget else 0
         return Count(more + sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
-
-    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
-        """Charge what something else has spent so far to the budget, if there is one."""
-        if self._budget is not None:
-            self._budget.charge_beside(part, spent)
-
-    def begin_run(self, kind: str, *, limited: bool) -> bool:
-        """Open for a run that is recorded, if there is a budget."""
-        return self._budget.begin_run(kind, limited=limited) if self._budget else True
-
-    def end_run(self, kind: str, busy: int) -> None:
-        """Close after a run, if there is a budget."""
-        if self._budget is not None:
-            self._budget.end_run(kind, busy)
-
-    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
-        """Note a run that was recorded under a budget."""
-        if self._budget is not None:
-            self._budget.note_selected(kind, number, begin, pid)
 
     def stop(self) -> int:
         """Turn tracing off and drain the buffers.

@@ -27,7 +27,7 @@ from critpath.record.budget.gaps import BASE, JOURNAL, SELECTED, finish_gaps, la
 from critpath.record.budget.gaps import FILE as GAPS
 from critpath.record.dirfd import path_for_children
 from critpath.record.ftrace import raw as raws
-from critpath.record.ftrace.budget import is_under_budget, read_summary
+from critpath.record.ftrace.budget import UnderBudget, is_under_budget, read_summary
 from critpath.record.ftrace.ctf_writer import write_sockets
 from critpath.record.ftrace.drain import online_cpus
 from critpath.record.identity import is_dead_session
@@ -95,7 +95,7 @@ def open_recorder(settings: RecorderSettings) -> Recorder:
     return LttngRecorder(settings)
 
 
-class LttngRecorder:
+class LttngRecorder(UnderBudget):
     """One recording through LTTng: see `critpath.record.recorder.Recorder`."""
 
     def __init__(self, settings: RecorderSettings) -> None:
@@ -158,25 +158,6 @@ class LttngRecorder:
         LTTng's daemons write, and count what they could not as lost packets.
         """
         return self._budget.failure() if self._budget is not None else None
-
-    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
-        """Charge what something else has spent so far to the budget, if there is one."""
-        if self._budget is not None:
-            self._budget.charge_beside(part, spent)
-
-    def begin_run(self, kind: str, *, limited: bool) -> bool:
-        """Open for a run that is recorded, if there is a budget."""
-        return self._budget.begin_run(kind, limited=limited) if self._budget else True
-
-    def end_run(self, kind: str, busy: int) -> None:
-        """Close after a run, if there is a budget."""
-        if self._budget is not None:
-            self._budget.end_run(kind, busy)
-
-    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
-        """Note a run that was recorded under a budget."""
-        if self._budget is not None:
-            self._budget.note_selected(kind, number, begin, pid)
 
     def count_events(self) -> None:
         """Return nothing: LTTng's daemons would have to be asked, by a program each time."""
