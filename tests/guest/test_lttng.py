@@ -320,26 +320,20 @@ def held(guest) -> Path:
     return guest("budget.sh", "steady.py", "flood.py", limit=900)
 
 
-# Recordings like these were made by hand; as a test they have not been seen to pass.  What is
-# drawn, and how long calibration takes, depends on what else the machine does.
-may_fail = pytest.mark.xfail(strict=False, reason="depends on how busy the machine is")
-
-
 def gaps_of(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / "gaps.jsonl").read_text().splitlines()]
 
 
-@may_fail
 @pytest.mark.parametrize("percent", [5, 20])
 def test_a_budget_opens_windows_and_writes_down_what_is_between(held, critpath, percent):
     name = f"windows-{percent}"
     assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
     manifest = manifest_of(held / name)
     assert manifest["format"] == "critpath/recording/2"
-    overhead, gaps = manifest["overhead"], gaps_of(held / name)
-    assert overhead["layers"]["base"]["closed_by"] == "tracker"
-    assert overhead["layers"]["base"]["windows"] >= 2
-    assert overhead["layers"]["base"]["events"] > 0
+    base, gaps = manifest["layers"]["base"], gaps_of(held / name)
+    assert base["closed_by"] == "tracker"
+    assert base["windows"] >= 2
+    assert base["events"] > 0
     assert len([gap for gap in gaps if gap["why"] == "budget"]) >= 1
     found = executions(critpath, held / name)
     assert found
@@ -347,7 +341,6 @@ def test_a_budget_opens_windows_and_writes_down_what_is_between(held, critpath, 
         assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
 
 
-@may_fail
 @pytest.mark.parametrize("percent", [5, 20])
 def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, percent):
     name = f"runs-{percent}"
@@ -363,7 +356,6 @@ def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, pe
     assert len(executions(critpath, held / name)) == len(chosen)
 
 
-@may_fail
 def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_only(held, critpath):
     assert (held / "clean.code").read_text() == "0\n", (held / "clean.txt").read_text()
     assert (held / "clean.left").read_text() == ""

@@ -12,7 +12,7 @@ try() { # NAME COMMAND...
 
 left() { # NAME: LTTng's processes and sessions, and what critpath has noted
   { pgrep -a lttng; lttng --no-sessiond list 2>/dev/null | grep '^ *[0-9]*)'
-    ls -A /run/critpath /tmp; } >"$1.left" 2>/dev/null
+    find /run/critpath /tmp -mindepth 1; } >"$1.left" 2>/dev/null
 }
 
 lttng=(critpath record --recorder lttng)
