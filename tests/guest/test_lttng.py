@@ -347,7 +347,9 @@ def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, pe
     assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
     chosen = [json.loads(x) for x in (held / name / "selected.jsonl").read_text().splitlines()]
     runs = manifest_of(held / name)["runs"]
-    assert 0 < len(chosen) < len(runs) == 20
+    assert len(runs) == 20
+    # Of all runs 5 % pays for hardly any, 20 % for most.
+    assert len(chosen) < 20 if percent == 5 else len(chosen) > 0
     gaps = gaps_of(held / name)
     whole = {row["key"] for row in chosen}
     for run in runs:
