@@ -424,7 +424,7 @@ def _timeline(
 
 def check(store: Store, *, level: float) -> Check | None:
     """Judge every session of a store by the others; None where it has no state to judge."""
-    from critpath.signatures.drift import strangers_of
+    from critpath.signatures.drift import sessions_needed, strangers_of
 
     states = [entry for entry in store.entries if entry.kind == "state"]
     known = make_library(states)
@@ -470,7 +470,9 @@ def check(store: Store, *, level: float) -> Check | None:
         strangers=int(seen.sum()),
         recognised=int((p[seen] <= found_level).sum()),
         level=found_level,
-        calibrated=calibration.is_calibrated(level) and calibration.has_enough,
+        calibrated=calibration.holds(found_level),
+        judged_sessions=len(calibration.medians),
+        needed_sessions=sessions_needed(found_level),
         twins=known.twins,
         doubtful=tuple(doubtful),
         left_out=known.left_out,

@@ -13,6 +13,7 @@ document is as strange as it is to its label's *other* sessions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -355,7 +356,7 @@ class Ranking:
 
     def is_calibrated(self, wanted: float = LEVEL) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
-        return 1 + len(self) >= 1 / self.level(wanted)
+        return len(self) >= sessions_needed(self.level(wanted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -435,10 +436,23 @@ class Calibration:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
         return (self.medians if sessions else self.known).is_calibrated(wanted)
 
+    def holds(self, level: float) -> bool:
+        """Tell whether p-values of documents keep a level: sessions count, they are independent.
+
+        Documents of a session may be as strange as each other: then the strangest are all of one,
+        and what is known is called unknown as often as it would be the strangest of all sessions.
+        """
+        return len(self.medians) >= sessions_needed(level) and self.has_enough
+
     @property
     def has_enough(self) -> bool:
         """Most labels have so many sessions that the level is kept."""
         return float(np.median(self.corpus.sessions)) >= ENOUGH_SESSIONS
+
+
+def sessions_needed(level: float) -> int:
+    """Return of how many sessions one is the strangest no more often than the level."""
+    return math.ceil(1 / level - 1e-9) - 1
 
 
 def calibrate(corpus: Corpus) -> Calibration:
