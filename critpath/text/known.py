@@ -225,11 +225,11 @@ def describe_check(found: CheckDocument) -> list[str]:
 
 def _not_calibrated(found: CheckDocument) -> str:
     """Return why the level need not hold: intervals are alike within a session, so these count."""
+    judged = f"{plural(found.judged_sessions, 'session')} could be judged by another of its label"
     if found.judged_sessions < found.needed_sessions:
         return (
-            f"not calibrated: {plural(found.judged_sessions, 'session')} could be judged by another "
-            f"of its label, a level of {found.level:g} takes {found.needed_sessions:,}: what is known "
-            "may be called unknown more often"
+            f"not calibrated: {judged}, a level of {found.level:g} takes "
+            f"{found.needed_sessions:,}: what is known may be called unknown more often"
         )
     return (
         "not calibrated: with fewer than 3 sessions of most labels the level of "
