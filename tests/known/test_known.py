@@ -287,10 +287,7 @@ def test_known_things_are_called_unknown_no_more_often_than_the_level(
             continue
         for label in range(8):
             vectors, rows = make_vectors(draw(label, 1000 * draw_of + 500), known.terms)
-            ((_, block),) = calibration.drift.distances(vectors[rows], calibration.corpus.vectors)
-            from critpath.signatures.drift import mean_of_nearest  # noqa: PLC0415
-
-            distances = mean_of_nearest(block, calibration.corpus.label, 8)
+            distances = calibration.to_labels(vectors[rows])
             nearest = np.argmin(distances, axis=1)
             strange = calibration.strange(distances[np.arange(len(rows)), nearest], nearest)
             p = float(calibration.p_values(np.median(strange), sessions=True))

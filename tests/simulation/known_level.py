@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from scipy.sparse import csr_array
 
-from critpath.signatures.drift import Corpus, calibrate, mean_of_nearest
+from critpath.signatures.drift import Corpus, calibrate
 
 TERMS: Final = 40
 LABELS: Final = 3
@@ -39,11 +39,9 @@ def find_unknown(sessions: int, stores: int) -> tuple[float, float]:
         of = np.arange(sessions) % LABELS
         vectors = np.concatenate([draw(int(label), at, store) for at, label in enumerate(of)])
         label, session = (np.repeat(each, INTERVALS) for each in (of, np.arange(sessions)))
-        known = calibrate(Corpus(csr_array(vectors.astype(np.float32)), label, session, LABELS))
+        known = calibrate(Corpus.of(csr_array(vectors), label, session, LABELS))
         for asked in range(LABELS):
-            new = csr_array(draw(asked, 10_000, store).astype(np.float32))
-            ((_, block),) = known.drift.distances(new, known.corpus.vectors)
-            distance = mean_of_nearest(block, label, LABELS)
+            distance = known.to_labels(csr_array(draw(asked, 10_000, store)))
             nearest = np.argmin(distance, axis=1)
             strange = known.strange(distance[np.arange(len(nearest)), nearest], nearest)
             shares.append(float((known.p_values(strange) <= LEVEL).mean()))
