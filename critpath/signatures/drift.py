@@ -152,21 +152,21 @@ class Drift:
         float64 [documents, labels]
             Infinite for a label without documents.
         """
-        ours = self.lengths(some)
         found = np.empty((some.shape[0], corpus.labels))
         step = 1 if len(found) == 1 else lanes()
         queries = np.zeros((corpus.terms, step), np.float32)
         room = np.empty((step, corpus.labels, NEAREST))
         for first in range(0, len(found), step):
             rows = slice(first, first + step)
-            block = some[rows].toarray().astype(np.float64)
+            block = (some if len(found) <= step else some[rows]).toarray().astype(np.float64)
             along = block @ self.directions
+            ours = (block**2).sum(axis=1) / self.smallest - along**2 @ self.weight
             # x W W y of all y is one product: nothing has to be kept of them but their vectors.
             scaled = block / self.smallest - (along * self.weight) @ self.directions.T
             queries[:, : len(block)] = scaled.T
             add_nearest(
                 *(corpus.start, corpus.term, corpus.weight, lengths, corpus.label),
-                *(queries, ours[rows], room[: len(block)], found[rows]),
+                *(queries, ours, room[: len(block)], found[rows]),
             )
         return found
 
