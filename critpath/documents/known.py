@@ -113,9 +113,11 @@ class CheckDocument(Part):
     strangers: Annotated[int, doc("documents whose label and twins were left out in turn")]
     recognised: Annotated[int, doc("of these, called like nothing known")]
     level: Annotated[Number, doc("at which something is like nothing known")]
-    calibrated: Annotated[bool, doc("most labels have sessions enough for that level to hold")]
+    calibrated: Annotated[bool, doc("sessions enough were judged for that level to hold")]
     twins: Annotated[list[list[str]], doc("labels that cannot be told apart")]
     doubtful: Annotated[list[str], doc("entries nearer to another label than to their own")]
     notes: Annotated[list[str], doc("what was left out, in sentences")]
+    judged_sessions: Annotated[int, doc("that another of their label could judge")] = 0
+    needed_sessions: Annotated[int, doc("of these, for the level to hold")] = 0
     tree: Annotated[list[JoinEntry], doc("which labels are alike, the most alike first")] = []
     groups: Annotated[list[list[str]], doc("labels that are together where the tree is cut")] = []

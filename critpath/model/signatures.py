@@ -414,6 +414,9 @@ class Check:
         Documents whose label and its twins were left out, and how many of these were unknown.
     level : float
     calibrated : bool
+        So many sessions could be judged that what is known is called unknown no more often.
+    judged_sessions, needed_sessions : int
+        By others of their label; how many the level takes.
     twins : tuple of tuple of str
         Labels that are confused in more than one document of twenty.
     doubtful : tuple of str
@@ -435,6 +438,8 @@ class Check:
     recognised: int
     level: float
     calibrated: bool
+    judged_sessions: int
+    needed_sessions: int
     twins: tuple[tuple[str, ...], ...]
     doubtful: tuple[str, ...]
     left_out: tuple[str, ...]

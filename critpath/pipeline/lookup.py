@@ -105,8 +105,8 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
         return None
     from scipy.sparse import vstack
 
-    stacked = vstack(vectors, format="csr").astype(np.float32)  # 1 KB for 110 terms
-    corpus = Corpus(stacked, np.array(label), np.array(session), len(labels))
+    stacked = vstack(vectors, format="csr")
+    corpus = Corpus.of(stacked, np.array(label), np.array(session), len(labels))
     return Library(labels, terms, tuple(used), calibrate(corpus), tuple(kept), tuple(left_out))
 
 
@@ -242,14 +242,10 @@ def _judge(
     best: int,
     classifier: str,
 ) -> Answer:
-    from critpath.signatures.drift import mean_of_nearest
-
     calibration = known.calibration
     corpus = calibration.corpus
     count = len(known.labels)
-    distances = np.empty((len(rows), count))
-    for some, block in calibration.drift.distances(vectors, corpus.vectors):
-        distances[some] = mean_of_nearest(block, corpus.label, count)
+    distances = calibration.to_labels(vectors)
     if classifier == "svm":
         from critpath.signatures.classifiers import fit_svm
 
@@ -320,14 +316,14 @@ def _match(
     known: Library, label: int, asked: Counts, vectors: Any, distances: F64, *, explained: bool
 ) -> Match:
     calibration, corpus = known.calibration, known.calibration.corpus
-    mine = np.flatnonzero(corpus.label == label)
-    cosine = np.asarray((vectors @ corpus.vectors[mine].T).toarray())
+    mine = corpus.take(corpus.label == label).vectors
+    cosine = np.asarray((vectors @ mine.T).toarray())
     nearest = np.argsort(-cosine, axis=1, kind="stable")[:, :3]
     entries = [e for e in known.entries if e.label == known.labels[label]]
     family = next((of for of in calibration.twins if label in of), (label,))
     terms: tuple[MatchedTerm, ...] = ()
     if explained:
-        terms = _explain(known, asked, vectors, corpus.vectors[mine], nearest, label)
+        terms = _explain(known, asked, vectors, mine, nearest, label)
     return Match(
         label=known.labels[label],
         labels=tuple(known.labels[i] for i in family),
@@ -367,7 +363,7 @@ def _explain(
     )
     part = np.asarray(vectors.multiply(pick @ theirs).mean(axis=0)).ravel()
     corpus = known.calibration.corpus
-    rest = corpus.vectors[corpus.label != label]
+    rest = corpus.take(corpus.label != label).vectors
     usual = np.asarray(rest.mean(axis=0)).ravel() if rest.shape[0] else np.zeros(len(part))
     mean = np.asarray(vectors.mean(axis=0)).ravel()
     order = np.argsort(-(part - mean * usual), kind="stable")[:_SHOWN]
@@ -408,7 +404,7 @@ def _timeline(
         one = int(smooth[first])
         similarity = 0.0
         if one >= 0:
-            theirs = corpus.vectors[corpus.label == one]
+            theirs = corpus.take(corpus.label == one).vectors
             cosine = (vectors[first:end] @ theirs.T).toarray()
             similarity = float(np.sort(cosine, axis=1)[:, -3:].mean())
         found.append(
@@ -424,7 +420,7 @@ def _timeline(
 
 def check(store: Store, *, level: float) -> Check | None:
     """Judge every session of a store by the others; None where it has no state to judge."""
-    from critpath.signatures.drift import strangers_of
+    from critpath.signatures.drift import sessions_needed, strangers_of
 
     states = [entry for entry in store.entries if entry.kind == "state"]
     known = make_library(states)
@@ -470,7 +466,9 @@ def check(store: Store, *, level: float) -> Check | None:
         strangers=int(seen.sum()),
         recognised=int((p[seen] <= found_level).sum()),
         level=found_level,
-        calibrated=calibration.is_calibrated(level) and calibration.has_enough,
+        calibrated=calibration.holds(found_level),
+        judged_sessions=len(calibration.medians),
+        needed_sessions=sessions_needed(found_level),
         twins=known.twins,
         doubtful=tuple(doubtful),
         left_out=known.left_out,

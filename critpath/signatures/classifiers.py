@@ -37,7 +37,7 @@ def fit_svm(corpus: Corpus) -> Any:
         if not len(judged) or len(np.unique(rest.label)) < 2:
             continue
         for penalty in PENALTIES:
-            found = fitted(penalty, rest).predict(corpus.vectors[judged].toarray())
+            found = fitted(penalty, rest).predict(corpus.take(judged).vectors.toarray())
             right[penalty] += int((found == corpus.label[judged]).sum())
     best = max(PENALTIES, key=lambda penalty: (right[penalty], -abs(np.log10(penalty))))
     return fitted(best, corpus)
@@ -87,12 +87,12 @@ def group(vectors: Any, method: str, clusters: int) -> I64:
 
 def find_syndromes(corpus: Corpus) -> F64:
     """Return the mean of every label's vectors, each session the same, scaled to length 1."""
-    found = np.zeros((corpus.labels, corpus.vectors.shape[1]))
+    found = np.zeros((corpus.labels, corpus.terms))
+    vectors = corpus.vectors
     for label in range(corpus.labels):
         sessions = np.unique(corpus.session[corpus.label == label]).tolist()
         means = [
-            np.asarray(corpus.vectors[corpus.session == one].mean(axis=0)).ravel()
-            for one in sessions
+            np.asarray(vectors[corpus.session == one].mean(axis=0)).ravel() for one in sessions
         ]
         if means:
             found[label] = np.mean(means, axis=0)

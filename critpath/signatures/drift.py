@@ -13,7 +13,8 @@ document is as strange as it is to its label's *other* sessions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -21,6 +22,8 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.model import F64, I64, Bool
+from critpath.model.signatures import take_rows
+from critpath.signatures._nearest import add_nearest, lanes
 
 SMALLEST: Final = 0.001  # e: variance of a direction in which nothing was seen to wander
 NEAREST: Final = 3  # documents that speak for a label
@@ -32,7 +35,6 @@ ENOUGH_SESSIONS: Final = 3
 TWINS: Final = 0.05  # share of documents that are nearest to another label
 _MOST_PAIRS: Final = 64  # eigenpairs
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
-_BLOCK: Final = 1 << 22  # distances that are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,23 +43,50 @@ class Corpus:
 
     Attributes
     ----------
-    vectors : scipy.sparse.csr_array [documents, terms]
-        Of length 1.
+    start : int64 [documents + 1]
+    term : uint16 [rows]
+    weight : float32 [rows]
+        Vectors of length 1 over the terms, as `Signatures` has them: 6 bytes a term.
+    terms : int
     label, session : int64 [documents]
     labels : int
     """
 
-    vectors: Any
+    start: I64
+    term: Any
+    weight: Any
+    terms: int
     label: I64
     session: I64
     labels: int
 
+    @classmethod
+    def of(cls, vectors: Any, label: I64, session: I64, labels: int) -> Corpus:
+        """Make a corpus of scipy's compressed rows."""
+        start, weight = vectors.indptr.astype(np.int64), vectors.data.astype(np.float32)
+        if vectors.shape[1] > np.iinfo(np.uint16).max:
+            raise ValueError("more terms than a store has")
+        term = vectors.indices.astype(np.uint16)
+        return cls(start, term, weight, vectors.shape[1], label, session, labels)
+
+    @property
+    def vectors(self) -> Any:
+        """The vectors as scipy.sparse.csr_array [documents, terms], made when asked for."""
+        from scipy.sparse import csr_array  # noqa: PLC0415 - for searches only
+
+        rows = (self.weight, self.term.astype(np.int32), self.start.astype(np.int32))
+        return csr_array(rows, shape=(len(self), self.terms))
+
     def __len__(self) -> int:
         return len(self.label)
 
-    def take(self, rows: Any) -> Corpus:
-        """Return some documents."""
-        return Corpus(self.vectors[rows], self.label[rows], self.session[rows], self.labels)
+    def take(self, documents: Any) -> Corpus:
+        """Return some documents: indices, or a bool per document."""
+        kept = np.arange(len(self))[documents]
+        rows, _ = take_rows(self.start, kept)
+        start = np.append(0, np.cumsum(np.diff(self.start)[kept]))
+        about = (self.label[kept], self.session[kept], self.labels)
+        return Corpus(start, self.term[rows], self.weight[rows], self.terms, *about)
 
     @cached_property
     def sessions(self) -> I64:
@@ -108,26 +137,38 @@ class Drift:
         lengths: F64 = _squares(vectors) / self.smallest - along**2 @ self.weight
         return lengths
 
-    def distances(
-        self, some: Any, others: Any, lengths: F64 | None = None
-    ) -> Iterator[tuple[slice, F64]]:
-        """Yield the distances of some documents to all others, block by block.
+    def to_labels(self, some: Any, corpus: Corpus, lengths: Any) -> F64:
+        """Return the mean distances of documents to the nearest of each label.
 
-        `lengths` are those of the others, where they are known.
+        Parameters
+        ----------
+        some : scipy.sparse array [documents, terms]
+        corpus : Corpus
+        lengths : float32 [documents of the corpus]
+            Squared distances of these to nothing.
+
+        Returns
+        -------
+        float64 [documents, labels]
+            Infinite for a label without documents.
         """
-        theirs = self.lengths(others) if lengths is None else lengths
-        ours = self.lengths(some)
-        step = max(1, _BLOCK // max(1, others.shape[0]))
-        for first in range(0, some.shape[0], step):
+        found = np.empty((some.shape[0], corpus.labels))
+        step = 1 if len(found) == 1 else lanes()
+        queries = np.zeros((corpus.terms, step), np.float32)
+        room = np.empty((step, corpus.labels, NEAREST))
+        for first in range(0, len(found), step):
             rows = slice(first, first + step)
-            block = some[rows].toarray().astype(np.float64)
+            block = (some if len(found) <= step else some[rows]).toarray().astype(np.float64)
             along = block @ self.directions
+            ours = (block**2).sum(axis=1) / self.smallest - along**2 @ self.weight
             # x W W y of all y is one product: nothing has to be kept of them but their vectors.
             scaled = block / self.smallest - (along * self.weight) @ self.directions.T
-            scaled = scaled.astype(others.dtype)
-            product = others @ (scaled[0] if len(scaled) == 1 else scaled.T)
-            square = ours[rows, None] + theirs - 2.0 * product.reshape(len(theirs), -1).T
-            yield rows, np.sqrt(np.maximum(square, 0.0))
+            queries[:, : len(block)] = scaled.T
+            add_nearest(
+                *(corpus.start, corpus.term, corpus.weight, lengths, corpus.label),
+                *(queries, ours, room[: len(block)], found[rows]),
+            )
+        return found
 
 
 def _squares(vectors: Any) -> F64:
@@ -147,8 +188,8 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
     """
     from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - for searches only
 
-    used = np.unique(corpus.vectors.indices)
-    vectors = corpus.vectors if len(used) == corpus.vectors.shape[1] else corpus.vectors[:, used]
+    used = np.unique(corpus.term)
+    vectors = corpus.vectors if len(used) == corpus.terms else corpus.vectors[:, used]
     documents, terms = vectors.shape
     size = np.maximum(np.bincount(corpus.label, minlength=corpus.labels), 1)
     means = find_means(vectors, corpus) * np.sqrt(size)[:, None]
@@ -168,7 +209,7 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
         values, found = eigsh(product, k=_MOST_PAIRS, v0=np.ones(terms))
     kept = np.argsort(-values, kind="stable")[:_MOST_PAIRS]
     kept = kept[values[kept] > smallest / 10]
-    directions = np.zeros((corpus.vectors.shape[1], len(kept)))
+    directions = np.zeros((corpus.terms, len(kept)))
     directions[used] = found[:, kept]
     return Drift(directions, values[kept], smallest)
 
@@ -220,10 +261,11 @@ class LeftOut:
 
     def __init__(self, corpus: Corpus, drift: Drift) -> None:
         self._corpus, self._drift = corpus, drift
-        self._along = np.asarray(corpus.vectors @ drift.directions)
-        means = find_means(corpus.vectors, corpus)
+        self._vectors = corpus.vectors
+        self._along = np.asarray(self._vectors @ drift.directions)
+        means = find_means(self._vectors, corpus)
         self._centred = self._along - (means @ drift.directions)[corpus.label]
-        self._squares = _squares(corpus.vectors)
+        self._squares = _squares(self._vectors)
         largest = max((len(rows) for rows in corpus.of_session.values()), default=0)
         grown = drift.variance * len(corpus) / max(1, len(corpus) - largest)
         self._least = Drift(drift.directions, grown, drift.smallest)
@@ -232,7 +274,7 @@ class LeftOut:
         # Means as W moves them, and their squared distance to nothing.
         self._moved = means / drift.smallest - (along * self._least.weight) @ drift.directions.T
         self._lengths = (means * self._moved).sum(axis=1)
-        self._least_lengths = self._least.lengths(corpus.vectors)
+        self._least_lengths = self._least.lengths(self._vectors)
         self._radius = np.array(
             [
                 self._to_means(rows, label)[:, label].max(initial=0.0)
@@ -269,7 +311,7 @@ class LeftOut:
         some = self._some(mine, label)
         others = self._held[1]
         if labels.tolist() != [label]:
-            others = corpus.vectors[rows].toarray().astype(np.float64)
+            others = self._vectors[rows].toarray().astype(np.float64)
         ours, theirs = self._along[mine], self._along[rows]
         mixed = ours @ metric
         square = (self._squares[mine, None] + self._squares[rows] - 2 * some @ others.T) / (
@@ -298,7 +340,7 @@ class LeftOut:
     def _some(self, rows: I64, label: int) -> F64:
         """Return some of a label's documents, dense; the label is kept for its next session."""
         if self._held[0] != label:
-            exact = self._corpus.vectors[self._corpus.of_label[label]].toarray()
+            exact = self._vectors[self._corpus.of_label[label]].toarray()
             self._held = (label, exact.astype(np.float64))
         found: F64 = self._held[1][np.searchsorted(self._corpus.of_label[label], rows)]
         return found
@@ -355,7 +397,7 @@ class Ranking:
 
     def is_calibrated(self, wanted: float = LEVEL) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
-        return 1 + len(self) >= 1 / self.level(wanted)
+        return len(self) >= sessions_needed(self.level(wanted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,6 +426,15 @@ class Calibration:
     spread: F64
     strangeness: F64
     usual: float = field(default=1.0)
+
+    @cached_property
+    def lengths(self) -> Any:
+        """Squared distance of every document to nothing: float32 [documents]."""
+        return self.drift.lengths(self.corpus.vectors).astype(np.float32)
+
+    def to_labels(self, some: Any) -> F64:
+        """Return the mean distances of documents to the nearest of each label."""
+        return self.drift.to_labels(some, self.corpus, self.lengths)
 
     @cached_property
     def known(self) -> Ranking:
@@ -435,10 +486,23 @@ class Calibration:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
         return (self.medians if sessions else self.known).is_calibrated(wanted)
 
+    def holds(self, level: float) -> bool:
+        """Tell whether p-values of documents keep a level: sessions count, they are independent.
+
+        Documents of a session may be as strange as each other: then the strangest are all of one,
+        and what is known is called unknown as often as it would be the strangest of all sessions.
+        """
+        return len(self.medians) >= sessions_needed(level) and self.has_enough
+
     @property
     def has_enough(self) -> bool:
         """Most labels have so many sessions that the level is kept."""
         return float(np.median(self.corpus.sessions)) >= ENOUGH_SESSIONS
+
+
+def sessions_needed(level: float) -> int:
+    """Return of how many sessions one is the strangest no more often than the level."""
+    return math.ceil(1 / level - 1e-9) - 1
 
 
 def calibrate(corpus: Corpus) -> Calibration:

@@ -215,15 +215,26 @@ def describe_check(found: CheckDocument) -> list[str]:
     if single:
         lines.append(f"one session only, not judged: {', '.join(single)}")
     if not found.calibrated:
-        lines.append(
-            "not calibrated: with fewer than 3 sessions of most labels the level of "
-            f"{found.level:g} need not hold"
-        )
+        lines.append(_not_calibrated(found))
     quiet = sum(one.quiet for one in found.labels)
     if quiet:
         lines.append(f"{plural(quiet, 'interval')} not judged: too little happened")
     lines += [f"nearer to another label than to its own: {safe_text(n)}" for n in found.doubtful]
     return [*lines, *found.notes]
+
+
+def _not_calibrated(found: CheckDocument) -> str:
+    """Return why the level need not hold: intervals are alike within a session, so these count."""
+    judged = f"{plural(found.judged_sessions, 'session')} could be judged by another of its label"
+    if found.judged_sessions < found.needed_sessions:
+        return (
+            f"not calibrated: {judged}, a level of {found.level:g} takes "
+            f"{found.needed_sessions:,}: what is known may be called unknown more often"
+        )
+    return (
+        "not calibrated: with fewer than 3 sessions of most labels the level of "
+        f"{found.level:g} need not hold"
+    )
 
 
 def count_checked(found: CheckDocument) -> str:
@@ -279,7 +290,7 @@ def head_check(found: CheckDocument) -> tuple[str, str]:
         joined = f"{', '.join(f'`{n}`' for n in names[:-1])} and `{names[-1]}`"
         return head, f"{joined} cannot be told apart: {wrong} of theirs are wrong{also}."
     if not found.calibrated:
-        return head, "Most labels have fewer than three sessions: what is unknown is not sure."
+        return head, f"What is unknown is not sure: {_not_calibrated(found)}."
     return head, "Every label is told from the others by sessions that it was not judged with."
 
 

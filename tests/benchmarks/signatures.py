@@ -1,6 +1,6 @@
 """What counting costs, beside recording the same events and beside perf's counting events.
 
-    python tests/benchmarks/signatures.py [--rounds N] [--only operations,recorder,trace,macro]
+    python tests/benchmarks/signatures.py [--rounds N] [--only operations,search,...]
 
 Every round does each operation without anything, and then under each way of counting and
 recording, in an order that is drawn; figures are medians over rounds of what an operation takes
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from critpath.record.counts import groups
 from critpath.record.counts.attach import ProgramCounts
@@ -287,16 +288,82 @@ def _progress(group: object) -> int:
     return total
 
 
+def draw_corpus(documents: int, labels: int = 100, sessions: int = 1_000) -> Any:
+    """Draw signatures as those of all tracepoints are: a third of 338 terms in each."""
+    import numpy as np  # noqa: PLC0415 - numpy is not for who counts
+    from scipy.sparse import csr_array, vstack  # noqa: PLC0415 - as said
+
+    from critpath.signatures.drift import Corpus  # noqa: PLC0415 - as said
+
+    rng = np.random.default_rng(1)
+    usual = rng.lognormal(0, 1.5, (labels, 338)) * (rng.random((labels, 338)) < 1 / 3)
+    day = rng.lognormal(0, 0.15, (sessions, 338))
+    session = np.arange(documents) * sessions // documents
+    label = session * labels // sessions
+    vectors = []
+    for first in range(0, documents, 10_000):
+        some = slice(first, first + 10_000)
+        rates = usual[label[some]] * day[session[some]]
+        counts = rng.poisson(50_000 * rates / rates.sum(axis=1, keepdims=True))
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        vectors.append(csr_array(np.sqrt(shares).astype(np.float32)))
+    return Corpus.of(vstack(vectors, format="csr"), label, session, labels)
+
+
+def measure_search(rounds: int) -> None:
+    """Print the search of 100,000 signatures against faiss's exact one on one thread."""
+    import numpy as np  # noqa: PLC0415 - numpy is not for who counts
+
+    from critpath.signatures.drift import find_drift  # noqa: PLC0415 - as said
+
+    try:
+        import faiss  # noqa: PLC0415 - pip install faiss-cpu, for this row only
+    except ImportError:
+        print("left out: search needs faiss (pip install faiss-cpu)")
+        return
+    faiss.omp_set_num_threads(1)
+    corpus = draw_corpus(100_000)
+    drift = find_drift(corpus)
+    vectors = corpus.vectors
+    lengths = drift.lengths(vectors).astype(np.float32)
+    index = faiss.IndexFlatIP(corpus.terms)
+    index.add(vectors.toarray())
+    kept = (corpus.start, corpus.term, corpus.weight, corpus.label, corpus.session, lengths)
+    each = sum(column.nbytes for column in kept) / len(corpus)
+    print(
+        f"search: {len(corpus.term) / len(corpus):.0f} terms of {corpus.terms}, {each:.0f} bytes a "
+        f"signature (target <= 1,024) {'held' if each <= 1024 else 'MISSED'}"
+    )
+    for name, some in (("single", vectors[[5]]), ("batch of 64", vectors[::1563])):
+        dense = some.toarray()
+        ratios, ours = [], []
+        for _ in range(3 * rounds):
+            begin = time.process_time()
+            drift.to_labels(some, corpus, lengths)
+            between = time.process_time()
+            index.search(dense, 5)
+            end = time.process_time()
+            ratios.append((between - begin) / (end - between))
+            ours.append(1e3 * (between - begin) / len(dense))
+        ratio = statistics.median(ratios)
+        print(
+            f"search, {name}: {statistics.median(ours):.2f} ms of cpu each, against faiss x"
+            f"{ratio:.2f} (target < 1) {'held' if ratio < 1 else 'MISSED'}"
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default="operations,recorder,trace,macro")
+    parser.add_argument("--only", default="operations,recorder,trace,macro,search")
     given = parser.parse_args(arguments)
+    asked = given.only.split(",")
+    if "search" in asked:
+        measure_search(given.rounds)
     if os.geteuid():
         print("left out: counting needs root")
         return
-    asked = given.only.split(",")
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         if "operations" in asked:

@@ -100,7 +100,7 @@ def corpus_of(chosen: dict[tuple[str, str], Counts], labels: list[str], weights:
         label += [labels.index(name)] * found.shape[0]
         session += [number] * found.shape[0]
     stacked = vstack(vectors, format="csr")
-    return Corpus(stacked, np.array(label), np.array(session), len(labels))
+    return Corpus.of(stacked, np.array(label), np.array(session), len(labels))
 
 
 def papers(states: dict[tuple[str, str], Counts]) -> None:
@@ -199,11 +199,12 @@ def across(states: dict[tuple[str, str], Counts]) -> None:
         mine, rest = np.flatnonzero(corpus.session == one), np.flatnonzero(corpus.session != one)
         if corpus.sessions[corpus.label[mine[0]]] < 2:
             continue
-        for _, block in drift.distances(corpus.vectors[mine], corpus.vectors[rest]):
-            order = np.argsort(block, axis=1)[:, :10]
-            same = corpus.label[rest][order] == corpus.label[mine[0]]
-            for count, values in at.items():
-                values.extend(same[:, :count].mean(axis=1).tolist())
+        each = replace(corpus.take(rest), label=np.arange(len(rest)), labels=len(rest))
+        lengths = drift.lengths(each.vectors).astype(np.float32)
+        order = np.argsort(drift.to_labels(corpus.take(mine).vectors, each, lengths), axis=1)
+        same = corpus.label[rest][order[:, :10]] == corpus.label[mine[0]]
+        for count, values in at.items():
+            values.extend(same[:, :count].mean(axis=1).tolist())
     said = ", ".join(f"{np.mean(values):.3f}" for values in at.values())
     print(f"| retrieval: precision at 1, 5, 10 | {said} |\n")
 
@@ -230,9 +231,8 @@ def held_out(states: dict[tuple[str, str], Counts], sessions: list[str]) -> None
                 continue
             truth = known.labels.index(label)
             labels = len(known.labels)
-            for _, block in known.calibration.drift.distances(vectors, plain.vectors):
-                near = np.argmin(mean_of_nearest(block, plain.label, labels), axis=1)
-                right["drift"] += int((near == truth).sum())
+            near = np.argmin(known.calibration.to_labels(vectors), axis=1)
+            right["drift"] += int((near == truth).sum())
             cosine = 1 - (vectors @ plain.vectors.T).toarray()
             near = np.argmin(mean_of_nearest(cosine, plain.label, labels), axis=1)
             right["cosine"] += int((near == truth).sum())

@@ -34,8 +34,8 @@ from critpath.pipeline.lookup import (
     make_vectors,
     search,
 )
-from critpath.report.document.known import known_entry
-from critpath.text.known import describe_answer
+from critpath.report.document.known import check_document, known_entry
+from critpath.text.known import describe_answer, describe_check
 from critpath.units import NS_PER_S
 
 TERMS = tuple(f"sys:call{number:02}" for number in range(40))
@@ -220,8 +220,29 @@ def test_check_judges_each_session_by_the_others(store: Path) -> None:
     assert np.trace(found.nearest) >= 590
     assert found.recognised >= 0.9 * found.strangers
     assert found.unknown.sum() <= 0.05 * found.judged.sum()
-    assert found.calibrated
+    assert not found.calibrated  # of 30 sessions one is the strangest more often than that
+    assert found.judged_sessions == 30
     assert not found.doubtful
+
+
+@pytest.mark.parametrize(
+    ("level", "sessions", "calibrated"),
+    [(0.01, 9, False), (0.01, 19, False), (0.01, 99, True), (0.05, 18, False), (0.05, 21, True)],
+)
+def test_a_level_takes_sessions_not_intervals(
+    level: float, sessions: int, calibrated: bool
+) -> None:
+    """Of n sessions one more is the strangest in 1 / (n + 1): 99 for .01, whatever they have."""
+    entries = tuple(
+        replace(make_entry(f"work-{at % 3}", draw(at % 3, at, documents=30)), name=f"{at}")
+        for at in range(sessions)
+    )
+    found = check(Store(Path("drawn.known"), entries), level=level)
+    assert found is not None
+    assert found.level == level
+    assert (found.judged_sessions, found.calibrated) == (sessions, calibrated)
+    lines = describe_check(check_document(found, "drawn.known", "", (), "1"))
+    assert any(f"{sessions} sessions could be judged" in line for line in lines) != calibrated
 
 
 def test_a_poisoned_entry_is_named(store: Path) -> None:
@@ -266,10 +287,7 @@ def test_known_things_are_called_unknown_no_more_often_than_the_level(
             continue
         for label in range(8):
             vectors, rows = make_vectors(draw(label, 1000 * draw_of + 500), known.terms)
-            ((_, block),) = calibration.drift.distances(vectors[rows], calibration.corpus.vectors)
-            from critpath.signatures.drift import mean_of_nearest  # noqa: PLC0415
-
-            distances = mean_of_nearest(block, calibration.corpus.label, 8)
+            distances = calibration.to_labels(vectors[rows])
             nearest = np.argmin(distances, axis=1)
             strange = calibration.strange(distances[np.arange(len(rows)), nearest], nearest)
             p = float(calibration.p_values(np.median(strange), sessions=True))

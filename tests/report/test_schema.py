@@ -180,7 +180,14 @@ def known_check():
     label |= {"right": 9, "unknown": 0, "nearest": {"web": 9}}
     checked = {"store": "x.known", "digest": "0", "labels": [label], "strangers": 0}
     checked |= {"tree": [{"one": 0, "other": 1, "similarity": 0.5}], "groups": [["web"]]}
-    checked |= {"recognised": 0, "level": 0.01, "calibrated": True, "twins": [["a", "b"]]}
+    checked |= {
+        "judged_sessions": 3,
+        "needed_sessions": 99,
+        "recognised": 0,
+        "level": 0.01,
+        "calibrated": True,
+        "twins": [["a", "b"]],
+    }
     return {"format": CHECK_FORMAT, "version": "1", **checked, "doubtful": [], "notes": []}
 
 

@@ -104,6 +104,8 @@ def check_document(
         recognised=check.recognised,
         level=check.level,
         calibrated=check.calibrated,
+        judged_sessions=check.judged_sessions,
+        needed_sessions=check.needed_sessions,
         twins=[list(of) for of in check.twins],
         doubtful=list(check.doubtful),
         notes=list(notes),
