@@ -158,7 +158,7 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
     pairs, place = np.unique(np.stack([tid, time]), axis=1, return_inverse=True)
     place = place.ravel()
     found = np.full(pairs.shape[1], -1, np.int64)
-    of_thread = events[np.lexsort((stacks.time[events], whose[events]))]
+    of_thread = _by_thread(events, whose)
     threads = whose[of_thread]
     for thread in np.unique(pairs[0]).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
@@ -171,10 +171,16 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
     return result
 
 
+def _by_thread(events: I64, whose: I64) -> I64:
+    """Return events, which are in order of time, thread after thread."""
+    ordered: I64 = events[np.argsort(whose[events], kind="stable")]
+    return ordered
+
+
 def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     """Return for every thread and time that thread's last event before it, or -1."""
     events = np.flatnonzero(chosen)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     threads, result = stacks.tid[order], np.full(len(tid), -1, np.int64)
     for thread in np.unique(tid).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
@@ -206,7 +212,7 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     something else than being interrupted is one stretch, whose samples are those of its segments.
     """
     events = np.flatnonzero(stacks.kind == RUN)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     result, threads = np.full(int(runs.sum()), -1, np.int64), stacks.tid[order]
     if not len(result):
         return result
@@ -264,7 +270,7 @@ def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool, runs: Bool) 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     """Return the rows of all samples, and which of its row each is: a row is noted at changes."""
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    events = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    events = _by_thread(events, stacks.tid)
     time, tid = stacks.time[events], stacks.tid[events]
     same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
     until = np.where(same, np.append(time[1:], time[:1]), time + 1)
@@ -283,7 +289,7 @@ def _sampled(
     """
     chosen, runs = of[0], of[1][of[0]]
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     threads, tid = stacks.tid[order], path.tid[chosen]
     begin, end = path.begin[chosen], path.end[chosen]
     result = np.full(len(tid), -1, np.int64)

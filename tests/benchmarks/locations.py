@@ -176,6 +176,7 @@ def put_stacks(place: Path, seed: int) -> None:
         rows[who][free] = path.tid[chosen][: len(free)]
         rows["time"][free] = times[chosen][: len(free)] + 1000
     rows["stack"] = rng.integers(0, DISTINCT, MANY)
+    rows.sort(order="time")  # as perf writes them
     frames = [
         [f"function_{n}", f"/srv/app/module_{n % 200}.c", n % 900 + 1, "/srv/app/served", False]
         for n in range(5000)
