@@ -40,7 +40,7 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     stacks : Stacks
     """
     path = paths.paths
-    codes = len(path.strings) + np.arange(len(stacks.texts), dtype=np.int32)
+    stacks = _of_threads(stacks, path.tid)
     asleep = np.isin(path.state, _ASLEEP)
     runs = np.isin(path.state, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
@@ -64,8 +64,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
-    strings = [*path.strings, *stacks.texts]
-    stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
+    strings = list(path.strings)
+    stack, waker = _coded(own, woken, stacks, strings)
     changed = replace(
         path,
         stack=_joined(stack, path.stack, strings),
@@ -140,11 +140,22 @@ def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
     return replace(paths, paths=paths.paths.map_stacks(mark))
 
 
-def _coded(events: I64, stacks: Stacks, codes: I32) -> I32:
-    """Return the codes of events' stacks, -1 where there is no event."""
-    known = np.append(codes, np.int32(-1))[stacks.stack]  # of some events there is no stack
-    coded: I32 = np.append(known, np.int32(-1))[events]
-    return coded
+def _of_threads(stacks: Stacks, tid: I64) -> Stacks:
+    """Return the events of some threads, and those that woke them: a machine has many more."""
+    threads = np.unique(tid)
+    mine = np.isin(stacks.tid, threads) | np.isin(stacks.woken, threads)
+    kept = ("time", "tid", "woken", "kind", "stack")
+    return replace(stacks, **{name: getattr(stacks, name)[mine] for name in kept})
+
+
+def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I32, I32]:
+    """Return the codes of events' stacks, whose texts become strings; -1 where there is none."""
+    known = np.append(stacks.stack, np.int32(-1))  # of some events there is no stack
+    used, codes = np.unique(np.append(known[np.append(own, woken)], -1), return_inverse=True)
+    codes = np.where(used >= 0, len(strings) - 1 + np.arange(len(used)), -1)[codes]
+    strings += [stacks.texts[number] for number in used[1:].tolist()]
+    stack, waker, _ = np.split(codes.astype(np.int32), [len(own), len(own) + len(woken)])
+    return stack, waker
 
 
 def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I64:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model.stacks import KINDS, Frame, Frames, Stacks, stack_text
+from critpath.model.stacks import KINDS, Frame, Frames, Stacks, StackTexts, stack_text
 from critpath.units import safe_text
 from critpath.untrusted import LARGEST, load_json
 
@@ -54,7 +54,6 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         raise UnreadableError(what, _DO) from None
     listed = zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
     lines = [stack_text([Frame(*frame)]) for frame in listed]
-    texts = tuple("\n".join([lines[number] for number in stack]) for stack in stacks)
     columns: Any = {name: events[name].astype(np.int64) for name in ("time", "tid", "woken")}
     columns |= {"kind": events["kind"].copy(), "stack": events["stack"].astype(np.int32)}
     if (np.diff(columns["time"]) < 0).any():
@@ -62,7 +61,7 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         columns = {name: column[order] for name, column in columns.items()}
     return Stacks(
         **columns,
-        texts=texts,
+        texts=StackTexts(lines, stacks),
         frames=frames,
         complete=not lost,
         period=sampling[0],

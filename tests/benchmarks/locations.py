@@ -217,7 +217,7 @@ def main() -> int:
         if shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]
             costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
-        compare_many(ours, min(chosen.rounds, 2))
+        compare_many(ours, min(chosen.rounds, 4))
         if perf and chosen.requests:
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0

@@ -233,3 +233,10 @@ def test_samples_move_to_where_they_fit_the_waits(shift, phase, rounds):
         (n, stack) for n, stack in enumerate(found) if stack not in (None, ("wait", "run")[n % 2])
     ]
     assert len(wrong) <= len(found) // 5
+
+
+def test_stacks_of_threads_that_are_on_no_path_cost_no_text():
+    paths = path_of((State.RUN, 7, 20), (State.WAIT_FUTEX, 7, 100))
+    stacks = stacks_of((1020, 7, 0, SLEEP), (1030, 9, 0, SLEEP), (1120, 8, 7, WAKE))
+    strings = add_stacks(paths, stacks).paths.strings
+    assert [text.split("\t")[0] for text in strings[1:]] == ["f1020_7", "f1120_8"]
