@@ -297,6 +297,7 @@ def _sampled(
 
     ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
     as a sample that is noted late would give them, and the others none in which they mostly run.
+    What runs for less than a period has the stack that the samples before and after both have.
     """
     chosen, runs = of[0], of[1][of[0]]
     events = np.flatnonzero(stacks.kind == SAMPLE)
@@ -321,6 +322,9 @@ def _sampled(
         upto = np.minimum(end[mine][row], until) - 1 - times[at]
         number = upto // period - (since + period - 1) // period + 1
         stack = stacks.stack[order[low + at]]
+        last = times[at] + (until - 1 - times[at]) // period * period  # sample in that stack
+        between = runs[mine][row] & (times[at] <= begin[mine][row]) & (last >= end[mine][row])
+        number = np.where(between, np.maximum(number, 1), number)
         number[(stack < 0) | (running[stack] != runs[mine][row])] = 0
         row, at, number = row[number > 0], at[number > 0], number[number > 0]
         best = np.lexsort((number, row))
