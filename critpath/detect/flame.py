@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
 from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
 from critpath.model.vectors import FRAME
+
+Times = TypeVar("Times", I64, F64)
 
 _LEAST: Final = 0.004  # of the whole: smaller changes are not marked
 _POOLED: Final = 0.002  # of all time: smaller nodes are not tested
@@ -129,15 +131,27 @@ class _Tree:
         self._leaves: list[list[int]] = [[] for _ in times.chains]
         for column, (chain, _) in enumerate(times.leaves):
             self._leaves[chain].append(column)
-        # Columns below every chain, its own and those of longer chains.
-        self.within = np.zeros((len(times.leaves), len(times.chains)), np.int64)
-        for column, (leaf, _) in enumerate(times.leaves):
-            chain = leaf
-            while True:
-                self.within[column, chain] = 1
-                if not chain:
-                    break
-                chain = above[chain]
+        # Columns so that those below a chain, its own and those of longer ones, are neighbours.
+        self._order: list[int] = []
+        self._bounds = np.zeros((len(times.chains), 2), np.int64)
+        open_ones = [0]
+        while open_ones:
+            chain = open_ones.pop()
+            if chain < 0:  # all below it have their places
+                self._bounds[~chain, 1] = len(self._order)
+                continue
+            self._bounds[chain, 0] = len(self._order)
+            self._order += self._leaves[chain]
+            open_ones += [~chain, *self._below[chain]]
+
+    def sums(self, table: Times, chains: I64 | None = None) -> Times:
+        """Return what a table [..., leaves] adds up to below some chains, or all: [..., chains]."""
+        bounds = self._bounds if chains is None else self._bounds[chains]
+        # A column more: the last bound is one, too.
+        ordered = table[..., [*self._order, *self._order[-1:]]]
+        found: Times = np.add.reduceat(ordered, bounds.ravel(), axis=-1)[..., ::2]
+        found[..., bounds[:, 0] == bounds[:, 1]] = 0
+        return found
 
     def add(
         self,
@@ -159,6 +173,16 @@ class _Tree:
 
     def grow(self, parent: int, chain: int, both: tuple[F64, F64], *, stratum: int) -> None:
         """Add what is below a chain: what its last thread does, and whom that waits for."""
+        self._grow(parent, chain, both, (self.sums(both[0]), self.sums(both[1])), stratum)
+
+    def _grow(
+        self,
+        parent: int,
+        chain: int,
+        both: tuple[F64, F64],
+        sums: tuple[F64, F64],
+        stratum: int,
+    ) -> None:
         times, many = self._times, self.nodes[parent].executions
         threads = [name for name in times.chains[chain] if not name.startswith(FRAME)]
         role = threads[-1] if threads else ""
@@ -167,8 +191,7 @@ class _Tree:
             before, after = float(both[0][column]), float(both[1][column])
             found.append((max(before, after), "state", column, before, after))
         for longer in self._below[chain]:
-            mine = self.within[:, longer] > 0
-            before, after = float(both[0][mine].sum()), float(both[1][mine].sum())
+            before, after = float(sums[0][longer]), float(sums[1][longer])
             found.append((max(before, after), "thread", longer, before, after))
         found.sort(key=lambda one: (-one[0], one[1], one[2]))
         rest = [0.0, 0.0]
@@ -188,7 +211,7 @@ class _Tree:
                     node = self.add(parent, "frame", plain, role, before, after, many, at)
                 else:
                     node = self.add(parent, kind, name, name, before, after, many, at)
-                self.grow(node, place, both, stratum=stratum)
+                self._grow(node, place, both, sums, stratum)
         if any(rest):
             self.add(parent, "rest", "", role, rest[0], rest[1], many)
 
@@ -204,14 +227,17 @@ def _marked(
 ) -> tuple[FlameNode, ...]:
     """Return the nodes with the changes that a test over all of them supports."""
     known = [rows >= 0 for rows in strata]
-    tables = [
-        np.hstack([table @ tree.within, table])[rows]
-        for table, rows in zip((times.normal, times.sample), known, strict=True)
-    ]
+    leaves = [table[rows] for table, rows in zip((times.normal, times.sample), known, strict=True)]
     # What is tested must not depend on which execution is of which set.
-    pooled = tables[0].sum(axis=0) + tables[1].sum(axis=0)
+    both = leaves[0].sum(axis=0) + leaves[1].sum(axis=0)
+    pooled = np.concatenate([tree.sums(both), both])
     large = np.flatnonzero(pooled >= _POOLED * pooled[0])
     columns = np.sort(large[np.argsort(-pooled[large], kind="stable")][:_MOST_TESTED])
+    chains, single = np.split(columns, [np.searchsorted(columns, len(times.chains))])
+    tables = [
+        np.hstack([tree.sums(table, chains), table[:, single - len(times.chains)]])
+        for table in leaves
+    ]
     place = {int(column): i for i, column in enumerate(columns)}
     found: dict[str, tuple[F64, F64]] = {}
     level /= 2  # for each direction
@@ -223,7 +249,7 @@ def _marked(
     blocks = exchangeable(blocks, level)
     for direction in directions:
         order = (0, 1) if direction == "more" else (1, 0)
-        ours, theirs = (tables[i][:, columns] for i in order)
+        ours, theirs = (tables[i] for i in order)
         whole, _ = permutable(sessions[order[0]], sessions[order[1]], level)
         test = gate(
             ours, theirs, own[order[0]], own[order[1]],

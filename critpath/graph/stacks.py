@@ -40,7 +40,7 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     stacks : Stacks
     """
     path = paths.paths
-    codes = len(path.strings) + np.arange(len(stacks.texts), dtype=np.int32)
+    stacks = _of_threads(stacks, path.tid)
     asleep = np.isin(path.state, _ASLEEP)
     runs = np.isin(path.state, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
@@ -64,8 +64,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
-    strings = [*path.strings, *stacks.texts]
-    stack, waker = _coded(own, stacks, codes), _coded(woken, stacks, codes)
+    strings = list(path.strings)
+    stack, waker = _coded(own, woken, stacks, strings)
     changed = replace(
         path,
         stack=_joined(stack, path.stack, strings),
@@ -140,11 +140,22 @@ def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
     return replace(paths, paths=paths.paths.map_stacks(mark))
 
 
-def _coded(events: I64, stacks: Stacks, codes: I32) -> I32:
-    """Return the codes of events' stacks, -1 where there is no event."""
-    known = np.append(codes, np.int32(-1))[stacks.stack]  # of some events there is no stack
-    coded: I32 = np.append(known, np.int32(-1))[events]
-    return coded
+def _of_threads(stacks: Stacks, tid: I64) -> Stacks:
+    """Return the events of some threads, and those that woke them: a machine has many more."""
+    threads = np.unique(tid)
+    mine = np.isin(stacks.tid, threads) | np.isin(stacks.woken, threads)
+    kept = ("time", "tid", "woken", "kind", "stack")
+    return replace(stacks, **{name: getattr(stacks, name)[mine] for name in kept})
+
+
+def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I32, I32]:
+    """Return the codes of events' stacks, whose texts become strings; -1 where there is none."""
+    known = np.append(stacks.stack, np.int32(-1))  # of some events there is no stack
+    used, codes = np.unique(np.append(known[np.append(own, woken)], -1), return_inverse=True)
+    codes = np.where(used >= 0, len(strings) - 1 + np.arange(len(used)), -1)[codes]
+    strings += [stacks.texts[number] for number in used[1:].tolist()]
+    stack, waker, _ = np.split(codes.astype(np.int32), [len(own), len(own) + len(woken)])
+    return stack, waker
 
 
 def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I64:
@@ -158,7 +169,7 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
     pairs, place = np.unique(np.stack([tid, time]), axis=1, return_inverse=True)
     place = place.ravel()
     found = np.full(pairs.shape[1], -1, np.int64)
-    of_thread = events[np.lexsort((stacks.time[events], whose[events]))]
+    of_thread = _by_thread(events, whose)
     threads = whose[of_thread]
     for thread in np.unique(pairs[0]).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
@@ -171,10 +182,16 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
     return result
 
 
+def _by_thread(events: I64, whose: I64) -> I64:
+    """Return events, which are in order of time, thread after thread."""
+    ordered: I64 = events[np.argsort(whose[events], kind="stable")]
+    return ordered
+
+
 def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     """Return for every thread and time that thread's last event before it, or -1."""
     events = np.flatnonzero(chosen)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     threads, result = stacks.tid[order], np.full(len(tid), -1, np.int64)
     for thread in np.unique(tid).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
@@ -206,7 +223,7 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     something else than being interrupted is one stretch, whose samples are those of its segments.
     """
     events = np.flatnonzero(stacks.kind == RUN)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     result, threads = np.full(int(runs.sum()), -1, np.int64), stacks.tid[order]
     if not len(result):
         return result
@@ -264,7 +281,7 @@ def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool, runs: Bool) 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     """Return the rows of all samples, and which of its row each is: a row is noted at changes."""
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    events = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    events = _by_thread(events, stacks.tid)
     time, tid = stacks.time[events], stacks.tid[events]
     same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
     until = np.where(same, np.append(time[1:], time[:1]), time + 1)
@@ -280,10 +297,11 @@ def _sampled(
 
     ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
     as a sample that is noted late would give them, and the others none in which they mostly run.
+    What runs for less than a period has the stack that the samples before and after both have.
     """
     chosen, runs = of[0], of[1][of[0]]
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    order = events[np.lexsort((stacks.time[events], stacks.tid[events]))]
+    order = _by_thread(events, stacks.tid)
     threads, tid = stacks.tid[order], path.tid[chosen]
     begin, end = path.begin[chosen], path.end[chosen]
     result = np.full(len(tid), -1, np.int64)
@@ -304,6 +322,9 @@ def _sampled(
         upto = np.minimum(end[mine][row], until) - 1 - times[at]
         number = upto // period - (since + period - 1) // period + 1
         stack = stacks.stack[order[low + at]]
+        last = times[at] + (until - 1 - times[at]) // period * period  # sample in that stack
+        between = runs[mine][row] & (times[at] <= begin[mine][row]) & (last >= end[mine][row])
+        number = np.where(between, np.maximum(number, 1), number)
         number[(stack < 0) | (running[stack] != runs[mine][row])] = 0
         row, at, number = row[number > 0], at[number > 0], number[number > 0]
         best = np.lexsort((number, row))

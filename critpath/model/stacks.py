@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Stacks(Table):
         `SLEEP`, `WAKE`, `RUN`, or `SAMPLE`: in that stack until the thread's next sample.
     stack : int32
         Which of ``texts``; -1: none that could be read.
-    texts : tuple of str
+    texts : sequence of str
         Every distinct stack, as `frames_of` reads it.
     frames : Frames
     complete : bool
@@ -102,7 +102,7 @@ class Stacks(Table):
     woken: I64
     kind: U8
     stack: I32
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     frames: Frames
     complete: bool = False
     period: int = 0
@@ -122,8 +122,36 @@ class Stacks(Table):
             "tid": Column(self.tid),
             "woken": Column(self.woken, valid=self.woken > 0),
             "kind": Column(self.kind, KINDS),
-            "stack": Column(np.maximum(self.stack, 0), self.texts or ("",), self.stack >= 0),
+            "stack": Column(np.maximum(self.stack, 0), tuple(self.texts) or ("",), self.stack >= 0),
         }
+
+
+class StackTexts(Sequence[str]):
+    """Stacks as texts, each made when it is asked for: a path has few of a machine's.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Every frame as text.
+    stacks : sequence of list of int
+        Which of them each stack has, innermost first.
+    """
+
+    def __init__(self, lines: Sequence[str], stacks: Sequence[list[int]]) -> None:
+        self._lines, self._stacks = lines, stacks
+
+    def __len__(self) -> int:
+        return len(self._stacks)
+
+    @overload
+    def __getitem__(self, which: int) -> str: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[str]: ...
+    def __getitem__(self, which: int | slice) -> str | Sequence[str]:
+        """Return the text of a stack, or of some."""
+        if isinstance(which, slice):
+            return StackTexts(self._lines, self._stacks[which])
+        return "\n".join([self._lines[frame] for frame in self._stacks[which]])
 
 
 # A stack as text: a line per frame, innermost first, its parts with tabs between.

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model.stacks import KINDS, Frame, Frames, Stacks, stack_text
+from critpath.model.stacks import KINDS, Frame, Frames, Stacks, StackTexts, stack_text
 from critpath.units import safe_text
 from critpath.untrusted import LARGEST, load_json
 
@@ -52,18 +52,16 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
         raise UnreadableError(what, _DO) from None
-    listed = list(
-        zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
-    )
-    texts = tuple(stack_text([Frame(*listed[number]) for number in stack]) for stack in stacks)
-    order = np.argsort(events["time"], kind="stable")
-    columns = {name: events[name][order].astype(np.int64) for name in ("time", "tid", "woken")}
-    kind, stack = events["kind"][order], events["stack"][order].astype(np.int32)
+    listed = zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
+    lines = [stack_text([Frame(*frame)]) for frame in listed]
+    columns: Any = {name: events[name].astype(np.int64) for name in ("time", "tid", "woken")}
+    columns |= {"kind": events["kind"].copy(), "stack": events["stack"].astype(np.int32)}
+    if (np.diff(columns["time"]) < 0).any():
+        order = np.argsort(columns["time"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
     return Stacks(
         **columns,
-        kind=kind,
-        stack=stack,
-        texts=texts,
+        texts=StackTexts(lines, stacks),
         frames=frames,
         complete=not lost,
         period=sampling[0],
@@ -91,8 +89,9 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, tuple[int, i
         for column, value in zip(columns, row, strict=True):
             column.append(safe_text(value) if isinstance(value, str) else value)
     for stack in stacks:
-        fits = isinstance(stack, list) and len(stack) <= _FRAMES
-        if not fits or not all(type(n) is int and 0 <= n < len(rows) for n in stack):
+        # No number is compared that is none: True is 1.
+        fits = isinstance(stack, list) and len(stack) <= _FRAMES and {*map(type, stack)} <= {int}
+        if not fits or (stack and not 0 <= min(stack) <= max(stack) < len(rows)):
             raise ValueError("a stack is not a list of frames")
     function, name, line, module, inlined = columns
     return (

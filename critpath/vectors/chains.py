@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain as each_of
 from itertools import pairwise
 from typing import Final
@@ -162,11 +163,15 @@ class _Places:
 
 def own_frames(text: str) -> tuple[str, ...]:
     """Return the program's own functions of a stack as parts of a chain, the outermost first."""
-    names = [
-        FRAME + frame_name(frame._replace(line=0)) for frame in frames_of(text) if is_own(frame)
-    ]
+    names = [name for line in text.split("\n") if (name := _own_frame(line))]
     found = [name for name, inner in pairwise([*reversed(names), ""]) if name != inner]
     return tuple(found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]])
+
+
+@lru_cache(maxsize=1 << 14)  # stacks are many, of few functions
+def _own_frame(line: str) -> str:
+    [frame] = frames_of(line)
+    return FRAME + frame_name(frame._replace(line=0)) if is_own(frame) else ""
 
 
 def chain_times(normal: PathSet, sample: PathSet, coder: Coder | None = None) -> ChainTimes:

@@ -123,7 +123,7 @@ def run(mode: Mode, command: list[str]) -> tuple[float, float, int]:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return int(done.stdout) / 1e6, cpu * 1e3, events[0]
+    return int(done.stdout.split()[0]) / 1e6, cpu * 1e3, events[0]
 
 
 def measure(

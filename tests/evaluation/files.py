@@ -6,7 +6,8 @@ peers.  It is recorded with ``--files`` without a fault, once more without (a he
 with each fault, and compared as ``critpath compare`` does.  Servers that run already are recorded
 with ``-a --files`` while a client asks them: a web service in Python (``locations/web.py``),
 Redis with ``appendfsync always``, PostgreSQL.  Their fault is a slow disk, that of a loop device,
-which the kernel holds back, or a peer that answers late.
+which the kernel holds back, or a peer that answers late.  A second PostgreSQL, whose files have the
+same names on a quick disk, is written to meanwhile.
 
 What counts as right (`FAULTS`, `SERVERS`) was written before the first run: the first cause names,
 as where the thread was or waits, first a call on a file or a peer of the fault; none names one of
@@ -56,7 +57,8 @@ SERVERS: Final = {
     "web /archive": ("archive.db", "orders.db"),
     "web /ask": FAULTS["peer"],
     "redis": ("(appendonly.aof.1.incr.aof)", "client of"),
-    "postgres": ("(000000010000000000000001)", "base/"),
+    # A second one has a file of that name, too, below pg_wal of its own.
+    "postgres": ("(wal/000000010000000000000001)", "pg_wal/"),
 }
 ENVIRONMENT: Final = {**os.environ, "PYTHONPATH": str(HERE.parents[2] / "marks")}
 
@@ -170,7 +172,7 @@ def running(scratch: Path, disk: Path, peers: list[int]) -> Iterator[dict[str, i
     """Run the servers, on the slow disk what they have to write at once; give their ports."""
     with contextlib.ExitStack() as ending:
         at = {}
-        for name in ("web", "redis", "postgres"):
+        for name in ("web", "redis", "postgres", "other"):
             with socket.create_server(("127.0.0.1", 0)) as free:
                 at[name] = free.getsockname()[1]
 
@@ -198,15 +200,28 @@ def running(scratch: Path, disk: Path, peers: list[int]) -> Iterator[dict[str, i
         options = [word for key, value in redis.items() for word in (f"--{key}", str(value))]
         start("redis", find_program("redis-server"), *options)
         user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []}
-        wal, data = disk / "wal", own / "data"
-        for directory in (wal, data):
-            directory.mkdir(mode=0o700)
-            shutil.chown(directory, "postgres", "postgres")
-        make = [find_program("initdb"), "-D", str(data), "-X", str(wal), "-A", "trust", "-N"]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL, cwd="/", **user)
-        settings = ("unix_socket_directories=", "listen_addresses=127.0.0.1", "autovacuum=off")
-        sets = [word for text in (f"port={at['postgres']}", *settings) for word in ("-c", text)]
-        start("postgres", find_program("postgres"), "-D", str(data), *sets, cwd="/", **user)
+        for name, place in (("postgres", disk), ("other", own)):
+            data, wal = own / name, place / "wal"
+            for directory in (wal, data):
+                directory.mkdir(mode=0o700)
+                shutil.chown(directory, "postgres", "postgres")
+            where = ["-D", str(data), *(["-X", str(wal)] if place == disk else [])]
+            make = [find_program("initdb"), *where, "-A", "trust", "-N"]
+            subprocess.run(make, check=True, stdout=subprocess.DEVNULL, cwd="/", **user)
+            settings = ("unix_socket_directories=", "listen_addresses=127.0.0.1", "autovacuum=off")
+            sets = [word for text in (f"port={at[name]}", *settings) for word in ("-c", text)]
+            start(name, find_program("postgres"), "-D", str(data), *sets, cwd="/", **user)
+        words = ["-h", "127.0.0.1", "-p", str(at["other"]), "-U", "postgres", "postgres"]
+        busy = subprocess.Popen(
+            ["psql", "-Xq", *words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        ending.callback(busy.wait, 20)
+        ending.callback(busy.kill)
+        assert busy.stdin is not None
+        busy.stdin.write(
+            "create table many (line int);\ninsert into many values (1) \\watch 0.02\n"
+        )
+        busy.stdin.flush()
         yield at
 
 

@@ -210,6 +210,22 @@ def test_a_segment_without_a_sample_has_no_stack():
     assert sampled(paths, (2000, 8)) == [None] * 3
 
 
+def test_what_runs_between_two_samples_of_one_place_was_there():
+    """A thread that others interrupt runs for less than a period at a time."""
+    paths = path_of(
+        (State.RUN, 7, 1200),
+        *[(State.WAIT_CPU, 7, 300), (State.RUN, 7, 1200)] * 10,
+        *[(State.WAIT_FUTEX, 7, 300), (State.RUN, 7, 300)] * 2,
+    )
+    found = sampled(paths, (1500, 7), (16_700, 7))
+    assert found[:18:2] == ["f1500_7"] * 9
+    assert found[22:] == [None] * 3  # the last sample there was before
+    assert set(found[1::2]) == {None}  # no wait
+    # Samples of another place came between.
+    found = sampled(paths, (1500, 7), (6400, 7), (7900, 7))
+    assert found[4] is None
+
+
 @given(st.integers(0, 3), st.integers(0, 4999), st.integers(10, 60))
 def test_samples_move_to_where_they_fit_the_waits(shift, phase, rounds):
     """A thread waits for 7 ms in one place and runs for 6 ms in another; samples come too early."""
@@ -233,3 +249,10 @@ def test_samples_move_to_where_they_fit_the_waits(shift, phase, rounds):
         (n, stack) for n, stack in enumerate(found) if stack not in (None, ("wait", "run")[n % 2])
     ]
     assert len(wrong) <= len(found) // 5
+
+
+def test_stacks_of_threads_that_are_on_no_path_cost_no_text():
+    paths = path_of((State.RUN, 7, 20), (State.WAIT_FUTEX, 7, 100))
+    stacks = stacks_of((1020, 7, 0, SLEEP), (1030, 9, 0, SLEEP), (1120, 8, 7, WAKE))
+    strings = add_stacks(paths, stacks).paths.strings
+    assert [text.split("\t")[0] for text in strings[1:]] == ["f1020_7", "f1120_8"]

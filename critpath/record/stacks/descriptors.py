@@ -1,4 +1,8 @@
-"""What descriptors name, followed by system calls: files by their paths, peers by addresses."""
+"""What descriptors name, followed by system calls: files by their paths, peers by addresses.
+
+A path is that of its process: two servers open ``pg_wal/000000010000000000000001``, each below
+where it works.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _LETTERS: Final = 200  # of a name
+_MOST_PARTS: Final = 6  # of a short one
 _MOST: Final = 1 << 16  # descriptors of one process
 _CLOSE_ON_EXEC: Final = 0o2000000  # O_CLOEXEC, SOCK_CLOEXEC
 _SHARES: Final = 0x400  # CLONE_FILES
+_SHARES_PLACE: Final = 0x200  # CLONE_FS
+_HERE: Final = -100  # AT_FDCWD
 _DUPLICATES: Final = {0: False, 1030: True}  # F_DUPFD, F_DUPFD_CLOEXEC
 _SET_FLAGS: Final = 2  # F_SETFD
 _RANGE_FLAG: Final = 4  # CLOSE_RANGE_CLOEXEC
@@ -36,10 +43,13 @@ _MAKES: Final = {
     "memfd_create": ("memory", -1),
     "inotify_init1": ("inotify", 0),
 }
-_OTHERS: Final = ("dup", "dup2", "dup3", "close", "close_range", "poll")
+# From where on paths are that do not begin at the root; and the argument that says from where.
+_MOVES: Final = ("chdir", "fchdir")
+_FROM: Final = ("openat", "openat2")
+_OTHERS: Final = ("dup", "dup2", "dup3", "close", "close_range", "poll", *_MOVES)
 CALLS: Final = (*USES, *_FLAGS, *_MAKES, *_OTHERS)
 # Those with something in the caller's memory that names a file, a peer or a descriptor.
-WITH_ARGUMENTS: Final = (*_FLAGS, "connect", "bind", "poll")
+WITH_ARGUMENTS: Final = (*_FLAGS, "connect", "bind", "poll", "chdir")
 
 
 @dataclass(slots=True)
@@ -58,41 +68,54 @@ class Named:
     closes: bool = False
 
 
+@dataclass(slots=True)
+class _Place:
+    """The directory in which a process works; "" where that is not known."""
+
+    path: str = ""
+
+
 @dataclass
 class Descriptors:
     """The descriptors of every process: threads share them, children have a copy."""
 
     _tables: dict[int, dict[int, Named]] = field(default_factory=dict)
+    _places: dict[int, _Place] = field(default_factory=dict)
     _calls: dict[int, _Call] = field(default_factory=dict)
 
-    def dump(self, tids: Iterable[int], table: Mapping[int, Named]) -> None:
-        """Take what a process has open, as it is seen from outside."""
+    def dump(self, tids: Sequence[int], table: Mapping[int, Named], place: str = "") -> None:
+        """Take what a process has open, as it is seen from outside, and where it works."""
         own = dict(list(table.items())[:_MOST])
         self._tables |= dict.fromkeys(tids, own)
+        self._places |= dict.fromkeys(tids, _Place(place))
 
     def fork(self, tid: int, child: int, flags: int) -> None:
         """Give a thread what its creator has: the same, or a copy."""
         own = self._of(tid)
         self._tables[child] = own if flags & _SHARES else dict(own)
+        place = self._place_of(tid)
+        self._places[child] = place if flags & _SHARES_PLACE else _Place(place.path)
         self._calls.pop(child, None)
 
     def exec(self, tid: int, before: int) -> None:
         """Keep what a new program inherits, in a table of its own."""
         kept = {fd: of for fd, of in self._of(before).items() if not of.closes}
+        place = _Place(self._place_of(before).path)
         self.exit(before)
-        self._tables[tid] = kept
+        self._tables[tid], self._places[tid] = kept, place
 
     def exit(self, tid: int) -> None:
         """Forget a thread."""
         self._tables.pop(tid, None)
+        self._places.pop(tid, None)
         self._calls.pop(tid, None)
 
     def enter(self, tid: int, name: str, arguments: Sequence[int], given: bytes | None) -> None:
         """Let a thread begin a system call, with what was in its memory."""
         own, fd = self._of(tid), arguments[0]
         call = self._calls[tid] = _Call(name, arguments)
-        if name in _FLAGS:
-            call.path = clean((given or b"").split(b"\0")[0].decode("utf-8", "replace"))
+        if name in _FLAGS or name == "chdir":
+            call.path = self._path(tid, fd if name in _FROM else _HERE, given or b"")
         elif name == "close":  # another thread may be given the number before the call ends
             own.pop(fd, None)
         elif name == "close_range":
@@ -114,6 +137,8 @@ class Descriptors:
             return
         own, given = self._of(tid), call.arguments
         first = own.get(given[0])
+        if name in _MOVES:
+            self._place_of(tid).path = call.path if name == "chdir" else first.name if first else ""
         if name in _FLAGS:
             at = _FLAGS[name]
             closes = at >= 0 and bool(given[at] & _CLOSE_ON_EXEC)
@@ -149,6 +174,18 @@ class Descriptors:
             return None
         of = self._of(tid).get(call.about)
         return call.name, of.name if of else f"descriptor {call.about}"
+
+    def _path(self, tid: int, start: int, given: bytes) -> str:
+        """Return a path as it was given, from the root on where it is known where it starts."""
+        text = given.split(b"\0")[0].decode("utf-8", "replace")
+        if text and not text.startswith("/"):
+            of = self._of(tid).get(start)
+            base = self._place_of(tid).path if start == _HERE else of.name if of else ""
+            text = f"{base.rstrip('/')}/{text}" if base.startswith("/") else text
+        return clean(text)
+
+    def _place_of(self, tid: int) -> _Place:
+        return self._places.setdefault(tid, _Place())
 
     def _of(self, tid: int) -> dict[int, Named]:
         return self._tables.setdefault(tid, {})
@@ -200,15 +237,14 @@ def host_port(address: bytes, port: int) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a short form of every path: its last part, or two where others end alike."""
-    whole = sorted({*names})
-    last = [_ending(name, 1) for name in whole]
-    count = Counter(last)
-    return {
-        name: _ending(name, 2) if count[text] > 1 else text
-        for name, text in zip(whole, last, strict=True)
-    }
+    """Return a short form of every path: its last part, or as many as tell it from others."""
+    left, found = sorted({*names}), dict[str, str]()
+    for parts in range(1, _MOST_PARTS + 1):
+        found |= {name: _ending(name, parts) for name in left}
+        count = Counter(found[name] for name in left)
+        left = [name for name in left if count[found[name]] > 1]
+    return found
 
 
 def _ending(name: str, parts: int) -> str:
-    return "/".join([part for part in name.split("/") if part][-parts:]) or name
+    return "/".join([part for part in name.split("/") if part not in {"", "."}][-parts:]) or name

@@ -17,8 +17,8 @@ import shutil
 import struct
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -216,7 +216,7 @@ class FilesSource:
     drain: Drain | None = None
     page: int = 0
     lost: int = 0
-    dumps: list[tuple[int, list[int], dict[int, Named]]] = field(default_factory=list)
+    dumps: list[tuple[int, list[int], dict[int, Named], str]] = field(default_factory=list)
     dropped: int = 0  # descriptors that were too many
     kinds: dict[int, tuple[str, str]] = field(default_factory=dict)
     places: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -311,7 +311,8 @@ class FilesSource:
             room -= len(table)
             with contextlib.suppress(OSError):
                 tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
-                self.dumps.append((now, tids, table))
+                place = clean(str(Path(f"/proc/{pid}/cwd").readlink()))
+                self.dumps.append((now, tids, table, place))
 
     def environment(self) -> Mapping[str, str]:
         """Return nothing: the command does not notice."""
@@ -367,8 +368,9 @@ class FilesSource:
                 sleeps += 1
                 unknown += about is not None and about[1].startswith("descriptor ")
                 stream.write(ROW.pack(when, tid, 0, number, 0))
-        short = short_names(name for _, name in objects)
-        frames = [(f"{call}({short[name]})", "", 0, "", False) for call, name in objects]
+        whole = real_names({name for _, name in objects})
+        short = short_names(whole.values())
+        frames = [(f"{call}({short[whole[name]]})", "", 0, "", False) for call, name in objects]
         stacks = [[number] for number in range(len(frames))]
         lost = self.lost + self.arguments.lost
         document = {"format": FORMAT, "frames": frames, "stacks": stacks, "cut": []}
@@ -488,6 +490,23 @@ def _name_link(link: str, sockets: Mapping[int, str]) -> str:
     if kind == "socket":
         return sockets.get(int(rest.rstrip("]")), "socket")
     return "pipe" if kind == "pipe" else link.partition(":")[2].strip("[]") or link
+
+
+def real_names(names: Collection[str]) -> dict[str, str]:
+    """Return the path without links of every file that others are named like.
+
+    One that a program opened through a link and one that was open before may be the same.
+    """
+    last = Counter(name.rpartition("/")[2] for name in names)
+    places: dict[str, str] = {}
+    found = {name: name for name in names}
+    for name in names:
+        place, _, own = name.rpartition("/")
+        if name.startswith("/") and last[own] > 1:
+            if place not in places:
+                places[place] = os.path.realpath(place or "/")
+            found[name] = clean(f"{places[place].rstrip('/')}/{own}")
+    return found
 
 
 def name_sockets() -> dict[int, str]:

@@ -6,7 +6,7 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.record.stacks.descriptors import (
@@ -105,6 +105,31 @@ def test_peers_have_names():
     assert asleep(found, 8, "read", 5) == ("read", "client of 127.0.0.1:5432")
 
 
+def test_a_path_is_that_of_where_its_process_works():
+    """Two servers open the same, each below its own directory; a child goes on from there."""
+    found = Descriptors()
+    for tid, place in ((7, "/srv/a"), (8, "/srv/b")):
+        found.dump([tid], {4: Named("/srv/wal")}, place)
+        open_file(found, tid, b"pg_wal/1", 3)
+    assert [asleep(found, tid) for tid in (7, 8)] == [
+        ("fsync", "/srv/a/pg_wal/1"),
+        ("fsync", "/srv/b/pg_wal/1"),
+    ]
+    found.fork(7, 9, 0)
+    found.fork(7, 10, 0x600)
+    call(found, 10, "chdir", 0, given=b"base\0", gives=0)
+    call(found, 8, "chdir", 0, given=b"/gone\0", gives=-2)
+    call(found, 8, "openat", 4, 0, 0, given=b"2", gives=5)
+    assert asleep(found, 8, fd=5) == ("fsync", "/srv/wal/2")
+    for tid, path in ((7, "/srv/a/base/x"), (8, "/srv/b/x"), (9, "/srv/a/x")):
+        call(found, tid, "open", 0, 0, given=b"x", gives=3)
+        assert asleep(found, tid) == ("fsync", path)
+    call(found, 9, "fchdir", 4, gives=0)
+    found.exec(9, 9)
+    open_file(found, 9, b"y", 3)
+    assert asleep(found, 9) == ("fsync", "/srv/wal/y")
+
+
 @pytest.mark.parametrize(
     ("data", "name"),
     [
@@ -137,6 +162,8 @@ def test_a_poll_of_one_descriptor_is_about_it():
 def test_short_names_tell_apart():
     names = ["/a/x/data.log", "/b/y/data.log", "/c/audit.log", "127.0.0.1:80", "/"]
     short = ["x/data.log", "y/data.log", "audit.log", "127.0.0.1:80", "/"]
+    names += ["/srv/a/pg_wal/1", "/srv/b/pg_wal/1", "/srv/b/old/1"]
+    short += ["a/pg_wal/1", "b/pg_wal/1", "old/1"]
     assert short_names(names) == dict(zip(names, short, strict=True))
 
 
@@ -152,6 +179,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)  # of a busy machine
 @given(STEPS)
 def test_descriptors_are_those_of_a_plain_twin(steps):
     """Each process of the twin is a list of who shares it and a table."""

@@ -6,7 +6,7 @@ import os
 import socket
 
 from critpath.record.stacks.descriptors import Named
-from critpath.record.stacks.files import Arguments, _open_now, name_sockets
+from critpath.record.stacks.files import Arguments, _open_now, name_sockets, real_names
 
 
 def test_what_this_process_has_open(tmp_path):
@@ -50,3 +50,13 @@ def test_calls_that_follow_each_other_at_once_keep_what_each_was_given():
     for number in range(40):
         for apart in (-900, 900):
             assert found.find(1_000_000 + 3000 * number + apart, "openat", 7) == b"%d" % number
+
+
+def test_one_file_by_two_names_is_one_and_others_are_not(tmp_path):
+    """As a server opens by a link what was open before by its path."""
+    (tmp_path / "wal").mkdir()
+    (tmp_path / "pg_wal").symlink_to("wal")
+    link, real, other = (f"{tmp_path}/{name}/1" for name in ("pg_wal", "wal", "other"))
+    alone, peer = f"{tmp_path}/pg_wal/2", "127.0.0.1:80"
+    found = real_names({link, real, other, alone, peer})
+    assert found == {link: real, real: real, other: other, alone: alone, peer: peer}

@@ -118,3 +118,35 @@ def test_causes_name_the_file_and_the_first_the_peer(critpath_process, tmp_path,
         assert place in (named[:1] if fault == "peer" else named), causes
         assert "\x1b" not in done.stdout
         assert "d<b>d" not in page.read_text()
+
+
+TWO = """import os
+def work():
+    os.mkdir("pg_wal")
+    file = os.open("pg_wal/1", os.O_WRONLY | os.O_CREAT, 0o600)
+    for _ in range(5):
+        os.write(file, bytes(4096))
+        os.fsync(file)
+for name in ("a", "b"):
+    os.mkdir(name)
+    if not os.fork():
+        os.chdir(name)
+        work()
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.long
+def test_the_same_path_of_two_servers_is_told_apart(critpath_process, tmp_path):
+    place = tmp_path / "run"
+    command = ("--", sys.executable, "-c", TWO)
+    done = critpath_process(
+        "record", "--files", "--recorder", "ftrace", "-o", place, *command, cwd=tmp_path
+    )
+    if "cannot record here" in done.stderr or "the kernel refuses" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    document = json.loads((place / "stacks" / "files.json").read_text())
+    named = {frame[0] for frame in document["frames"] if frame[0].startswith("fsync(")}
+    assert named == {"fsync(a/pg_wal/1)", "fsync(b/pg_wal/1)"}

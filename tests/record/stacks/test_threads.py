@@ -13,14 +13,12 @@ from critpath.record.stacks.pyspy import ThreadWatch
 
 THREADS = """
 import threading
-ready, end = threading.Barrier(4), threading.Event()
-def work():
-    print(threading.get_ident(), threading.get_native_id(), flush=True)
-    ready.wait()
-    end.wait()
-for _ in range(3):
-    threading.Thread(target=work).start()
-ready.wait()
+end = threading.Event()
+threads = [threading.Thread(target=end.wait) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:  # one at a time writes: lines of several may come mixed
+    print(thread.ident, thread.native_id, flush=True)
 input()
 end.set()
 """
