@@ -362,7 +362,8 @@ class Group:
         self._core = align_core(
             sequences, alphabet, others=others, max_cells=max_cells, method=method
         )
-        self._added: dict[bytes, I8] = {}  # equal sequences are aligned once
+        self._added: dict[bytes, I8] = {}  # what differs in iterations only is aligned once
+        self._known: dict[bytes, Alignment] = {}  # and what is equal, put together once
 
     def add(self, sequence: U8, durations: I64) -> Alignment:
         """Return the group's alignment with one more row, the last.
@@ -386,8 +387,12 @@ class Group:
             If paths are too long; see `programme.solve`.
         """
         check_sequences([sequence], [durations], self._alphabet)
+        name, lengths = sequence.tobytes(), (*self._durations, durations)
+        if name in self._known:
+            return replace(self._known[name], durations=lengths)
         core = _with_row(self._core, sequence, len(self._sequences), self._max_cells, self._added)
-        return finish(core, (*self._sequences, sequence), (*self._durations, durations))
+        self._known[name] = finish(core, (*self._sequences, sequence), lengths)
+        return self._known[name]
 
 
 def _with_row(

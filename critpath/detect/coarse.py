@@ -45,6 +45,7 @@ from critpath.model import (
     hypergeometric_tail,
     order_rows,
 )
+from critpath.processes import side_by_side
 from critpath.text import notes
 
 # The paper's Algorithm 1: its average rule and its probability rule.
@@ -235,15 +236,20 @@ def detect(
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
-    families = two_families(
-        normal, sample, judged or (normal, sample), strata, alpha=alpha, permutations=permutations,
-        sessions=sessions, kinds=_kinds(strata, labels), runs=runs, blocks=blocks,
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    drawn = seed(y, x)
+    families, found, false = side_by_side(
+        partial(
+            two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
+            permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels), runs=runs,
+            blocks=blocks,
+        ),
+        partial(effects, x, y, *strata, drawn, blocks=blocks, runs=runs),
+        partial(false_alarms, x, y, by_paper, drawn) if screening else lambda: 0.0,
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
-    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
-    found = effects(x, y, *strata, seed(y, x), blocks=blocks, runs=runs)
     share = floor_share(floor, x[:, -1], strata[0], normal_session)
     types = _type_names(strata[0], labels)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
@@ -266,7 +272,7 @@ def detect(
         detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
         enough=enough, needed=0 if enough else _needed(*strata, least),
-        paper_false_alarms=false_alarms(x, y, by_paper, seed(y, x)) if screening else 0.0,
+        paper_false_alarms=false,
         slower=slower, slight=slight, notes=tuple(remarks), signs=signs,
     )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)

@@ -116,7 +116,8 @@ class CompareSettings:
     group_limit : int
         Most normal executions that an anomalous one is aligned with.
     explain_limit : int
-        Most anomalous executions that are aligned and explained.
+        Most anomalous executions that are aligned and explained: fewer are where more would
+        change no cause; see `critpath.localize.enough`.
     msa : str
         ``add`` aligns a normal group once and adds each anomalous execution to it;
         ``joint`` aligns each together with its group, as the paper does.

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
         Alignment,
         Analysis,
         Cause,
+        Charge,
         Clustering,
         ClusterPairs,
+        Context,
         Detection,
         Finding,
         Outliers,
@@ -420,66 +422,27 @@ def _apart(
 def explain(
     comparison: Analysis, coder: Coder, settings: CompareSettings, tell: Progress
 ) -> Analysis:
-    """Align the executions that stand out with their normal group, and name the causes."""
+    """Align executions that stand out with their normal group, and name the causes.
+
+    As many as make the answer better: see `critpath.localize.enough`.
+    """
     from critpath.detect.verdict import ERROR
-    from critpath.localize.causes import Explained, group_causes, in_order_of_causes
-    from critpath.localize.counts import add_meanwhile, charge_steps
-    from critpath.localize.segments import (
-        find_context,
-        inferred_holders,
-        is_faster,
-        is_throttled,
-        select_executions,
-    )
+    from critpath.localize.causes import in_order_of_causes
+    from critpath.localize.counts import add_meanwhile
+    from critpath.localize.segments import select_executions
 
     chosen, left_out = select_executions(comparison, settings.explain_limit)
     counts = _count_steps(comparison, coder, chosen)
     groups = _Groups(comparison, coder, chosen, settings)
     comparison = groups.comparison
-    name = f"{VERDICTS[comparison.verdict]}; aligning {plural(len(chosen), 'path')}"
-    stage = Stage(tell, name + name_place(4, _STAGES))
-    done: dict[int, tuple[Aligned, tuple[Finding, ...]]] = {}
-
-    def explain_some(executions: list[int]) -> None:
-        for execution in executions:
-            stage.reach(len(done) / len(chosen))
-            done[execution] = _explain_one(comparison, groups, execution)
-
-    side_by_side(*(partial(explain_some, some) for some in groups.halves()))
-    aligned = [done[execution][0] for execution in chosen]
-    findings = [found for execution in chosen for found in done[execution][1]]
-    explained = [Explained(a.execution, a.excess, len(a.normals)) for a in aligned]
+    done, findings, causes = _explain_enough(comparison, groups, counts, left_out, tell)
+    aligned = [one.aligned for one in done]
+    left_out += len(chosen) - len(done)
     warnings = comparison.warnings
     if left_out:
-        warnings += (notes.some_examined(len(chosen), len(chosen) + left_out),)
+        warnings += (notes.some_examined(len(done), len(done) + left_out),)
     # Many alignments have the same note.
     warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
-    kind, total = ("examined", len(chosen)) if left_out else ("", len(comparison.sample))
-    contexts = [
-        find_context(_one(comparison.sample, found.execution), replace(found, execution=0))
-        for found in findings
-    ]
-    charges = {}
-    for execution in chosen:
-        path = _one(comparison.sample, execution)
-        codes = coder.codes(path).tolist()
-        risen, usual = counts.risen(execution), counts.usual(execution)
-        charges[execution] = charge_steps(path, codes, coder.symbols, risen, usual)
-    quota = is_throttled(comparison.normal, comparison.sample)
-    alone = comparison.outliers.anomalous[chosen].any()
-    causes = group_causes(
-        findings,
-        explained,
-        total,
-        kind=kind,
-        contexts=contexts,
-        quota=quota,
-        inferred=inferred_holders(comparison.sample),
-        flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
-        charges=charges,
-        counts=counts,
-        faster=not alone and is_faster(comparison),
-    )
     causes = add_meanwhile(
         *(causes, counts),
         lambda state, role: (
@@ -496,6 +459,84 @@ def explain(
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _OneExplained:
+    """An execution that was aligned, and what of it tells of causes."""
+
+    aligned: Aligned
+    findings: tuple[Finding, ...]
+    contexts: tuple[Context, ...]
+    charges: tuple[Charge, ...]
+
+
+def _explain_enough(
+    comparison: Analysis, groups: _Groups, counts: StepCounts, left_out: int, tell: Progress
+) -> tuple[list[_OneExplained], list[Finding], tuple[Cause, ...]]:
+    """Explain executions, batch by batch, until more of them would change no cause.
+
+    Returns
+    -------
+    list of _OneExplained
+        In the order of ``groups.chosen``.
+    list of Finding
+        Theirs.
+    tuple of Cause
+    """
+    from critpath.localize.enough import in_batches, is_settled
+
+    chosen = groups.chosen
+    name = f"{VERDICTS[comparison.verdict]}; aligning {plural(len(chosen), 'path')}"
+    stage = Stage(tell, name + name_place(4, _STAGES))
+    done: dict[int, _OneExplained] = {}
+
+    def explain_some(executions: list[int]) -> None:
+        for execution in executions:
+            stage.reach(len(done) / len(chosen))
+            done[execution] = _explain_one(comparison, groups, counts, execution)
+
+    found: list[Finding] = []
+    causes: tuple[Cause, ...] = ()
+    for batch in in_batches(chosen):
+        before = causes
+        side_by_side(*(partial(explain_some, some) for some in groups.halves(batch)))
+        mine = [done[execution] for execution in chosen if execution in done]
+        found = [finding for one in mine for finding in one.findings]
+        causes = _name_causes(
+            comparison, counts, mine, all_of_them=not left_out and len(mine) == len(chosen)
+        )
+        excess = {one.aligned.execution: one.aligned.excess for one in mine}
+        if is_settled(before, causes, found, excess):
+            break
+    return [done[execution] for execution in chosen if execution in done], found, causes
+
+
+def _name_causes(
+    comparison: Analysis,
+    counts: StepCounts,
+    explained: Sequence[_OneExplained],
+    *,
+    all_of_them: bool,
+) -> tuple[Cause, ...]:
+    from critpath.localize.causes import Explained, group_causes
+    from critpath.localize.segments import inferred_holders, is_faster, is_throttled
+
+    executions = [one.aligned.execution for one in explained]
+    alone = comparison.outliers.anomalous[executions].any()
+    return group_causes(
+        [finding for one in explained for finding in one.findings],
+        [Explained(a.execution, a.excess, len(a.normals)) for a in (o.aligned for o in explained)],
+        len(comparison.sample) if all_of_them else len(explained),
+        kind="" if all_of_them else "examined",
+        contexts=[context for one in explained for context in one.contexts],
+        quota=is_throttled(comparison.normal, comparison.sample),
+        inferred=inferred_holders(comparison.sample),
+        flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
+        charges={one.aligned.execution: one.charges for one in explained},
+        counts=counts,
+        faster=not alone and is_faster(comparison),
     )
 
 
@@ -568,6 +609,7 @@ class _Groups:
         settings: CompareSettings,
     ) -> None:
         self.comparison, self.coder, self.settings = comparison, coder, settings
+        self.chosen = chosen
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         self._home = {execution: int(homes[execution]) for execution in chosen}
         self._rows: dict[int, tuple[I64, int]] = {}
@@ -581,12 +623,12 @@ class _Groups:
                 sample=_keeping(comparison.sample, np.array(chosen, np.int64)),
             )
 
-    def halves(self) -> list[list[int]]:
-        """Return the executions in two parts, none of which has a type of the other."""
+    def halves(self, executions: Sequence[int]) -> list[list[int]]:
+        """Return executions in two parts, none of which has a type of the other."""
         halves: list[list[int]] = [[], []]
         of_home: dict[int, list[int]] = {}
-        for execution, home in self._home.items():
-            of_home.setdefault(home, []).append(execution)
+        for execution in executions:
+            of_home.setdefault(self._home[execution], []).append(execution)
         for mine in sorted(of_home.values(), key=len, reverse=True):
             min(halves, key=len).extend(mine)
         return halves
@@ -653,35 +695,46 @@ def _keeping(path_set: PathSet, rows: I64) -> PathSet:
 
 
 def _explain_one(
-    comparison: Analysis, groups: _Groups, execution: int
-) -> tuple[Aligned, tuple[Finding, ...]]:
+    comparison: Analysis, groups: _Groups, counts: StepCounts, execution: int
+) -> _OneExplained:
     from critpath.localize.columns import column_statistics
+    from critpath.localize.counts import charge_steps
     from critpath.localize.findings import find_differences
-    from critpath.localize.segments import segments_of
+    from critpath.localize.segments import find_context, segments_of
     from critpath.model import Aligned
 
     rows, left_out = groups.rows(execution)
     alignment = groups.align(execution)
     statistics = column_statistics(alignment)
+    path = _one(comparison.sample, execution)
+    symbols = comparison.normal_vectors.symbols
     found, unexplained = find_differences(
         execution,
         alignment,
         statistics,
-        comparison.normal_vectors.symbols,
-        segments_of(_one(comparison.sample, execution).paths, 0),
+        symbols,
+        segments_of(path.paths, 0),
         [groups.segments(i) for i in rows.tolist()],
     )
     durations = alignment.durations
     expected = sum(int(d.sum()) for d in durations[:-1]) / len(rows)
-    return Aligned(
-        execution=execution,
-        normals=tuple(rows.tolist()),
-        left_out=left_out,
-        alignment=alignment,
-        statistics=statistics,
-        excess=int(durations[-1].sum()) - expected,
-        unexplained=unexplained,
-    ), found
+    return _OneExplained(
+        Aligned(
+            execution=execution,
+            normals=tuple(rows.tolist()),
+            left_out=left_out,
+            alignment=alignment,
+            statistics=statistics,
+            excess=int(durations[-1].sum()) - expected,
+            unexplained=unexplained,
+        ),
+        tuple(found),
+        tuple(find_context(path, replace(one, execution=0)) for one in found),
+        charge_steps(
+            *(path, groups.coder.codes(path).tolist(), groups.coder.symbols),
+            *(counts.risen(execution), counts.usual(execution)),
+        ),
+    )
 
 
 # How many switches of a set the kernel did not write: one sentence for all its recordings.
