@@ -186,8 +186,6 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
         With a label of several sessions the wandering is that from day to day, else only that
         within a session.
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - for searches only
-
     used = np.unique(corpus.term)
     vectors = corpus.vectors if len(used) == corpus.terms else corpus.vectors[:, used]
     documents, terms = vectors.shape
@@ -200,6 +198,7 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
             scatter += block.T @ block
         values, found = np.linalg.eigh(scatter / max(1, documents))
     else:
+        from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - 50 ms
 
         def scattered(vector: F64) -> F64:
             moved = vectors.T @ (vectors @ vector) - means.T @ (means @ vector)
@@ -229,6 +228,10 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
     float64 [rows, labels]; infinite for a label without documents.
     """
     order = np.argsort(label, kind="stable")
+    if labels == 1 and len(label):
+        near = np.partition(distances, min(NEAREST, len(label)) - 1, axis=1)[:, :NEAREST]
+        own: F64 = near.mean(axis=1, keepdims=True)
+        return own
     left = np.array(distances[:, order] if (np.diff(label) < 0).any() else distances)
     of = label[order]
     size = np.bincount(of, minlength=labels)
