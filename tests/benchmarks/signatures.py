@@ -256,7 +256,7 @@ def measure_macro(rounds: int) -> None:
 
     def transact(group: Any) -> float:
         """Return transactions by the server's cpu time; of sockets no bytes are counted."""
-        program = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1] / "pgbench"
+        program = max(Path("/usr/lib/postgresql").glob("*/bin")) / "pgbench"
         login = ("-h", "/tmp", "-p", str(sessions.PORT + 32), "-U", "postgres", "postgres")  # noqa: S108 - its socket
         begin = used(group)
         group.run(str(program), "-n", "-S", "-c", "4", "-t", "4000", *login)
