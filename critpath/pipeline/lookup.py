@@ -29,7 +29,7 @@ from critpath.units import NS_PER_S, safe_text
 if TYPE_CHECKING:
     from critpath.known.entries import Store
     from critpath.model import F64, I64, Manifest
-    from critpath.signatures.drift import Calibration
+    from critpath.signatures.drift import Calibration, Corpus
 
 COMPARABLE: Final = 0.8  # share of hits that are of terms that both could count
 LEAST_DOCUMENTS: Final = 5
@@ -37,6 +37,7 @@ _AGREE: Final = 0.8
 _NEAR: Final = 2.0  # times the level: too near to it with few sessions
 _SHOWN: Final = 5
 _TERMS: Final = 20  # of a label
+_WORTH_KEEPING: Final = 4_000  # documents: judging as many takes longer than a start
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     Library or None
         None where nothing can be compared.
     """
-    from critpath.signatures.drift import Corpus, calibrate
+    from critpath.signatures.drift import Corpus
 
     kept, left_out = find_comparable(entries, asked)
     if not kept:
@@ -108,7 +109,23 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
 
     stacked = vstack(vectors, format="csr")
     corpus = Corpus.of(stacked, np.array(label), np.array(session), len(labels))
-    return Library(labels, terms, tuple(used), calibrate(corpus), tuple(kept), tuple(left_out))
+    return Library(labels, terms, tuple(used), calibrate_once(corpus), tuple(kept), tuple(left_out))
+
+
+def calibrate_once(corpus: Corpus) -> Calibration:
+    """Judge every session of a corpus by the others, or take it from where that was kept."""
+    from critpath.known.cache import keep_derived, load_derived
+    from critpath.signatures.drift import Calibration, calibrate
+
+    if len(corpus) < _WORTH_KEEPING:
+        return calibrate(corpus)
+    key = corpus.digest
+    kept = load_derived(key)
+    found = None if kept is None else Calibration.unpack(corpus, kept)
+    if found is None:
+        found = calibrate(corpus)
+        keep_derived(key, found.pack())
+    return found
 
 
 def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
