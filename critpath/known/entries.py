@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.known._pairs import read_pairs
 from critpath.model import I64
 from critpath.model.signatures import (
     LONGEST_TERM,
@@ -178,16 +179,22 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
     if len(content) > _LARGEST:
         raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)
     try:
-        parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        found = {name: _load_part(name, bytes(raw)) for name, raw in parts.items()}
+        parts = msgspec.structs.asdict(msgspec.json.decode(content, type=_File))
+        found = {
+            name: part
+            if name in _SIDES
+            else bytes(part)
+            if name == "vocabulary"
+            else load_json(bytes(part))
+            for name, part in parts.items()
+            if part is not None and part is not _NOTHING
+        }
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
     return {**found, "": blake2b(content).hexdigest()}
 
 
-def _load_part(name: str, raw: bytes) -> Any:
-    """Return a part of an entry; of documents and vocabularies, which are many, their text."""
-    return raw if name in _SIDES or name == "vocabulary" else load_json(raw)
+_NOTHING: Final = msgspec.Raw()
 
 
 class _Document(msgspec.Struct):
@@ -196,6 +203,26 @@ class _Document(msgspec.Struct):
     begin: int = 0
     end: int = 0
     counts: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _File(msgspec.Struct):
+    """An entry as its file has it, or what a store says of itself: parts, most as their text."""
+
+    format: msgspec.Raw = _NOTHING
+    label: msgspec.Raw = _NOTHING
+    kind: msgspec.Raw = _NOTHING
+    recorded: msgspec.Raw = _NOTHING
+    note: msgspec.Raw = _NOTHING
+    link: msgspec.Raw = _NOTHING
+    host: msgspec.Raw = _NOTHING
+    causes: msgspec.Raw = _NOTHING
+    left_out: msgspec.Raw = _NOTHING
+    scope: msgspec.Raw = _NOTHING
+    interval: msgspec.Raw = _NOTHING
+    source: msgspec.Raw = _NOTHING
+    vocabulary: msgspec.Raw = msgspec.Raw(b"null")
+    documents: list[_Document] = []
+    normal: list[_Document] | None = None
 
 
 @lru_cache(maxsize=64)
@@ -234,7 +261,7 @@ def _entry(found: Mapping[str, Any], directory: str) -> Entry:
         raise _WrongError(f"recorded {recorded!r}: a time as 2026-05-03T14:02:11Z was expected")
     host, causes = _host(found.get("host", {})), _causes(found.get("causes", {}))
     about = (
-        _vocabulary(found.get("vocabulary", b"null")),
+        _vocabulary(found["vocabulary"]),
         _text(found, "scope", 512),
         _whole(found, "interval", _LATEST),
         _text(found, "source", 16),
@@ -244,7 +271,7 @@ def _entry(found: Mapping[str, Any], directory: str) -> Entry:
         label=label,
         kind="incident" if kind == "incident" else "state",
         recorded=recorded,
-        counts=_counts(found.get("documents", b"null"), "documents", *about),
+        counts=_counts(found["documents"], "documents", *about),
         note=_text(found, "note", _LONGEST),
         link=_text(found, "link", _LONGEST),
         left_out=_whole(found, "left_out", _LATEST),
@@ -271,13 +298,14 @@ def _causes(found: object) -> dict[str, float]:
 
 
 def _counts(
-    raw: bytes, side: str, vocabulary: tuple[str, ...], scope: str, interval: int, source: str
+    found: list[_Document],
+    side: str,
+    vocabulary: tuple[str, ...],
+    scope: str,
+    interval: int,
+    source: str,
 ) -> Counts:
-    try:
-        found = msgspec.json.decode(raw, type=list[_Document])
-    except msgspec.MsgspecError as error:
-        raise _WrongError(f"{side}: documents were expected: {error}") from None
-    if len(found) > MOST_DOCUMENTS:
+    if not isinstance(found, list) or len(found) > MOST_DOCUMENTS:
         raise _WrongError(f"{side}: a list of at most {MOST_DOCUMENTS} was expected")
     for number, each in enumerate(found):
         if not (0 <= each.begin <= _LATEST and 0 <= each.end <= _LATEST):
@@ -308,28 +336,15 @@ def _flat_pairs(texts: Sequence[bytes], terms: int) -> tuple[I64, list[int]] | N
 
     None where they are not as usual.
     """
-    length = []
+    rows = np.empty((sum(text.count(b",") for text in texts) // 2 + len(texts), 2), np.int64)
+    length: list[int] = []
+    first = 0
     for text in texts:
-        between = text.translate(None, b"0123456789 \t\r\n")
-        length.append((len(between) - 1) // 4)
-        if not length[-1] or between != _between(length[-1]):
+        length.append(read_pairs(text, terms, _USUAL, rows[first:]))
+        if length[-1] < 0:
             return None
-    joined = b",".join(texts).translate(None, b"[]")
-    found = np.fromstring(joined, np.int64, sep=",").reshape(-1, 2)
-    if not len(found) or len(found) != sum(length):
-        return None
-    term, count = found.T
-    falls = np.diff(term) <= 0
-    falls[np.cumsum(length)[:-1] - 1] = False
-    if falls.any() or term.max() >= terms or count.min() <= 0 or count.max() >= _USUAL:
-        return None
-    return found, length
-
-
-@lru_cache(maxsize=1024)
-def _between(number: int) -> bytes:
-    """Return what is between the numbers of so many pairs."""
-    return b"[" + b",".join([b"[,]"] * number) + b"]"
+        first += length[-1]
+    return rows[:first], length
 
 
 def _pairs(texts: Sequence[bytes], terms: int, side: str) -> tuple[I64, list[int]]:
