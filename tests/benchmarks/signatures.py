@@ -477,6 +477,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     given = parser.parse_args(arguments)
     asked = given.only.split(",")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and groups are taken away
     if "search" in asked:
         measure_search(given.rounds)
     if "command" in asked:
