@@ -282,9 +282,7 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _search(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.pipeline.incidents import search_incident  # noqa: PLC0415 - numpy
-    from critpath.pipeline.lookup import search  # noqa: PLC0415 - as above
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.pipeline.lookup import search  # noqa: PLC0415 - numpy
     from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - as above
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
@@ -292,6 +290,8 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
     store = _open(arguments, settings)
     counts, causes, _ = _read(arguments.source, arguments, settings)
     if arguments.normal is not None or counts is None:
+        from critpath.pipeline.incidents import search_incident  # noqa: PLC0415 - as above
+
         normal = None
         if arguments.normal is not None:
             normal = _read(arguments.normal, arguments, settings)[0]
@@ -309,6 +309,8 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
     if arguments.json:
+        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+
         document = known_document(str(arguments.source), entry, __version__)
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.json != STDOUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -22,3 +23,10 @@ def doc(meaning: str) -> Meta:
 
 class Part(Struct, gc=False):
     """A part of a document: nothing in it can refer back to it."""
+
+
+def number(value: float | None) -> float | int | None:
+    """Return a figure as JSON can hold it: None where it is undefined or infinite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(value)

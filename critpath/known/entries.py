@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ import msgspec
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.known._pairs import read_pairs
 from critpath.model import I64
 from critpath.model.signatures import (
     LONGEST_TERM,
@@ -177,22 +179,61 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
     if len(content) > _LARGEST:
         raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)
     try:
-        parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        found = {name: _load_part(name, bytes(raw)) for name, raw in parts.items()}
+        parts = msgspec.structs.asdict(msgspec.json.decode(content, type=_File))
+        found = {
+            name: part
+            if name in _SIDES
+            else bytes(part)
+            if name == "vocabulary"
+            else load_json(bytes(part))
+            for name, part in parts.items()
+            if part is not None and part is not _NOTHING
+        }
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
     return {**found, "": blake2b(content).hexdigest()}
 
 
-def _load_part(name: str, raw: bytes) -> Any:
-    """Return a part of an entry; of counts, of which a store has millions, their text."""
-    if name not in _SIDES:
-        return load_json(raw)
-    documents = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
-    return [
-        {key: of if key == "counts" else load_json(bytes(of)) for key, of in each.items()}
-        for each in documents
-    ]
+_NOTHING: Final = msgspec.Raw()
+
+
+class _Document(msgspec.Struct):
+    """A document as its file has it; of counts, of which a store has millions, the text."""
+
+    begin: int = 0
+    end: int = 0
+    counts: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _File(msgspec.Struct):
+    """An entry as its file has it, or what a store says of itself: parts, most as their text."""
+
+    format: msgspec.Raw = _NOTHING
+    label: msgspec.Raw = _NOTHING
+    kind: msgspec.Raw = _NOTHING
+    recorded: msgspec.Raw = _NOTHING
+    note: msgspec.Raw = _NOTHING
+    link: msgspec.Raw = _NOTHING
+    host: msgspec.Raw = _NOTHING
+    causes: msgspec.Raw = _NOTHING
+    left_out: msgspec.Raw = _NOTHING
+    scope: msgspec.Raw = _NOTHING
+    interval: msgspec.Raw = _NOTHING
+    source: msgspec.Raw = _NOTHING
+    vocabulary: msgspec.Raw = msgspec.Raw(b"null")
+    documents: list[_Document] = []
+    normal: list[_Document] | None = None
+
+
+@lru_cache(maxsize=64)
+def _vocabulary(raw: bytes) -> tuple[str, ...]:
+    """Return the terms, once for all entries that were counted in the same way."""
+    found = load_json(raw)
+    if not isinstance(found, list) or len(found) > MOST_TERMS:
+        raise _WrongError(f"vocabulary: a list of at most {MOST_TERMS:,} terms was expected")
+    if not all(map(_is_short, found)) or found != sorted(set(found)):
+        raise _WrongError("vocabulary: terms in order, each once, were expected")
+    return tuple(found)
 
 
 class _WrongError(ValueError):
@@ -219,13 +260,8 @@ def _entry(found: Mapping[str, Any], directory: str) -> Entry:
     if not _is_time(recorded):
         raise _WrongError(f"recorded {recorded!r}: a time as 2026-05-03T14:02:11Z was expected")
     host, causes = _host(found.get("host", {})), _causes(found.get("causes", {}))
-    vocabulary = found.get("vocabulary")
-    if not isinstance(vocabulary, list) or len(vocabulary) > MOST_TERMS:
-        raise _WrongError(f"vocabulary: a list of at most {MOST_TERMS:,} terms was expected")
-    if not all(map(_is_short, vocabulary)) or vocabulary != sorted(set(vocabulary)):
-        raise _WrongError("vocabulary: terms in order, each once, were expected")
     about = (
-        tuple(vocabulary),
+        _vocabulary(found["vocabulary"]),
         _text(found, "scope", 512),
         _whole(found, "interval", _LATEST),
         _text(found, "source", 16),
@@ -235,7 +271,7 @@ def _entry(found: Mapping[str, Any], directory: str) -> Entry:
         label=label,
         kind="incident" if kind == "incident" else "state",
         recorded=recorded,
-        counts=_counts(found.get("documents"), "documents", *about),
+        counts=_counts(found["documents"], "documents", *about),
         note=_text(found, "note", _LONGEST),
         link=_text(found, "link", _LONGEST),
         left_out=_whole(found, "left_out", _LATEST),
@@ -262,27 +298,24 @@ def _causes(found: object) -> dict[str, float]:
 
 
 def _counts(
-    found: object, side: str, vocabulary: tuple[str, ...], scope: str, interval: int, source: str
+    found: list[_Document],
+    side: str,
+    vocabulary: tuple[str, ...],
+    scope: str,
+    interval: int,
+    source: str,
 ) -> Counts:
     if not isinstance(found, list) or len(found) > MOST_DOCUMENTS:
         raise _WrongError(f"{side}: a list of at most {MOST_DOCUMENTS} was expected")
-    begin, end, length = [], [], []
-    rows: list[I64] = []
     for number, each in enumerate(found):
-        begin.append(_whole(each, "begin", _LATEST))
-        end.append(_whole(each, "end", _LATEST))
-        if not 0 < end[-1] - begin[-1] <= _LONGEST_NS:
+        if not (0 <= each.begin <= _LATEST and 0 <= each.end <= _LATEST):
+            raise _WrongError(f"{side}: {number + 1}: whole numbers from 0 on were expected")
+        if not 0 < each.end - each.begin <= _LONGEST_NS:
             raise _WrongError(f"{side}: {number + 1} ends before it begins, or too long after")
-        raw = bytes(each.get("counts", b"null"))
-        flat = _flat_pairs(raw, len(vocabulary))
-        if flat is None:
-            pairs = load_json(raw)
-            if wrong := _wrong_pair(pairs, len(vocabulary)):
-                raise _WrongError(f"{side}: {number + 1}{wrong}")
-            flat = np.array(pairs, np.int64).reshape(-1, 2)
-        rows.append(flat)
-        length.append(len(flat))
-    term, count = np.concatenate([np.zeros((0, 2), np.int64), *rows]).T
+    begin, end = [each.begin for each in found], [each.end for each in found]
+    texts = [bytes(each.counts) for each in found]
+    rows, length = _flat_pairs(texts, len(vocabulary)) or _pairs(texts, len(vocabulary), side)
+    term, count = rows.T
     return Counts(
         vocabulary=vocabulary,
         scopes=(scope,),
@@ -298,17 +331,31 @@ def _counts(
     )
 
 
-def _flat_pairs(raw: bytes, terms: int) -> I64 | None:
-    """Return pairs of term and count, given as JSON, as rows; None where they are not as usual."""
-    between = raw.translate(None, b"0123456789 \t\r\n")
-    number = (len(between) - 1) // 4
-    if not number or between != b"[" + b",".join([b"[,]"] * number) + b"]":
-        return None
-    found = np.fromstring(raw.translate(None, b"[]"), np.int64, sep=",").reshape(-1, 2)
-    term, count = found.T
-    if (np.diff(term, prepend=-1) <= 0).any() or term[-1] >= terms or count.min() <= 0:
-        return None
-    return found if count.max() < _USUAL else None
+def _flat_pairs(texts: Sequence[bytes], terms: int) -> tuple[I64, list[int]] | None:
+    """Return documents' pairs of term and count, given as JSON, as rows, and how many each has.
+
+    None where they are not as usual.
+    """
+    rows = np.empty((sum(text.count(b",") for text in texts) // 2 + len(texts), 2), np.int64)
+    length: list[int] = []
+    first = 0
+    for text in texts:
+        length.append(read_pairs(text, terms, _USUAL, rows[first:]))
+        if length[-1] < 0:
+            return None
+        first += length[-1]
+    return rows[:first], length
+
+
+def _pairs(texts: Sequence[bytes], terms: int, side: str) -> tuple[I64, list[int]]:
+    """Return the same one by one, or say what is wrong with them."""
+    rows = [np.zeros((0, 2), np.int64)]
+    for number, text in enumerate(texts):
+        pairs = load_json(text)
+        if wrong := _wrong_pair(pairs, terms):
+            raise _WrongError(f"{side}: {number + 1}{wrong}")
+        rows.append(np.array(pairs, np.int64).reshape(-1, 2))
+    return np.concatenate(rows), [len(each) for each in rows[1:]]
 
 
 def _wrong_pair(pairs: Any, terms: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,7 +29,7 @@ from critpath.units import NS_PER_S, safe_text
 if TYPE_CHECKING:
     from critpath.known.entries import Store
     from critpath.model import F64, I64, Manifest
-    from critpath.signatures.drift import Calibration
+    from critpath.signatures.drift import Calibration, Corpus
 
 COMPARABLE: Final = 0.8  # share of hits that are of terms that both could count
 LEAST_DOCUMENTS: Final = 5
@@ -36,6 +37,7 @@ _AGREE: Final = 0.8
 _NEAR: Final = 2.0  # times the level: too near to it with few sessions
 _SHOWN: Final = 5
 _TERMS: Final = 20  # of a label
+_WORTH_KEEPING: Final = 4_000  # documents: judging as many takes longer than a start
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,7 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     Library or None
         None where nothing can be compared.
     """
-    from critpath.signatures.drift import Corpus, calibrate
+    from critpath.signatures.drift import Corpus
 
     kept, left_out = find_comparable(entries, asked)
     if not kept:
@@ -93,8 +95,8 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     used: list[Entry] = []
     for entry in kept:
         found, rows = make_vectors(entry.counts, terms)
-        found = found[rows]
-        if not found.shape[0]:
+        found = found if len(rows) == found.shape[0] else found[rows]
+        if not len(rows):
             left_out.append(words.quiet_entry(entry.name or entry.label))
             continue
         vectors.append(found)
@@ -107,7 +109,23 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
 
     stacked = vstack(vectors, format="csr")
     corpus = Corpus.of(stacked, np.array(label), np.array(session), len(labels))
-    return Library(labels, terms, tuple(used), calibrate(corpus), tuple(kept), tuple(left_out))
+    return Library(labels, terms, tuple(used), calibrate_once(corpus), tuple(kept), tuple(left_out))
+
+
+def calibrate_once(corpus: Corpus) -> Calibration:
+    """Judge every session of a corpus by the others, or take it from where that was kept."""
+    from critpath.known.cache import keep_derived, load_derived
+    from critpath.signatures.drift import Calibration, calibrate
+
+    if len(corpus) < _WORTH_KEEPING:
+        return calibrate(corpus)
+    key = corpus.digest
+    kept = load_derived(key)
+    found = None if kept is None else Calibration.unpack(corpus, kept)
+    if found is None:
+        found = calibrate(corpus)
+        keep_derived(key, found.pack())
+    return found
 
 
 def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
@@ -116,15 +134,22 @@ def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
 
     from critpath.signatures.weights import find_quiet
 
-    place = {term: at for at, term in enumerate(terms)}
-    column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
+    column = _columns(counts.vocabulary, tuple(terms))[counts.term]
     kept = column >= 0
     document, column, count = counts.document[kept], column[kept], counts.count[kept]
     total = np.bincount(document, count, minlength=len(counts))
     weight = np.sqrt(count / np.maximum(total, 1)[document])
-    vectors = csr_array((weight, (document, column)), shape=(len(counts), len(terms)))
+    start = np.searchsorted(document, np.arange(len(counts) + 1))
+    vectors = csr_array((weight, column, start), shape=(len(counts), len(terms)))
     judged = ~counts.lossy & ~find_quiet(counts) & (total > 0)
     return vectors, np.flatnonzero(judged)
+
+
+@lru_cache(maxsize=64)
+def _columns(vocabulary: tuple[str, ...], terms: tuple[str, ...]) -> I64:
+    """Return the place of each term of a vocabulary among others, -1 where it is not there."""
+    place = {term: at for at, term in enumerate(terms)}
+    return np.array([place.get(term, -1) for term in vocabulary], np.int64)
 
 
 def find_comparable(
@@ -138,11 +163,16 @@ def find_comparable(
     if not entries:
         return [], []
     first = asked if asked is not None else max(entries, key=lambda e: e.recorded).counts
-    common = set(first.vocabulary)
+    common = frozenset(first.vocabulary)
 
-    def share(entry: Entry, terms: set[str]) -> float:
-        shared = terms & set(entry.counts.vocabulary)
-        return min(_share_of(entry.counts, shared), _share_of(first, shared))
+    @cache  # entries that were counted in the same way have one vocabulary
+    def both(vocabulary: tuple[str, ...], terms: frozenset[str]) -> tuple[frozenset[str], float]:
+        shared = terms & frozenset(vocabulary)
+        return shared, _share_of(first, shared)
+
+    def share(entry: Entry, terms: frozenset[str]) -> float:
+        shared, ours = both(entry.counts.vocabulary, terms)
+        return min(_share_of(entry.counts, shared), ours)
 
     # Those first that have most in common: an odd one must not narrow what the others are held by.
     shares = [share(entry, common) for entry in entries]
@@ -150,7 +180,7 @@ def find_comparable(
     for at in sorted(range(len(entries)), key=lambda at: -shares[at]):
         if share(entries[at], common) >= COMPARABLE:
             chosen.append(at)
-            common &= set(entries[at].counts.vocabulary)
+            common = both(entries[at].counts.vocabulary, common)[0]
     good = {at for at in chosen if share(entries[at], common) >= COMPARABLE}
     kept = [entry for at, entry in enumerate(entries) if at in good]
     left_out = [
@@ -161,8 +191,10 @@ def find_comparable(
     return kept, left_out
 
 
-def _share_of(counts: Counts, terms: set[str]) -> float:
+def _share_of(counts: Counts, terms: frozenset[str]) -> float:
     """Return which share of the hits is of some terms; 1 where there is no hit."""
+    if len(terms) == len(counts.vocabulary):  # of which they are some: these are all
+        return 1.0
     inside = np.array([term in terms for term in counts.vocabulary], np.bool_)
     hit = ~counts.free[counts.term]
     total = int(counts.count[hit].sum())
@@ -172,8 +204,8 @@ def _share_of(counts: Counts, terms: set[str]) -> float:
 def common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ...]:
     """Return the terms that all could count, with what the kernel counts for a group if asked."""
     common = set(many[0].vocabulary)
-    for counts in many[1:]:
-        common &= set(counts.vocabulary)
+    for vocabulary in {counts.vocabulary for counts in many[1:]}:
+        common &= set(vocabulary)
     return tuple(sorted(term for term in common if free or not term.startswith(FREE)))
 
 

@@ -14,12 +14,12 @@ from critpath.errors import InconclusiveError, UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.model.recording import COUNTS
 from critpath.model.signatures import MACHINE_SCOPE, Counts, Signatures
-from critpath.pipeline.opening import RecordingOpener
 from critpath.pipeline.progress import Stage
 from critpath.units import NS_PER_S, format_ns, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import I64, Bool, Events, Manifest
+    from critpath.pipeline.opening import RecordingOpener
     from critpath.pipeline.progress import Progress
     from critpath.signatures.tally import Owners, Tally
 
@@ -231,6 +231,7 @@ def trace_requests() -> tuple[EventRequest, ...]:
 def _tally_trace(
     source: Path, settings: SignSettings, progress: Progress | None
 ) -> tuple[Counts, tuple[str, ...]]:
+    from critpath.pipeline.opening import RecordingOpener
     from critpath.read.manifest import open_manifest
     from critpath.read.recording import Description, find_traces
 
@@ -356,6 +357,7 @@ def _executions(
 
 def _first_time(source: Path) -> int:
     """Return when the first event of a trace is."""
+    from critpath.pipeline.opening import RecordingOpener
     from critpath.read.recording import find_traces
 
     with closing(RecordingOpener(source, find_traces(source), trace_requests(), "auto")()) as one:

@@ -63,25 +63,38 @@ class Scatter:
 
 
 def find_scatter(normals: Sequence[Side]) -> Scatter:
-    """Return the scatter of normal documents about their own means."""
-    shares = np.concatenate([side.shares for side in normals])
-    rates = np.concatenate([side.rates for side in normals])
-    long = np.linalg.norm(rates, axis=1).mean()
-    rate_weight = float(np.linalg.norm(shares, axis=1).mean() / max(long, 1e-12))
-    centred = np.concatenate(
-        [
-            np.hstack([side.shares, rate_weight * side.rates])
-            - np.hstack([side.shares, rate_weight * side.rates]).mean(axis=0)
-            for side in normals
-        ]
+    """Return the scatter of normal documents about their own means.
+
+    Products are of terms where there are fewer of these than of documents, side by side: no table
+    of all documents is made then.
+    """
+    documents = sum(len(side.shares) for side in normals)
+    length = sum(np.linalg.norm(side.shares, axis=1).sum() for side in normals)
+    long = sum(np.linalg.norm(side.rates, axis=1).sum() for side in normals)
+    rate_weight = float(length / max(long, 1e-12 * documents))
+    squares = sum(
+        (side.shares**2).sum() + ((rate_weight * side.rates) ** 2).sum() for side in normals
     )
-    squares = (shares**2).sum(axis=1) + (rate_weight * rates) ** 2 @ np.ones(rates.shape[1])
-    smallest = max(1e-3 * float(squares.mean()), 1e-12)
-    product = centred @ centred.T / max(1, len(centred))
-    values, vectors = np.linalg.eigh(product)
+    smallest = max(1e-3 * float(squares) / documents, 1e-12)
+
+    def centre(side: Side) -> F64:
+        both = np.hstack([side.shares, rate_weight * side.rates])
+        centred: F64 = both - both.mean(axis=0)
+        return centred
+
+    terms = normals[0].shares.shape[1] + normals[0].rates.shape[1]
+    if terms < documents:
+        product = np.zeros((terms, terms))
+        for side in normals:
+            centred = centre(side)
+            product += centred.T @ centred
+    else:
+        centred = np.concatenate([centre(side) for side in normals])
+        product = centred @ centred.T
+    values, vectors = np.linalg.eigh(product / max(1, documents))
     kept = np.argsort(-values)[:_MOST_PAIRS]
     kept = kept[values[kept] > smallest / 10]
-    directions = centred.T @ vectors[:, kept]
+    directions = vectors[:, kept] if terms < documents else centred.T @ vectors[:, kept]
     directions /= np.maximum(np.linalg.norm(directions, axis=0), 1e-12)
     weight = 1 / np.sqrt(values[kept] + smallest) - 1 / math.sqrt(smallest)
     return Scatter(directions, weight, smallest, rate_weight)

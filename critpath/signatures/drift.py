@@ -17,6 +17,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +36,7 @@ _FEW: Final = 200
 ENOUGH_SESSIONS: Final = 3
 TWINS: Final = 0.05  # share of documents that are nearest to another label
 _MOST_PAIRS: Final = 64  # eigenpairs
+_CODE: Final = Path(__file__)  # what is kept of an older critpath is of other code
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
 
 
@@ -79,6 +82,15 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    @property
+    def digest(self) -> str:
+        """Hash of all that is in it, and of how it is judged."""
+        found = blake2b(_CODE.read_bytes() + np.__version__.encode(), digest_size=20)
+        for column in (self.start, self.term, self.weight, self.label, self.session):
+            found.update(np.ascontiguousarray(column).data)
+        found.update(f"{self.terms} {self.labels}".encode())
+        return found.hexdigest()
 
     def take(self, documents: Any) -> Corpus:
         """Return some documents: indices, or a bool per document."""
@@ -186,8 +198,6 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
         With a label of several sessions the wandering is that from day to day, else only that
         within a session.
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - for searches only
-
     used = np.unique(corpus.term)
     vectors = corpus.vectors if len(used) == corpus.terms else corpus.vectors[:, used]
     documents, terms = vectors.shape
@@ -200,6 +210,7 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
             scatter += block.T @ block
         values, found = np.linalg.eigh(scatter / max(1, documents))
     else:
+        from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - 50 ms
 
         def scattered(vector: F64) -> F64:
             moved = vectors.T @ (vectors @ vector) - means.T @ (means @ vector)
@@ -229,6 +240,10 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
     float64 [rows, labels]; infinite for a label without documents.
     """
     order = np.argsort(label, kind="stable")
+    if labels == 1 and len(label):
+        near = np.partition(distances, min(NEAREST, len(label)) - 1, axis=1)[:, :NEAREST]
+        own: F64 = near.mean(axis=1, keepdims=True)
+        return own
     left = np.array(distances[:, order] if (np.diff(label) < 0).any() else distances)
     of = label[order]
     size = np.bincount(of, minlength=labels)
@@ -426,6 +441,27 @@ class Calibration:
     spread: F64
     strangeness: F64
     usual: float = field(default=1.0)
+
+    def pack(self) -> F64:
+        """Return all but the corpus as figures in a row."""
+        drift = self.drift
+        parts = (self.nearest, self.distance, self.strangeness, self.spread, [self.usual])
+        return np.concatenate([*parts, drift.variance, drift.directions.ravel()])
+
+    @classmethod
+    def unpack(cls, corpus: Corpus, figures: F64) -> Calibration | None:
+        """Return what was packed; None where the figures are not those of such a corpus."""
+        sizes = [len(corpus)] * 3 + [corpus.labels, 1]
+        pairs, odd = divmod(len(figures) - sum(sizes), 1 + corpus.terms)
+        if odd or not 0 <= pairs <= _MOST_PAIRS:
+            return None
+        ends = np.cumsum([*sizes, pairs])
+        nearest, distance, strangeness, spread, usual, variance, rest = np.split(figures, ends)
+        label = nearest.astype(np.int64)
+        if not (np.isin(label, np.arange(-1, corpus.labels)).all() and (spread > 0).all()):
+            return None
+        drift = Drift(rest.reshape(corpus.terms, pairs), variance)
+        return cls(corpus, drift, label, distance, spread, strangeness, float(usual[0]))
 
     @cached_property
     def lengths(self) -> Any:

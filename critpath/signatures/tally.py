@@ -10,6 +10,7 @@ import numpy as np
 
 from critpath.model import I32, I64, Bool, EventChunk, EventClass, Kind
 from critpath.model.signatures import Counts
+from critpath.signatures._classes import count_classes
 from critpath.signatures.terms import (
     INTERRUPT,
     OTHER,
@@ -132,16 +133,20 @@ class Tally:
         """Count some events of a chunk, or those of them that are kept, for one document."""
         of = chunk.event_class[rows]
         of = of if kept is None else of[kept]
-        count = np.bincount(of, minlength=len(classes))
+        count = np.zeros(len(classes), np.int64)
         term = self._of_class
+        special = term < _NOBODY
+        places = np.empty(len(of), np.int64)
+        few = places[: count_classes(of, special.view(np.uint8), count, places)]
         plain = np.flatnonzero((count > 0) & (term >= 0))
         self._note(document, term[plain], count[plain])
-        for code in np.flatnonzero((count > 0) & (term < _NOBODY)).tolist():
-            offset = chunk.offset[rows]
-            offset = offset if kept is None else offset[kept]
-            distinct, each = np.unique(
-                chunk.values[offset[np.flatnonzero(of == code)]], return_counts=True
-            )
+        if not len(few):
+            return
+        offset = chunk.offset[rows]
+        offset = offset if kept is None else offset[kept]
+        value_of, class_of = chunk.values[offset[few]], of[few]
+        for code in np.flatnonzero((count > 0) & special).tolist():
+            distinct, each = np.unique(value_of[class_of == code], return_counts=True)
             named = classes[code].types[0] == "str"
             of_value = self._of_values.setdefault((int(term[code]), named), {})
             for value in distinct.tolist():

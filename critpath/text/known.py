@@ -97,7 +97,7 @@ def describe_answer(known: KnownEntry, *, tables: bool = False) -> list[str]:
     store = safe_text(known.store)
     if known.answer == "not comparable" or not known.matches:
         lines = [f"{_ANSWERS[known.answer]} {store}"]
-        return [*lines, *known.reasons, *known.left_out]
+        return [*lines, *known.reasons, *_few(known.left_out)]
     first = known.matches[0]
     near = f"similarity {first.similarity:.2f}"
     second = _second(known)
@@ -126,11 +126,18 @@ def describe_answer(known: KnownEntry, *, tables: bool = False) -> list[str]:
         lines.append(f"{known.lossy:,} of {plural(known.documents, 'interval')} lossy")
     if (first.note or first.link) and known.answer != "unknown" and not tables:
         lines.append(f"note: {'   '.join(safe_text(t) for t in (first.note, first.link) if t)}")
-    return [*lines, *known.reasons, *known.left_out]
+    return [*lines, *known.reasons, *_few(known.left_out)]
+
+
+def _few(lines: Sequence[str]) -> list[str]:
+    """Return the first of many lines, and how many more there are: JSON has all."""
+    more = len(lines) - _LINES
+    return [*lines[:_LINES], *[f"and {more:,} more"] * (more > 0)]
 
 
 _AGREE = 0.8
 _STRETCHES = 6
+_LINES = 5
 _ANSWERS = {
     "known": "known to",
     "unknown": "like nothing in",

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -236,7 +239,7 @@ def measure_trace(rounds: int, work: Path) -> None:
     )
 
 
-def measure_macro(rounds: int) -> None:
+def measure_macro(rounds: int, asked: Sequence[str]) -> None:
     """Print cpu time per request or file under counting, against none, in alternation."""
     sys.path.insert(0, str(HERE.parent / "evaluation"))
     import fmeter_sessions as sessions  # noqa: PLC0415 - beside this one, no package
@@ -245,43 +248,79 @@ def measure_macro(rounds: int) -> None:
         words = (group.path / "cpu.stat").read_text().split()
         return int(words[words.index("usage_usec") + 1])
 
-    programs = {
-        "nginx": (sessions.WORKLOADS["nginx"], "sys:accept4", "sys:writev", 1.06),
-        "pg": (sessions.WORKLOADS["pg-select"], "sys:sendto", "sys:sendto", 1.04),
-        "forks and exec": (sessions.WORKLOADS["forks"], "sys:execve", "sys:execve", None),
-    }
-    for name, (workload, _, _, target) in programs.items():
+    def serve(group: Any) -> float:
+        """Return bytes that nginx moves by its cpu time: nothing attached has a part in them."""
+        before, begin = _progress(group), used(group)
+        time.sleep(1)
+        return (_progress(group) - before) / max(1, used(group) - begin)
+
+    def transact(group: Any) -> float:
+        """Return transactions by the server's cpu time; of sockets no bytes are counted."""
+        program = max(Path("/usr/lib/postgresql").glob("*/bin")) / "pgbench"
+        login = ("-h", "/tmp", "-p", str(sessions.PORT + 32), "-U", "postgres", "postgres")  # noqa: S108 - its socket
+        begin = used(group)
+        group.run(str(program), "-n", "-S", "-c", "4", "-t", "4000", *login)
+        return 16_000 / max(1, used(group) - begin)
+
+    programs = {"nginx": ("nginx", serve, 1.06), "postgres": ("pg-select", transact, 1.04)}
+    for name in [name for name in programs if name in asked]:
+        workload, find_rate, target = programs[name]
         ratios: dict[str, list[float]] = {"minimal": [], "broad": [], "all": []}
-        with sessions.new_group(f"bench-{name.split()[0]}") as group:
-            workload(group)
+        with sessions.new_group(f"bench-{name}") as group:
+            sessions.WORKLOADS[workload](group)
+            if find_rate is transact:  # which runs pgbench itself
+                os.killpg(group.running.pop().pid, signal.SIGTERM)
             time.sleep(2)
             for _ in range(rounds):
                 for events, found in ratios.items():
                     rates = []
                     for way in ("", events):
                         with counting(way) if way else contextlib.nullcontext():
-                            rates.append(_work_rate(group, used))
+                            rates.append(find_rate(group))
                     found.append(rates[0] / rates[1])
-        for events, found in ratios.items():
-            ratio = statistics.median(found)
-            aim = target if events == "minimal" else None
-            held = (
-                "" if aim is None else f" (target <= {aim}) {'held' if ratio <= aim else 'MISSED'}"
-            )
-            print(f"{name}, {events}: cpu per unit of work x{ratio:.2f}{held}")
+        print_macro(name, ratios, target)
 
 
-def _work_rate(group: object, used: Callable[..., int]) -> float:
-    """Return switches and system calls' work per second of the group's cpu, by its own progress."""
-    before, begin = _progress(group), used(group)
-    time.sleep(2)
-    return (_progress(group) - before) / max(1, used(group) - begin)
+def print_macro(name: str, ratios: dict[str, list[float]], target: float | None) -> None:
+    """Print medians, and how far apart the middle half of the rounds is."""
+    for events, found in ratios.items():
+        ratio = statistics.median(found)
+        low, _, high = statistics.quantiles(found, n=4)
+        aim = target if events == "minimal" else None
+        held = "" if aim is None else f" (target <= {aim}) {'held' if ratio <= aim else 'MISSED'}"
+        print(f"{name}, {events}: cpu per unit of work x{ratio:.3f} [{low:.3f}, {high:.3f}]{held}")
 
 
-def _progress(group: object) -> int:
-    """Return a count of work done that nothing attached has a part in: bytes read and written."""
+def measure_commands(rounds: int, work: Path) -> None:
+    """Print cpu time of compiling, and of starting programs, under counting against none."""
+    for number in range(8):
+        (work / f"f{number}.c").write_text(
+            "#include <stdio.h>\n#include <stdlib.h>\n"
+            + "".join(f"int f{at}(int a) {{ return a * {at} + rand(); }}\n" for at in range(60))
+        )
+    lines = {
+        "gcc": ("for f in f*.c; do gcc -O2 -c $f; done", 1.02),
+        "forks and exec": ("i=0; while [ $i -lt 400 ]; do /bin/true; i=$((i + 1)); done", None),
+    }
+    for name, (line, target) in lines.items():
+        ratios: dict[str, list[float]] = {"minimal": [], "broad": [], "all": []}
+        for _ in range(rounds):
+            for events, found in ratios.items():
+                spent = []
+                for way in ("", events):
+                    with counting(way) if way else contextlib.nullcontext():
+                        before = os.times()
+                        subprocess.run(["sh", "-c", line], cwd=work, check=True)
+                        now = os.times()
+                    spent.append(now[2] + now[3] - before[2] - before[3])
+                found.append(spent[1] / spent[0])
+        print_macro(name, ratios, target)
+
+
+def _progress(group: Any) -> int:
+    """Return bytes read and written."""
     total = 0
-    for pid in (group.path / "cgroup.procs").read_text().split():  # type: ignore[attr-defined]
+    for pid in (group.path / "cgroup.procs").read_text().split():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/io").read_text().split()
             total += int(words[words.index("rchar:") + 1]) + int(words[words.index("wchar:") + 1])
@@ -352,15 +391,98 @@ def measure_search(rounds: int) -> None:
         )
 
 
+def draw_store(store: Path, asked: Path, entries: int, documents: int) -> None:
+    """Write a store of 50 labels, and a recording of one of them."""
+    import numpy as np  # noqa: PLC0415 - numpy is not for who counts
+
+    from critpath.known.entries import add_entry  # noqa: PLC0415 - as said
+    from critpath.model.signatures import Counts  # noqa: PLC0415 - as said
+    from critpath.pipeline.lookup import make_entry  # noqa: PLC0415 - as said
+
+    terms = tuple(f"sys:call{number:03}" for number in range(338))
+    rng = np.random.default_rng(1)
+    usual = rng.lognormal(0, 1.5, (50, 338)) * (rng.random((50, 338)) < 1 / 3)
+
+    def draw(label: int) -> Any:
+        rates = usual[label] * rng.lognormal(0, 0.15, 338)
+        return rng.poisson(50_000 * rates / rates.sum(), (documents, 338))
+
+    begin = 1_000_000_000 * np.arange(documents)
+    for number in range(entries):
+        table = draw(number % 50)
+        document, term = np.nonzero(table)
+        counts = Counts(
+            *(terms, ("command",), begin, begin + 1_000_000_000),
+            *(np.zeros(documents, np.int32), np.zeros(documents, np.bool_)),
+            *(document.astype(np.int32), term.astype(np.int32), table[document, term]),
+            interval=1_000_000_000,
+            source="bpf",
+        )
+        add_entry(store, make_entry(f"work-{number % 50:02}", counts), None)
+    shutil.copytree(HERE.parents[1] / "fixtures" / "known" / "unknown", asked)
+    lines = asked / "counts" / "counts.jsonl"
+    header = json.loads(lines.read_text().partition("\n")[0])
+    made = [header | {"terms": terms, "scopes": ["machine"]}]
+    for at, row in enumerate(draw(7).tolist()):
+        counted = [[term, count] for term, count in enumerate(row) if count]
+        made.append({"begin": int(begin[at]), "end": int(begin[at]) + 10**9, "counts": [counted]})
+    lines.write_text("".join(json.dumps(line | {"loss": 0}) + "\n" for line in made))
+    about = json.loads((asked / "critpath.json").read_text())
+    about["counts"]["scope"] = "machine"
+    (asked / "critpath.json").write_text(json.dumps(about))
+
+
+def measure_command(rounds: int, work: Path) -> None:
+    """Print what a search of 1,000 entries takes as a command, by what starting takes."""
+    base = [sys.executable, "-c", "import numpy, scipy.sparse, critpath.commands as c; c.entry()"]
+
+    def take(words: Sequence[str | Path], cache: Path) -> float:
+        before = os.times()
+        done = subprocess.run(
+            words,
+            check=False,
+            capture_output=True,
+            env=os.environ | {"XDG_CACHE_HOME": str(cache), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        now = os.times()
+        if done.returncode:
+            raise SystemExit(done.stderr.decode() + done.stdout.decode()[:2_000])
+        return now[2] + now[3] - before[2] - before[3]
+
+    for documents in (12, 60):
+        store, asked = work / f"{documents}.known", work / f"asked-{documents}"
+        draw_store(store, asked, 1_000, documents)
+        words = [sys.executable, "-m", "critpath", "known", "search", store, asked]
+        ratios: dict[str, list[float]] = {"cold": [], "cached": []}
+        for number in range(rounds):
+            cache = work / f"cache-{documents}-{number}"
+            for found in ratios.values():
+                start = take([*base, "--version"], work / "none")
+                found.append(take(words, cache) / start)
+        for name, found in ratios.items():
+            ratio, target = statistics.median(found), {"cold": 5, "cached": 2}[name]
+            print(
+                f"known search, 1,000 entries of {documents} documents, {name}: x{ratio:.1f} of "
+                f"--version with numpy and scipy (target <= {target}) "
+                f"{'held' if ratio <= target else 'MISSED'}"
+            )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default="operations,recorder,trace,macro,search")
+    parser.add_argument(
+        "--only", default="operations,recorder,trace,nginx,postgres,commands,search,command"
+    )
     given = parser.parse_args(arguments)
     asked = given.only.split(",")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and groups are taken away
     if "search" in asked:
         measure_search(given.rounds)
+    if "command" in asked:
+        with tempfile.TemporaryDirectory() as place:
+            measure_command(given.rounds, Path(place))
     if os.geteuid():
         print("left out: counting needs root")
         return
@@ -372,8 +494,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure_recorder()
         if "trace" in asked:
             measure_trace(max(3, given.rounds // 2), work)
-        if "macro" in asked:
-            measure_macro(given.rounds)
+        if {"nginx", "postgres"} & set(asked):
+            measure_macro(given.rounds, asked)
+        if "commands" in asked:
+            measure_commands(given.rounds, work)
 
 
 if __name__ == "__main__":

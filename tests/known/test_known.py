@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 from critpath.errors import UnreadableError, UsageError
 from critpath.known.entries import (
     Store,
+    _flat_pairs,
+    _pairs,
+    _wrong_pair,
     add_entry,
     make_entry_text,
     open_store,
@@ -505,6 +508,36 @@ def test_a_bad_entry_is_named_and_can_be_left_out(tmp_path: Path, what: str) -> 
     left = open_store(place, skip_bad=True)
     assert len(left.entries) == 1
     assert file.name in left.notes[0]
+
+
+WHOLE = st.one_of(st.integers(-2, 12), st.integers(2**50 - 2, 2**64), st.booleans())
+PAIRS = st.one_of(
+    st.lists(st.lists(WHOLE, min_size=1, max_size=3), max_size=4),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 2**50)), max_size=6).map(
+        lambda pairs: [[term, count] for term, count in sorted(dict(pairs).items())]
+    ),
+    st.one_of(WHOLE, st.text(max_size=3), st.lists(WHOLE, max_size=3)),
+)
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=3), st.sampled_from([None, 1]))
+@settings(max_examples=300, deadline=None)
+def test_native_pairs_are_those_of_the_plain_reader_or_left_to_it(
+    every: list[object], indent: int | None
+) -> None:
+    texts = [json.dumps(pairs, indent=indent).encode() for pairs in every]
+    found = _flat_pairs(texts, 10)
+    usual = all(
+        isinstance(pairs, list)
+        and not _wrong_pair(pairs, 10)
+        and all(count < 2**50 for _, count in pairs)
+        for pairs in every
+    )
+    assert (found is not None) == usual
+    if found is not None:
+        wanted = _pairs(texts, 10, "documents")
+        assert found[0].tolist() == wanted[0].tolist()
+        assert found[1] == wanted[1]
 
 
 @pytest.mark.parametrize("what", ["link", "pipe", "directory", "link to directory", "name"])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from critpath.signatures.difference import Side, find_scatter
 from critpath.signatures.drift import (
     NEAREST,
     Corpus,
@@ -103,3 +104,28 @@ def test_a_label_without_documents_is_infinitely_far() -> None:
     assert np.isinf(found[:, 2]).all()
     assert np.isfinite(found[:, :2]).all()
     assert NEAREST == 3
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.integers(3, 8), st.integers(2, 20))
+@settings(max_examples=50, deadline=None)
+def test_the_scatter_of_normal_documents_is_the_same_by_terms_and_by_documents(
+    seed: int, sides: int, terms: int, documents: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    normals = [
+        Side(rng.random((documents, terms)), 9 * rng.random((documents, terms)))
+        for _ in range(sides)
+    ]
+    scatter = find_scatter(normals)
+    rows = [np.hstack([side.shares, scatter.rate_weight * side.rates]) for side in normals]
+    centred = np.concatenate([each - each.mean(axis=0) for each in rows])
+    smallest = 1e-3 * (np.concatenate(rows) ** 2).sum(axis=1).mean()
+    assert scatter.smallest == pytest.approx(smallest)
+    values, vectors = np.linalg.eigh(
+        centred.T @ centred / len(centred) + smallest * np.eye(2 * terms)
+    )
+    wanted = (vectors / np.sqrt(values)) @ vectors.T
+    found = np.eye(2 * terms) / np.sqrt(smallest)
+    found += (scatter.directions * scatter.weight) @ scatter.directions.T
+    # What hardly scatters is taken for what does not.
+    assert found == pytest.approx(wanted, rel=0.06, abs=0.06 / np.sqrt(smallest))

@@ -17,8 +17,9 @@ from critpath.documents import (
     ShiftKind,
     SplitKind,
 )
+from critpath.documents.base import number
 from critpath.model import Calibration, Detectable, FalseAlarms, Rate
-from critpath.report.document.comparison import number, plain
+from critpath.report.document.comparison import plain
 
 
 def calibration_document(calibration: Calibration) -> CalibrationDocument:

@@ -60,6 +60,7 @@ from critpath.documents import (
     Verdict,
     Window,
 )
+from critpath.documents.base import number
 from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
 from critpath.model import (
@@ -91,13 +92,6 @@ from critpath.units import NS_PER_S
 
 
 _ALREADY: Final = frozenset({str, int, bool, type(None)})
-
-
-def number(value: float | None) -> float | int | None:
-    """Return a figure as JSON can hold it: None where it is undefined or infinite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(value)
 
 
 def plain(value: Any) -> Any:

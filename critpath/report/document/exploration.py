@@ -11,6 +11,7 @@ from typing import Literal, cast
 import numpy as np
 
 from critpath.documents import EXPLORATION_FORMAT, ExplorationDocument
+from critpath.documents.base import number
 from critpath.documents.exploration import (
     AlsoEntry,
     ClusterShare,
@@ -20,7 +21,6 @@ from critpath.documents.exploration import (
     StepEntry,
 )
 from critpath.model.exploration import Exploration, Fact, FactTable, Question, Ranked, Share, Test
-from critpath.report.document.comparison import number
 from critpath.text.exploring import (
     also_text,
     command_of,

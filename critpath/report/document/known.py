@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from critpath.documents.base import number
 from critpath.documents.known import (
     CHECK_FORMAT,
     KNOWN_FORMAT,
@@ -16,7 +17,6 @@ from critpath.documents.known import (
     MatchEntry,
     StretchEntry,
 )
-from critpath.report.document.comparison import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

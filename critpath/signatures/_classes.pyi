@@ -1,0 +1,3 @@
+from typing import Any
+
+def count_classes(event_class: Any, asked: Any, count: Any, places: Any) -> int: ...
