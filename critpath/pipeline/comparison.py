@@ -459,12 +459,12 @@ def explain(
         find_context(_one(comparison.sample, found.execution), replace(found, execution=0))
         for found in findings
     ]
-    charges = {}
+    charges, inferred = {}, inferred_holders(comparison.sample)
     for execution in chosen:
         path = _one(comparison.sample, execution)
         codes = coder.codes(path).tolist()
         risen, usual = counts.risen(execution), counts.usual(execution)
-        charges[execution] = charge_steps(path, codes, coder.symbols, risen, usual)
+        charges[execution] = charge_steps(path, codes, coder.symbols, risen, usual, inferred)
     quota = is_throttled(comparison.normal, comparison.sample)
     alone = comparison.outliers.anomalous[chosen].any()
     causes = group_causes(
@@ -474,7 +474,7 @@ def explain(
         kind=kind,
         contexts=contexts,
         quota=quota,
-        inferred=inferred_holders(comparison.sample),
+        inferred=inferred,
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
         charges=charges,
         counts=counts,
