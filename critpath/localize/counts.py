@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, NamedTuple
@@ -223,6 +223,7 @@ def charge_steps(
     symbols: Sequence[Symbol],
     risen: Mapping[Step, tuple[float, float]],
     usual: Mapping[Symbol, float],
+    inferred: Collection[str] = (),
 ) -> tuple[Charge, ...]:
     """Return what the additional occurrences of steps brought with them on one path.
 
@@ -240,6 +241,9 @@ def charge_steps(
         Steps that it does more often, with how often normally and how often it does.
     usual : mapping
         Nanoseconds of a normal execution in every symbol.
+    inferred : collection of str
+        Roles whose work coincides with time-outs: as others that wait for Python's lock interrupt
+        who has it, the more often the longer that runs, which is no preparation of theirs.
     """
     if not risen:
         return ()
@@ -260,7 +264,7 @@ def charge_steps(
         # The typical preparation: one long computation before a wait is not its doing.
         sums = [sum(lead.values()) for lead in cost.leads]
         # What normal executions never do says nothing of how they prepare it.
-        if before and (whole := sum(sums)):
+        if before and step.role not in inferred and (whole := sum(sums)):
             n = len(sums)
             typical = (whole - max(sums)) / (n - 1) if n >= ENOUGH else median(sums)
             scale = min(1.0, typical * n / whole)

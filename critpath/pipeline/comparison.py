@@ -504,9 +504,8 @@ def _explain_enough(
         side_by_side(*(partial(explain_some, some) for some in groups.halves(batch)))
         mine = [done[execution] for execution in chosen if execution in done]
         found = [finding for one in mine for finding in one.findings]
-        causes = _name_causes(
-            comparison, counts, mine, all_of_them=not left_out and len(mine) == len(chosen)
-        )
+        everything = not left_out and len(mine) == len(chosen)
+        causes = _name_causes(groups, counts, mine, all_of_them=everything)
         excess = {one.aligned.execution: one.aligned.excess for one in mine}
         if is_settled(before, causes, found, excess):
             break
@@ -514,15 +513,12 @@ def _explain_enough(
 
 
 def _name_causes(
-    comparison: Analysis,
-    counts: StepCounts,
-    explained: Sequence[_OneExplained],
-    *,
-    all_of_them: bool,
+    groups: _Groups, counts: StepCounts, explained: Sequence[_OneExplained], *, all_of_them: bool
 ) -> tuple[Cause, ...]:
     from critpath.localize.causes import Explained, group_causes
-    from critpath.localize.segments import inferred_holders, is_faster, is_throttled
+    from critpath.localize.segments import is_faster, is_throttled
 
+    comparison = groups.comparison
     executions = [one.aligned.execution for one in explained]
     alone = comparison.outliers.anomalous[executions].any()
     return group_causes(
@@ -532,7 +528,7 @@ def _name_causes(
         kind="" if all_of_them else "examined",
         contexts=[context for one in explained for context in one.contexts],
         quota=is_throttled(comparison.normal, comparison.sample),
-        inferred=inferred_holders(comparison.sample),
+        inferred=groups.inferred,
         flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
         charges={one.aligned.execution: one.charges for one in explained},
         counts=counts,
@@ -608,8 +604,11 @@ class _Groups:
         chosen: list[int],
         settings: CompareSettings,
     ) -> None:
+        from critpath.localize.segments import inferred_holders
+
         self.comparison, self.coder, self.settings = comparison, coder, settings
         self.chosen = chosen
+        self.inferred = inferred_holders(comparison.sample)
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         self._home = {execution: int(homes[execution]) for execution in chosen}
         self._rows: dict[int, tuple[I64, int]] = {}
@@ -732,7 +731,7 @@ def _explain_one(
         tuple(find_context(path, replace(one, execution=0)) for one in found),
         charge_steps(
             *(path, groups.coder.codes(path).tolist(), groups.coder.symbols),
-            *(counts.risen(execution), counts.usual(execution)),
+            *(counts.risen(execution), counts.usual(execution), groups.inferred),
         ),
     )
 

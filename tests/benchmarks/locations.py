@@ -7,6 +7,8 @@ stacks, and with files, in alternation: the worst case, as every switch has a st
 a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark``), recorded
 without and with files.  Then requests of four types are recorded with stacks and asked where their
 time went (``--requests 180000``: about a minute of them on a quiet machine; 0: not).
+``--only`` runs some of the parts: also two sets of a million stacks compared, stacks unwound
+beside perf's own recording of them, and py-spy sampling twenty threads.
 
 ``--before`` measures only recordings with neither, by this checkout and by another one (its
 ``.venv/bin/critpath``), in an order that turns round by round.  Ratios are those within a round,
@@ -36,6 +38,7 @@ from measuring import Taken, ratios, run
 
 from critpath import pipeline
 from critpath.model import State
+from critpath.record.stacks.pyspy import sampling
 from critpath.record.stacks.sources import FRAMES, SAMPLES
 from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 
@@ -51,6 +54,13 @@ read used rest < /proc/$server/schedstat
 kill $server; wait $server; echo $((end - begin)) $used"""
 MANY, DISTINCT = 1_000_000, 20_000  # stacks of a set
 LONGER = 1.3  # times, of a comparison with that many
+UNWOUND, SOON = 100_000, 30.0  # stacks, and seconds in which they are unwound
+THREADS, SAMPLED, SHARE = 20, 10, 0.02  # of a Python, how many seconds, and of a cpu at most
+SLEEPERS = f"""import threading, time
+for _ in range({THREADS - 1}):
+    threading.Thread(target=time.sleep, args=({SAMPLED + 5},), daemon=True).start()
+time.sleep({SAMPLED + 5})"""
+PARTS = "trips,redis,compare,unwind,sampler,top"
 ROW_TYPE = np.dtype(
     [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
 )
@@ -59,7 +69,8 @@ ROW_TYPE = np.dtype(
 def record(program: str, place: Path, options: list[str], command: list[str]) -> float:
     """Record a command; return the milliseconds of cpu time that it measured of itself."""
     shutil.rmtree(place, ignore_errors=True)
-    line = [program, "record", "--recorder", "ftrace", *options, "-o", str(place), "--", *command]
+    line = [program, "record", "--recorder", "ftrace", "-o", str(place), *options]
+    line += command if "--" in options else ["--", *command]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -69,6 +80,16 @@ def record(program: str, place: Path, options: list[str], command: list[str]) ->
 def own_time(done: subprocess.CompletedProcess[str]) -> float:
     """Return the milliseconds of cpu time that a command printed, after those that passed."""
     return int(done.stdout.split()[1]) / 1e6
+
+
+def perf_alone(place: str) -> list[str]:
+    """Return what has a command's stacks taken by perf as critpath has it do, and nothing more."""
+    return [
+        *("--", "perf", "record", "-q", "-N", "-k", "CLOCK_MONOTONIC", "-m", "4M"),
+        *("--user-callchains", "--call-graph", "dwarf,2048", "-o", f"{place}/perf.data"),
+        *("-e", "sched:sched_switch", "--filter", "prev_state != 0 && prev_state != 256"),
+        *("-e", "sched:sched_waking", "-e", "cpu-clock/freq=199/u"),
+    ]
 
 
 def size(place: Path) -> int:
@@ -121,9 +142,8 @@ def answer(program: str, command: list[str], rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
         place = Path(scratch, "recording")
         taken = record(program, place, ["--stacks", "native"], command)
-        print(
-            f"\na recording of {taken / 1e3:.0f} s of cpu time, {size(place) / 1e6:.0f} MB, with stacks:"
-        )
+        length = size(place) / 1e6
+        print(f"\nrequests of {taken / 1e3:.0f} s of cpu time, {length:.0f} MB, with stacks:")
         for options in (["--top", "20"], []):
             walls, cpus = [], []
             for _ in range(rounds):
@@ -166,6 +186,37 @@ def compare_many(program: str, rounds: int) -> None:
     )
 
 
+def unwind(program: str, command: list[str]) -> None:
+    """Print how long stacks are unwound after a recording: what it takes longer with them."""
+    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as scratch:
+        place = Path(scratch, "recording")
+        taken = []
+        for options in ([], ["--stacks", "native"]):
+            words = [program, "record", "--recorder", "ftrace", "--force", *options]
+            taken.append(run([*words, "-o", str(place), "--", *command]))
+        count = (place / "stacks" / SAMPLES).stat().st_size // ROW_TYPE.itemsize
+    wall, cpu = taken[1].wall - taken[0].wall, taken[1].cpu - taken[0].cpu
+    print(f"\n{count:,} stacks are taken and unwound in {wall:.1f} s, {cpu:.1f} s of cpu")
+    print(f"  {wall / count * UNWOUND:.1f} s for {UNWOUND:,} (wanted: {SOON:.0f} s)")
+
+
+def sample(rounds: int) -> None:
+    """Print how much of a cpu py-spy takes of a Python with many threads, as critpath runs it."""
+    program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
+    shares = []
+    for _ in range(min(rounds, 3)):
+        with (
+            subprocess.Popen([sys.executable, "-c", SLEEPERS]) as sleepers,
+            tempfile.NamedTemporaryFile(prefix="critpath-locations-") as out,
+        ):
+            time.sleep(1)
+            words = [program, *sampling(sleepers.pid, out.name), "--duration", str(SAMPLED)]
+            shares.append(run(words).cpu / SAMPLED)
+            sleepers.kill()
+    share = statistics.median(shares)
+    print(f"\npy-spy, {THREADS} threads: {share:.1%} of a cpu (wanted: {SHARE:.0%})")
+
+
 def put_stacks(place: Path, seed: int) -> None:
     """Put stacks on the paths of a trace, and as many more of other threads."""
     rng = np.random.default_rng(seed)
@@ -202,6 +253,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--requests", type=int, default=60_000)
     parser.add_argument("--before", type=Path, help="another checkout")
+    parser.add_argument("--only", default=PARTS, help=f"some of {PARTS}")
     chosen = parser.parse_args()
     if os.geteuid() or not shutil.which("cc"):
         print("locations: left out, it needs root and a C compiler")
@@ -220,13 +272,24 @@ def main() -> int:
             return 0
         files = {"with files": (ours, ["--files"])}
         perf = shutil.which("perf")
-        stacks = {"with stacks": (ours, ["--stacks", "native"])} if perf else {}
-        costs(f"{TRIPS:,} round trips", {**ways, **stacks, **files}, command, chosen.rounds)
-        if shutil.which("redis-server"):
+        stacks = {
+            "with stacks": (ours, ["--stacks", "native"]),
+            "with perf": (ours, perf_alone(place)),
+        }
+        ways |= stacks if perf else {}
+        if "trips" in chosen.only:
+            costs(f"{TRIPS:,} round trips", {**ways, **files}, command, chosen.rounds)
+        if "redis" in chosen.only and shutil.which("redis-server"):
             serving = ["sh", "-c", SERVING.format(TRIPS)]
-            costs(f"{TRIPS:,} requests of Redis", {**ways, **files}, serving, chosen.rounds)
-        compare_many(ours, min(chosen.rounds, 4))
-        if perf and chosen.requests:
+            ways = {"recorded": ways["recorded"], **files}
+            costs(f"{TRIPS:,} requests of Redis", ways, serving, chosen.rounds)
+        if "compare" in chosen.only:
+            compare_many(ours, min(chosen.rounds, 4))
+        if "unwind" in chosen.only and perf:
+            unwind(ours, [program, "pingpong", str(UNWOUND // 4), last])
+        if "sampler" in chosen.only:
+            sample(chosen.rounds)
+        if "top" in chosen.only and perf and chosen.requests:
             answer(ours, [program, "requests", str(chosen.requests), place], chosen.rounds)
     return 0
 

@@ -12,7 +12,9 @@ the time is lost, not the one that defines the function.
 
 Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
 pointers) held against what ``addr2line`` says of the addresses that the program itself writes
-down; and that a stripped program is said to be one.
+down; that a stripped program is said to be one; how many of the waits on the program's own paths
+have a stack; and, where ``--python`` is one from 3.12 on, whether the innermost function of its
+sleeps (``locations/sleeps.py``) is that in which it says that it is.
 
 ``--alike PAIRS``: healthy executions against healthy ones of the same recordings, drawn by lot;
 in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
@@ -31,6 +33,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +42,8 @@ import numpy as np
 
 from critpath import pipeline
 from critpath.detect.flame import FlameSets, build_flame
-from critpath.model.stacks import SLEEP, frames_of
+from critpath.model import State
+from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
 from critpath.read.stacks import open_stacks
 from critpath.vectors.chains import chain_times
 
@@ -86,7 +90,7 @@ def main() -> int:
         if chosen.alike:
             return compare_alike(place, chosen.alike)
         if chosen.frames:
-            return hold_frames(place)
+            return hold_frames(place) | hold_python(place, chosen.python)
         return find_faults(place, chosen)
 
 
@@ -244,6 +248,9 @@ def hold_frames(place: Path) -> int:
         right, total = count_right(program, written, out)
         worst = min(worst, right / max(total, 1))
         print(f"{name} frame pointers: {right} of {total} sleeps have the frames of addr2line")
+        joined, waits = count_joined(out)
+        worst = min(worst, joined / max(waits, 1))
+        print(f"  {joined} of {waits} waits on paths have a stack, {lost_stacks(out)} were lost")
     stripped, out = place / "frames-stripped", place / "recording-stripped"
     subprocess.run(["strip", "-o", stripped, place / "frames-without"], check=True)
     said = critpath(
@@ -257,6 +264,55 @@ def hold_frames(place: Path) -> int:
     return worst < 0.98 or len(lines) != 1
 
 
+def hold_python(place: Path, python: str) -> int:
+    """Hold the functions of a Python's sleeps against those that it wrote down."""
+    line = "import sys; sys.activate_stack_trampoline('perf')"
+    if subprocess.run([python, "-c", line], check=False, capture_output=True).returncode:
+        print(f"{python} names no functions: it is to be 3.12 or later")
+        return 0
+    written, out = place / "sleeps.txt", place / "recording-sleeps"
+    words = ["record", "--recorder", "ftrace", "--stacks", "native,python", "-o", out]
+    critpath(*words, "--", python, PROGRAMS / "sleeps.py", written, place=place)
+    stacks = open_stacks(out)
+    if stacks is None:
+        sys.exit(f"{out}: no stacks")
+    right, count = Counter[str](), Counter[str]()
+    for tid, time, name in map(str.split, written.read_text().splitlines()):
+        own = [f.function for f in stack_after(stacks, int(tid), int(time)) if f.file[-3:] == ".py"]
+        right[name] += own[:1] == [name]
+        count[name] += 1
+    # Its own frame is larger than any copy of perf's: 64 KiB.
+    beyond = f"{right.pop('in_select', 0)} of {count.pop('in_select', 0)} in select.select"
+    found, whole = right.total(), count.total()
+    print(f"Python: {found} of {whole} sleeps have their function, besides {beyond}")
+    return found < 0.99 * whole
+
+
+def lost_stacks(recording: Path) -> int:
+    """Return how many stacks perf could not write."""
+    lost: int = json.loads((recording / "critpath.json").read_text())["recorder"]["stacks"]["lost"]
+    return lost
+
+
+def count_joined(recording: Path) -> tuple[int, int]:
+    """Return how many waits on the paths of a program's threads have a stack, and how many are."""
+    path = pipeline.extract([recording], specification="thread").paths
+    own = np.array([name.startswith("frames") for name in path.strings])[path.comm]
+    waits = (
+        own
+        & np.array([s.name.startswith("WAIT_") and s != State.WAIT_CPU for s in State])[path.state]
+    )
+    return int((path.stack[waits] >= 0).sum()), int(waits.sum())
+
+
+def stack_after(stacks: Stacks, tid: int, time: int) -> list[Frame]:
+    """Return the frames of a thread's first sleep from a time on."""
+    mine = (stacks.tid == tid) & (stacks.kind == SLEEP) & (stacks.time >= time)
+    first = mine.argmax()
+    stack = int(stacks.stack[first]) if mine[first] else -1
+    return frames_of(stacks.texts[stack]) if stack >= 0 else []
+
+
 def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int]:
     """Return how many sleeps have the frames that they should have, and how many there are."""
     stacks = open_stacks(recording)
@@ -267,10 +323,7 @@ def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int
     said = addr2line(program, asked)
     right = 0
     for tid, time, inner, outer in rows:
-        mine = (stacks.tid == int(tid)) & (stacks.kind == SLEEP) & (stacks.time >= int(time))
-        first = mine.argmax()
-        stack = int(stacks.stack[first]) if mine[first] else -1
-        found = frames_of(stacks.texts[stack]) if stack >= 0 else []
+        found = stack_after(stacks, int(tid), int(time))
         places = [(f.function, f.file.rpartition("/")[2], f.line) for f in found]
         wanted = [*said[inner], *said[outer]]
         begin = next((i for i, p in enumerate(places) if p == wanted[0]), 0)

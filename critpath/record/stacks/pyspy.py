@@ -84,6 +84,15 @@ class Sampled:
         return not self.pid
 
 
+def sampling(whom: int, output: str) -> list[str]:
+    """Return the arguments with which py-spy samples a process and those that it starts."""
+    return [
+        *("record", "--pid", str(whom), "--subprocesses", "--threads", "--idle"),
+        *("--nonblocking", "--full-filenames", "--rate", str(_RATE)),
+        *("--format", "chrometrace", "--output", output),
+    ]
+
+
 @dataclass
 class PySpySource:
     """A py-spy for each Python: for a command one on this process, whose children it follows."""
@@ -116,11 +125,7 @@ class PySpySource:
         directory = self.request.directory / f"{RAW_SAMPLES}{whom}"
         directory.mkdir(mode=0o700)
         place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        command = [
-            *("py-spy", "record", "--pid", str(whom), "--subprocesses", "--threads", "--idle"),
-            *("--nonblocking", "--full-filenames", "--rate", str(_RATE)),
-            *("--format", "chrometrace", "--output", f"/proc/self/fd/{place}/{_FILE}"),
-        ]
+        command = ["py-spy", *sampling(whom, f"/proc/self/fd/{place}/{_FILE}")]
         output = os.memfd_create("py-spy")
         try:
             with Path(os.devnull).open("rb", buffering=0) as nothing:

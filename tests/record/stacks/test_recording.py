@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -147,6 +148,43 @@ def test_a_program_in_c_without_frame_pointers(critpath_process, tmp_path):
     assert facts["location"] == f"flush_log ({tmp_path.name}/app.c:{line['held']})"
     assert facts["waits_at"] == f"get_connection ({tmp_path.name}/app.c:{line['wanted']})"
     assert "in the code: " in " ".join(said.split())
+    sets = (tmp_path / "normal", tmp_path / "sample")
+    coded = tmp_path / "coded"
+    critpath_process("compare", *sets, "--alphabet", "code", "--json", coded)
+    states = {one["state"] for one in json.loads(coded.read_text())["states"]}
+    assert any(":get_connection (" in state or ":flush_log (" in state for state in states), states
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+def test_under_sudo_stacks_are_named_and_are_the_users(tmp_path):
+    nobody = pwd.getpwnam("nobody")
+    try:
+        subprocess.run([sys.executable, "-c", ""], check=True, user=nobody.pw_uid)
+    except PermissionError:
+        pytest.skip("this Python is not for other users")
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    place = tmp_path / "users"
+    place.mkdir()
+    os.chown(place, nobody.pw_uid, nobody.pw_gid)
+    (tmp_path / "app.c").write_text(C)
+    build = ["gcc", "-O2", "-g", "-pthread", "-o", tmp_path / "app", tmp_path / "app.c"]
+    subprocess.run(build, check=True)
+    (tmp_path / "app").chmod(0o755)
+    user = {"SUDO_UID": str(nobody.pw_uid), "SUDO_GID": str(nobody.pw_gid), "SUDO_USER": "nobody"}
+    words = ["record", "--stacks", "native", "--recorder", "ftrace", "-o", place / "r", "--"]
+    done = subprocess.run(
+        [sys.executable, "-m", "critpath", *words, tmp_path / "app"],
+        check=False, capture_output=True, text=True, cwd=place, env={**os.environ, **user},
+    )  # fmt: skip
+    if "cannot record here" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    stacks = place / "r" / "stacks"
+    assert {file.stat().st_uid for file in stacks.iterdir()} == {nobody.pw_uid}
+    frames = json.loads((stacks / "frames.json").read_text())["frames"]
+    assert {"flush_log", "get_connection"} <= {frame[0] for frame in frames}
 
 
 def test_functions_of_python(critpath_process, tmp_path):
