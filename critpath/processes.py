@@ -96,20 +96,27 @@ def _safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def side_by_side(*works: Callable[[], Any]) -> list[Any]:
+# Tables of more rows are worked on one after the other: half a gigabyte for each work.
+_ROWS_AT_ONCE: Final = 1_000_000
+
+
+def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     """Return what several works give, each done by a thread, as numpy lets others run meanwhile.
 
     Parameters
     ----------
     works : callables
         None may depend on another's being done.
+    rows : int
+        Of the tables that each of them copies parts of: of very many they are done one after the
+        other, or their memory would add up.
 
     Raises
     ------
     Exception
         Of the first work that failed, as if they had been done one after the other.
     """
-    if len(works) < 2 or len(os.sched_getaffinity(0)) < 2:
+    if len(works) < 2 or rows > _ROWS_AT_ONCE or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - start-up time
 

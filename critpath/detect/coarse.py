@@ -20,6 +20,7 @@ from critpath.detect.effects import (
     REGARDLESS,
     SLOW,
     WHOLE,
+    Effects,
     Families,
     changes,
     confirm_by_runs,
@@ -236,16 +237,21 @@ def detect(
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
-    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
-    drawn = seed(y, x)
-    families, found, false = side_by_side(
+
+    def measure() -> tuple[I64, I64, Effects, float]:
+        x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+        drawn = seed(y, x)
+        found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
+        return x, y, found, false_alarms(x, y, by_paper, drawn) if screening else 0.0
+
+    families, (x, y, found, false) = side_by_side(
         partial(
             two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
             permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels), runs=runs,
             blocks=blocks,
         ),
-        partial(effects, x, y, *strata, drawn, blocks=blocks, runs=runs),
-        partial(false_alarms, x, y, by_paper, drawn) if screening else lambda: 0.0,
+        measure,
+        rows=len(normal) + len(sample),
     )  # fmt: skip
     whole = families.whole
     if RULES[rule].permutation_test:

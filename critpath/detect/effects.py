@@ -442,6 +442,7 @@ def two_families(
             sessions=sessions,
         ),
         partial(slow_end, *total, *strata, level * SLOW),
+        rows=len(normal) + len(sample),
     )
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:

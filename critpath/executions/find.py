@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +107,8 @@ def _unknown_event_error(name: str, known: list[str]) -> UsageError:
             f"the events of this trace: {safe_text(', '.join(known)) or '(none)'}",
             "name two of them: events:BEGIN,END",
         )
+    import difflib  # noqa: PLC0415 - start-up time
+
     near = difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.5)
     # Of the same provider, for a name that was not remembered at all.
     provider, colon, _ = name.partition(":")

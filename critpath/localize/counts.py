@@ -23,6 +23,7 @@ from critpath.model import (
     Step,
     Symbol,
     VectorTable,
+    Whole,
     is_recorder,
     rival_name,
     rival_role,
@@ -57,7 +58,7 @@ class StepCounts:
     Attributes
     ----------
     steps : tuple of Step
-    normal, sample : int64 [executions, steps]
+    normal, sample : int32 [executions, steps]
     groups : tuple of int64 arrays
         Per sample execution the normal ones it is held against: those with its label
         or, where labels tell nothing, of its type.
@@ -70,8 +71,8 @@ class StepCounts:
     """
 
     steps: tuple[Step, ...]
-    normal: I64
-    sample: I64
+    normal: Whole
+    sample: Whole
     groups: Mapping[int, I64]
     times: tuple[I64, I64]
     rivals: Mapping[str, tuple[float, float]]
@@ -172,7 +173,7 @@ def count_steps(
     symbols: Sequence[Symbol],
     vectors: tuple[VectorTable, VectorTable],
     roles: Sequence[str],
-    trips: tuple[I64, I64],
+    trips: tuple[Whole, Whole],
     groups: Mapping[int, I64],
     rivals: Mapping[str, tuple[float, float]],
 ) -> StepCounts:

@@ -158,6 +158,7 @@ def _explain_and_draw(
     explained, drawn = side_by_side(
         partial(explain, result, coder, settings, tell),
         partial(_with_flame, result, judgement, coder, settings),
+        rows=len(result.normal) + len(result.sample),
     )
     return replace(explained, flame=drawn.flame, waits=drawn.waits)
 
@@ -374,7 +375,9 @@ def judge(
     )
     clean = clean if together else None
     detection, outlying = side_by_side(
-        partial(gate, normal, sample, judged=judged, clean=clean), marking
+        partial(gate, normal, sample, judged=judged, clean=clean),
+        marking,
+        rows=len(normal) + len(sample),
     )
     levels = symbol_levels(normal.symbols, settings.level)
     warnings: tuple[str, ...] = ()

@@ -115,7 +115,7 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
     return VectorTable(coder.symbols, *joined)
 
 
-def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
+def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
     """Return how often every execution's path goes to another thread, by that one's role.
 
     A thread that is woken on the waker's own cpu works while that one waits for the cpu: the
@@ -130,7 +130,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
     Returns
     -------
     roles : tuple of str
-    trips : int64 [executions, roles]
+    trips : int32 [executions, roles]
     """
     roles = tuple(sorted({s.role for s in coder.symbols if s.role}))
     column = np.full(256, -1, np.int64)
@@ -154,8 +154,8 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I64]:
             count_trips(
                 paths.start, paths.tid, paths.host, codes, kind[paths.state], column, rival, trips
             )
-        tables.append(trips)
-    return roles, np.concatenate([np.zeros((0, len(roles)), np.int64), *tables])
+        tables.append(trips.astype(np.int32))
+    return roles, np.concatenate([np.zeros((0, len(roles)), np.int32), *tables])
 
 
 # Alphabets: segments -> symbols.

@@ -142,9 +142,8 @@ def path_json(
         f'{{"begin": {begin}, "end": {end}, {kind}'
         for begin, end, kind in zip(begins, ends, rest, strict=False)
     ]
-    before, after = json.dumps(document).split('"segments": []', 1)
-    text = f'{before}"segments": [{", ".join(segments)}]{after}\n'
-    return escape_more(text)
+    before, after = escape_more(json.dumps(document)).split('"segments": []', 1)
+    return f'{before}"segments": [{", ".join(segments)}]{after}\n'
 
 
 def escape_more(text: str) -> str:
@@ -197,7 +196,7 @@ class _Kinds(dict[_Kind, str]):
             "confidence": _round(sure),
         }
         named |= _named_stacks(self.strings, stack, waker)
-        self[kind] = json.dumps(named)[1:]
+        self[kind] = escape_more(json.dumps(named))[1:]
         return self[kind]
 
 
@@ -214,7 +213,8 @@ def _frame(
     first, last = int(paths.start[index]), int(paths.start[index + 1])
     begin = int(paths.begin[first]) if last > first else 0
     end = int(paths.end[last - 1]) if last > first else begin
-    state, duration = paths.state[first:last], paths.duration[first:last]
+    # Not of `paths.duration`, which would be made of all paths.
+    state, duration = paths.state[first:last], paths.end[first:last] - paths.begin[first:last]
     totals = {
         member.name: int(duration[state == member].sum())
         for member in State
