@@ -294,7 +294,7 @@ def _judge(
     own = distances[np.arange(len(rows)), label]
     strange = calibration.strange(own, label)
     sessions = calibration.is_calibrated(answer.level, sessions=True)
-    level = calibration.level(answer.level, sessions=sessions)
+    level = calibration.level(answer.level, sessions=True)  # they are what is independent
     calibrated = calibration.is_calibrated(answer.level, sessions=sessions)
     p = float(calibration.p_values(np.median(strange), sessions=sessions))
     status, reasons = _decide(known, p, level, calibrated=calibrated, by_session=sessions)
@@ -463,7 +463,9 @@ def check(store: Store, *, level: float) -> Check | None:
     judged = calibration.nearest >= 0
     nearest = np.zeros((count, count), np.int64)
     np.add.at(nearest, (corpus.label[judged], calibration.nearest[judged]), 1)
-    found_level = calibration.level(level)
+    # As a search has it: sessions are independent of each other, their intervals are not.
+    found_level = calibration.level(level, sessions=True)
+    raised = (words.level_raised(found_level, level),) if found_level > level else ()
     unknown = np.zeros(count, np.int64)
     best = calibration.nearest[judged]
     strange = calibration.strange(calibration.distance[judged], best)
@@ -503,7 +505,7 @@ def check(store: Store, *, level: float) -> Check | None:
         needed_sessions=sessions_needed(found_level),
         twins=known.twins,
         doubtful=tuple(doubtful),
-        left_out=known.left_out,
+        left_out=(*raised, *known.left_out),
         tree=join_labels(known),
     )
 
