@@ -404,12 +404,15 @@ def write_all(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def raise_priority() -> str:
-    """Give the calling thread priority over the traced ones; return what was permitted."""
+def raise_priority(thread: int = 0) -> str:
+    """Give a thread, the calling one by default, priority over those that are traced.
+
+    Returns what was permitted.
+    """
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
         return "fifo"
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        os.setpriority(os.PRIO_PROCESS, thread or threading.get_native_id(), _NICE)
         return f"nice {_NICE}"
     return "normal"

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
+from critpath.record.ftrace.drain import raise_priority
 from critpath.record.lttng.program import trusted_program
 from critpath.record.recorder import Requirement
 from critpath.record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackFacts, StackRequest
@@ -91,6 +92,7 @@ class PerfSource:
                     death_signal=signal.SIGKILL,
                     streams=(nothing.fileno(), nothing.fileno(), self.errors),
                 )
+            raise_priority(self.pid)  # else it loses stacks beside what has the cpus
             os.close(acknowledge[1])
             acknowledge = (acknowledge[0], -1)
             self.pipes = (*begin, acknowledge[0])
