@@ -305,9 +305,9 @@ def _who_ran(
 # cut its rows.
 _CUTS: Final = 3
 _AT_LEAST: Final = 32
-# Executions that are walked together, two row groups of a file: what all have would take more
-# memory than the recording.
-_TOGETHER: Final = 2000
+# Executions that are walked together, a row group of a file: what all have would take more
+# memory than the recording, and 16 MB more with two groups save no time.
+_TOGETHER: Final = 1000
 
 
 def extract_paths(
