@@ -432,6 +432,24 @@ def draw_store(store: Path, asked: Path, entries: int, documents: int) -> None:
     (asked / "critpath.json").write_text(json.dumps(about))
 
 
+def measure_check(words: Sequence[str | Path]) -> None:
+    """Print what a check of 12,000 documents takes; without a cache."""
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"XDG_CACHE_HOME": "/dev/null", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    _, code, used = os.wait4(process.pid, 0)
+    if code:
+        raise SystemExit("known check failed")
+    seconds, mebibytes = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    held = "held" if seconds <= 10 and mebibytes <= 500 else "MISSED"
+    print(
+        f"known check, 12,000 documents: {seconds:.1f} s of cpu, {mebibytes:.0f} MB "
+        f"(target <= 10 s, <= 500 MB) {held}"
+    )
+
+
 def measure_command(rounds: int, work: Path) -> None:
     """Print what a search of 1,000 entries takes as a command, by what starting takes."""
     base = [sys.executable, "-c", "import numpy, scipy.sparse, critpath.commands as c; c.entry()"]
@@ -453,6 +471,8 @@ def measure_command(rounds: int, work: Path) -> None:
         store, asked = work / f"{documents}.known", work / f"asked-{documents}"
         draw_store(store, asked, 1_000, documents)
         words = [sys.executable, "-m", "critpath", "known", "search", store, asked]
+        if documents == 12:
+            measure_check([sys.executable, "-m", "critpath", "known", "check", store])
         ratios: dict[str, list[float]] = {"cold": [], "cached": []}
         for number in range(rounds):
             cache = work / f"cache-{documents}-{number}"
