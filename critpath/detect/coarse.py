@@ -237,20 +237,11 @@ def detect(
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
-
-    def measure() -> tuple[I64, I64, Effects, float]:
-        x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
-        drawn = seed(y, x)
-        found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
-        return x, y, found, false_alarms(x, y, by_paper, drawn) if screening else 0.0
-
     families, (x, y, found, false) = side_by_side(
-        partial(
-            two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
-            permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels), runs=runs,
-            blocks=blocks,
-        ),
-        measure,
+        partial(two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
+                permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
+                runs=runs, blocks=blocks),
+        partial(_measure, normal, sample, strata, by_paper if screening else None, blocks, runs),
         rows=len(normal) + len(sample),
     )  # fmt: skip
     whole = families.whole
@@ -282,6 +273,21 @@ def detect(
         slower=slower, slight=slight, notes=tuple(remarks), signs=signs,
     )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
+
+
+def _measure(
+    normal: VectorTable,
+    sample: VectorTable,
+    strata: tuple[I64, I64],
+    by_paper: Callable[..., Algorithm1] | None,
+    blocks: tuple[I64, I64] | None,
+    runs: tuple[I64, I64] | None,
+) -> tuple[I64, I64, Effects, float]:
+    """Return the sets' durations with totals, the effects, and the paper's false alarms."""
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    drawn = seed(y, x)
+    found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
+    return x, y, found, false_alarms(x, y, by_paper, drawn) if by_paper else 0.0
 
 
 def _with_tails(
