@@ -216,8 +216,9 @@ def test_a_command_marks_through_a_path_and_whoever_it_is_through_a_descriptor(s
 
 def test_loss_is_what_the_kernel_counted(settings):
     made = settings(buffer_bytes=4096, profile="syscalls", keep_raw=True)
-    # Above the recorder's own priority, on every cpu: otherwise it keeps up.
-    flood = "dd if=/dev/zero of=/dev/null bs=1 count=50000 2>/dev/null"
+    # Above the recorder's own priority, on every cpu: otherwise it keeps up.  So long that all
+    # are at it at once, however late one begins.
+    flood = "dd if=/dev/zero of=/dev/null bs=1 count=150000 2>/dev/null"
     cpus = sorted(os.sched_getaffinity(0))
     floods = " & ".join(f"taskset -c {cpu} chrt -f 50 {flood}" for cpu in cpus)
     recorded, _, _ = record(made, "/bin/sh", "-c", f"{floods} & wait")
