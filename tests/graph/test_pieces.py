@@ -107,8 +107,10 @@ def check_as_before(sweep, replayed, pieces, mine, beneath):
 
 def segments(paths, row):
     part = slice(int(paths.start[row]), int(paths.start[row + 1]))
-    names = ("begin", "end", "state", "host", "tid", "detail", "cpu")
-    return list(zip(*(getattr(paths, name)[part].tolist() for name in names), strict=True))
+    names = ("begin", "end", "state", "host", "tid", "cpu")
+    # By its text: how a table numbers its texts depends on what else was walked.
+    detail = [paths.strings[code] for code in paths.detail[part].tolist()]
+    return list(zip(*(getattr(paths, name)[part].tolist() for name in names), detail, strict=True))
 
 
 @settings(max_examples=150, deadline=None)
