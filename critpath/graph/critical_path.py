@@ -306,7 +306,7 @@ def _who_ran(
 _CUTS: Final = 3
 _AT_LEAST: Final = 32
 # Executions that are walked together, a row group of a file: what all have would take more
-# memory than the recording, and 16 MB more with two groups save no time.
+# memory than the recording, and two groups save no time.
 _TOGETHER: Final = 1000
 
 

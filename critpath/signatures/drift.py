@@ -25,6 +25,7 @@ import numpy as np
 
 from critpath.model import F64, I64, Bool
 from critpath.model.signatures import take_rows
+from critpath.signatures import _nearest
 from critpath.signatures._nearest import add_nearest, lanes
 
 SMALLEST: Final = 0.001  # e: variance of a direction in which nothing was seen to wander
@@ -36,7 +37,8 @@ _FEW: Final = 200
 ENOUGH_SESSIONS: Final = 3
 TWINS: Final = 0.05  # share of documents that are nearest to another label
 _MOST_PAIRS: Final = 64  # eigenpairs
-_CODE: Final = Path(__file__)  # what is kept of an older critpath is of other code
+# What is kept of an older critpath is of other code.
+_CODE: Final = (Path(__file__), Path(_nearest.__file__))
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
 
 
@@ -86,7 +88,9 @@ class Corpus:
     @property
     def digest(self) -> str:
         """Hash of all that is in it, and of how it is judged."""
-        found = blake2b(_CODE.read_bytes() + np.__version__.encode(), digest_size=20)
+        found = blake2b(np.__version__.encode(), digest_size=20)
+        for file in _CODE:
+            found.update(file.read_bytes())
         for column in (self.start, self.term, self.weight, self.label, self.session):
             found.update(np.ascontiguousarray(column).data)
         found.update(f"{self.terms} {self.labels}".encode())
