@@ -167,25 +167,38 @@ class OutputDirectory:
                     f"cannot make {self.building}: {error.strerror}",
                     "name another directory with -o",
                 ) from None
+        try:
+            self._fd, self.identity = self._take()
+        except OSError:
+            if not self._was_there:
+                with contextlib.suppress(OSError):
+                    os.rmdir(self.building.name, dir_fd=self._parent_fd)
+            raise
+
+    def _take(self) -> tuple[int, tuple[int, int]]:
+        """Make the directory this process' own, and open it."""
         fd = open_dir(self.building.name, dir_fd=self._parent_fd)
-        status = os.fstat(fd)
-        with contextlib.suppress(OSError):  # not ours: what is in it is
-            os.fchmod(fd, 0o700)
-            if status.st_uid != os.geteuid():
-                # What root writes there must not be exchanged by the command.
-                os.fchown(fd, os.geteuid(), os.getegid())
-                self._owner = status.st_uid, status.st_gid
-        # Checked only now that no other user can write there: what came before is not ours.
-        if os.listdir(fd):  # noqa: PTH208 - a descriptor
-            if self._owner is not None:
-                os.fchown(fd, *self._owner)
-            os.fchmod(fd, stat.S_IMODE(status.st_mode))
+        try:
+            status = os.fstat(fd)
+            with contextlib.suppress(OSError):  # not ours: what is in it is
+                os.fchmod(fd, 0o700)
+                if status.st_uid != os.geteuid():
+                    # What root writes there must not be exchanged by the command.
+                    os.fchown(fd, os.geteuid(), os.getegid())
+                    self._owner = status.st_uid, status.st_gid
+            # Looked at only now that no other user can write there: what came before is not ours.
+            if os.listdir(fd):  # noqa: PTH208 - a descriptor
+                if self._owner is not None:
+                    os.fchown(fd, *self._owner)
+                os.fchmod(fd, stat.S_IMODE(status.st_mode))
+                raise CritpathError(
+                    f"{self.building} was exchanged or filled just now",
+                    "record again where nobody else writes",
+                )
+        except BaseException:
             os.close(fd)
-            raise CritpathError(
-                f"{self.building} was exchanged or filled just now",
-                "record again where nobody else writes",
-            )
-        self._fd, self.identity = fd, identity_of(status)
+            raise
+        return fd, identity_of(status)
 
     def check_unchanged(self) -> None:
         """Raise CritpathError if the directory was moved or exchanged while recording.
