@@ -687,16 +687,6 @@ class StoredPaths(CriticalPaths):
         """Return paths with every piece changed when it is fetched."""
         return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
 
-    def look_up(self, codes: I32, find: Callable[[str], int]) -> I64:
-        """Return what is found for each of some codes of strings; each string is asked for once.
-
-        Of all strings most may be stacks.
-        """
-        used, place = np.unique(codes, return_inverse=True)
-        found = [find(self.strings[code]) for code in used.tolist()]
-        looked_up: I64 = np.array(found, np.int64)[place.ravel()]
-        return looked_up
-
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory."""
         result = StoredPaths(self._pieces)
