@@ -112,4 +112,5 @@ def main() -> None:
                 print(json.dumps(found), file=stream, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
