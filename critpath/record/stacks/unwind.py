@@ -1,7 +1,8 @@
-"""Makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES [ELSEWHERE...]``.
+"""Makes stacks of what perf wrote: ``unwind PERF LOST OWN DATA FRAMES SAMPLES [ELSEWHERE...]``.
 
-LOST is how many stacks are known to be missing, the next three are descriptors; then come files of
-containers, as ``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
+LOST is how many stacks are known to be missing, OWN are the recorder's processes, whose stacks are
+left out, the next three are descriptors; then come files of containers, as
+``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
 user whose programs were recorded: perf opens these programs' files to unwind, and both they and
 what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
 bounded in number and length.
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, Final, NamedTuple
@@ -39,7 +40,7 @@ ROW: Final = struct.Struct("<qiiiB")
 
 _KINDS: Final = {"sched:sched_switch": SLEEP, "sched:sched_waking": WAKE}
 _HEAD: Final = re.compile(
-    r"\s*-?\d+/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
+    r"\s*(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
     r"(sched:sched_\w+|[\w-]+(?:/[^:]*)?):(.*)"
 )
 _FRAME: Final = re.compile(r"\t\s*([0-9a-f]{1,16}) (.*) \((.*)\)$")
@@ -118,14 +119,15 @@ class Unwound:
 
 def main(arguments: Sequence[str]) -> int:
     """Unwind; the last line on stderr counts what there is, as JSON."""
-    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:5])
+    perf, own = arguments[0], frozenset(map(int, arguments[2].split(",")))
+    lost, data, frames, samples = map(int, (arguments[1], *arguments[3:6]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not os.geteuid():  # perf would look for files in the mounts of a process that still runs
         ctypes.CDLL(None).prctl(_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
     forget_replaced_programs(data)
-    elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[5:]])
+    elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[6:]])
     with os.fdopen(samples, "wb", closefd=False) as rows:
-        found = read_perf(_run_perf(perf, data, elsewhere), rows)
+        found = read_perf(_run_perf(perf, data, elsewhere), rows, own)
     found.elsewhere = elsewhere
     found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
@@ -272,8 +274,8 @@ def _lines_of_perf(perf: str, words: Sequence[str], descriptors: Sequence[int]) 
         sys.exit("perf script could not read what perf record wrote")
 
 
-def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
-    """Read what ``perf script`` prints; write a row for every event that has a stack."""
+def read_perf(lines: Iterable[str], rows: IO[bytes], own: Collection[int] = frozenset()) -> Unwound:
+    """Read what ``perf script`` prints; write a row for every event of processes but `own`."""
     found = Unwound()
     head: tuple[int, int, int, int] | None = None
     stack: list[str] = []
@@ -300,7 +302,7 @@ def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
             found.lost += int(lost[1])
         elif match := _HEAD.match(text):
             end()
-            head = _head(match)
+            head = None if int(match[1]) in own else _head(match)
         elif not text:
             end()
     end()
@@ -309,14 +311,14 @@ def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
 
 def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     """Return time, thread, woken thread and kind of an event."""
-    kind, woken = _KINDS.get(match[4], RUN), 0
+    kind, woken = _KINDS.get(match[5], RUN), 0
     if kind == WAKE:
-        named = _WOKEN.search(match[5])
+        named = _WOKEN.search(match[6])
         if named is None:
             return None
         woken = int(named[1])
-    thread = int(match[1])
-    time = int(match[2]) * 1_000_000_000 + int(match[3])
+    thread = int(match[2])
+    time = int(match[3]) * 1_000_000_000 + int(match[4])
     if not (0 < thread < 2**31 and 0 <= woken < 2**31 and time < 2**62):
         return None
     return time, thread, woken, kind
