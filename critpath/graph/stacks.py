@@ -13,10 +13,11 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, m
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
+_TIMES_USUAL, _SURELY_APART = 10, 5_000
 _MOST_REPEATED: Final = 20  # samples of one row that help to find that
 _MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
 _STEP: Final = 250_000  # ns by which samples are moved until they fit
-_ASLEEP: Final = tuple(
+ASLEEP: Final = tuple(
     int(state)
     for state in State
     if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
@@ -41,20 +42,21 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """
     path = paths.paths
     stacks = _of_threads(stacks, path.tid)
-    asleep = np.isin(path.state, _ASLEEP)
+    asleep = np.isin(path.state, ASLEEP)
     runs = np.isin(path.state, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
     slept, woke = stacks.kind == SLEEP, stacks.kind == WAKE
-    own[asleep] = _nearest(stacks, slept, stacks.tid, path.tid[asleep], path.begin[asleep])
+    apart = usual_distance(stacks, path.tid[asleep], path.begin[asleep])
+    own[asleep] = find_sleeps(stacks, path.tid[asleep], path.begin[asleep], apart)
     # What comes behind a wait is the next.
     own[(own >= 0) & (np.append(stacks.time, 0)[own] > path.end)] = -1
     if stacks.complete:  # a path may come to a thread that has slept for long
         later = asleep & (own < 0)
         own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
-    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep])
+    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep], apart)
     wakes = runs & path.wakes
     for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
-        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
+        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen], apart)
     middle = _within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
@@ -158,7 +160,27 @@ def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I3
     return stack, waker
 
 
-def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I64:
+def find_sleeps(stacks: Stacks, tid: I64, begin: I64, apart: int = APART) -> I64:
+    """Return for every sleep, of a thread from a time on, the event that is its own, or -1."""
+    return _nearest(stacks, stacks.kind == SLEEP, stacks.tid, tid, begin, apart)
+
+
+def usual_distance(stacks: Stacks, tid: I64, begin: I64) -> int:
+    """Return how far apart two tracers' times of a switch may be.
+
+    Where stacks were lost, the nearest may be that of another switch: no more than some times
+    what is usual.
+    """
+    found = find_sleeps(stacks, tid, begin)
+    if stacks.complete or not (found >= 0).any():
+        return APART
+    usual = np.median(abs(stacks.time[found] - begin)[found >= 0])
+    return int(min(APART, max(_SURELY_APART, _TIMES_USUAL * usual)))
+
+
+def _nearest(
+    stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64, apart: int = APART
+) -> I64:
     """Return for every thread and time the event of that thread that is nearest, or -1.
 
     The other way round it is the nearest as well: no event belongs to two times, but where
@@ -176,7 +198,7 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
         first, last = np.searchsorted(pairs[0], [thread, thread + 1])
         if low < high:
             mine = of_thread[low:high]
-            near = _mutual(stacks.time[mine], pairs[1][first:last])
+            near = _mutual(stacks.time[mine], pairs[1][first:last], apart)
             found[first:last] = np.where(near >= 0, mine[near], -1)
     result[:] = found[place]
     return result
@@ -201,12 +223,12 @@ def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     return result
 
 
-def _mutual(events: I64, times: I64) -> I64:
+def _mutual(events: I64, times: I64, apart: int) -> I64:
     """Return for each time the event that is nearest and has none nearer, both sorted; or -1."""
     there = _closest(events, times)
     back = _closest(times, events)
     agreed = back[there] == np.arange(len(times))
-    near = abs(events[there] - times) <= APART
+    near = abs(events[there] - times) <= apart
     return np.where(agreed & near, there, -1)
 
 

@@ -12,8 +12,8 @@ the time is lost, not the one that defines the function.
 
 Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
 pointers) held against what ``addr2line`` says of the addresses that the program itself writes
-down; that a stripped program is said to be one; how many of the waits on the program's own paths
-have a stack; and, where ``--python`` is one from 3.12 on, whether the innermost function of its
+down; that a stripped program is said to be one; how many of all switches of its threads have
+their stack; and, where ``--python`` is one from 3.12 on, whether the innermost function of its
 sleeps (``locations/sleeps.py``) is that in which it says that it is.
 
 ``--alike PAIRS``: healthy executions against healthy ones of the same recordings, drawn by lot;
@@ -42,9 +42,13 @@ import numpy as np
 
 from critpath import pipeline
 from critpath.detect.flame import FlameSets, build_flame
-from critpath.model import State
+from critpath.graph.stacks import ASLEEP, find_sleeps, usual_distance
 from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.recording import read_events
 from critpath.read.stacks import open_stacks
+from critpath.timeline.missing_switches import repair_switches
+from critpath.timeline.replay import replay
 from critpath.vectors.chains import chain_times
 
 HERE: Final = Path(__file__).resolve().parent
@@ -248,9 +252,12 @@ def hold_frames(place: Path) -> int:
         right, total = count_right(program, written, out)
         worst = min(worst, right / max(total, 1))
         print(f"{name} frame pointers: {right} of {total} sleeps have the frames of addr2line")
-        joined, waits = count_joined(out)
-        worst = min(worst, joined / max(waits, 1))
-        print(f"  {joined} of {waits} waits on paths have a stack, {lost_stacks(out)} were lost")
+        sleeps, joined, twice = count_joined(out)
+        worst = min(worst, (joined - twice) / max(sleeps, 1))
+        print(
+            f"  {joined} of {sleeps} switches have their stack, {twice} that of another, "
+            f"{lost_stacks(out)} were lost"
+        )
     stripped, out = place / "frames-stripped", place / "recording-stripped"
     subprocess.run(["strip", "-o", stripped, place / "frames-without"], check=True)
     said = critpath(
@@ -294,15 +301,25 @@ def lost_stacks(recording: Path) -> int:
     return lost
 
 
-def count_joined(recording: Path) -> tuple[int, int]:
-    """Return how many waits on the paths of a program's threads have a stack, and how many are."""
-    path = pipeline.extract([recording], specification="thread").paths
-    own = np.array([name.startswith("frames") for name in path.strings])[path.comm]
-    waits = (
-        own
-        & np.array([s.name.startswith("WAIT_") and s != State.WAIT_CPU for s in State])[path.state]
-    )
-    return int((path.stack[waits] >= 0).sum()), int(waits.sum())
+def count_joined(recording: Path) -> tuple[int, int, int]:
+    """Return how many sleeps of threads with stacks are, have theirs, and have that of another.
+
+    Of every switch of the trace, on paths or not.
+    """
+    stacks = open_stacks(recording)
+    if stacks is None:
+        sys.exit(f"{recording}: no stacks")
+    lives = replay(repair_switches(read_events(recording, KERNEL_EVENTS)))
+    tid = lives.workers.tid[np.repeat(np.arange(len(lives.workers)), np.diff(lives.start))]
+    # A wait that becomes another is one sleep; of the first of a thread the begin may be unknown.
+    follows = np.append(False, (tid[1:] == tid[:-1]) & (lives.begin[1:] == lives.end[:-1]))
+    before = np.append(False, np.isin(lives.state, ASLEEP)[:-1])
+    begins = np.isin(lives.state, ASLEEP) & follows & ~before & np.isin(tid, stacks.tid)
+    tid, begin = tid[begins].astype(np.int64), lives.begin[begins]
+    found = find_sleeps(stacks, tid, begin, usual_distance(stacks, tid, begin))
+    joined = found >= 0
+    again = int(joined.sum()) - len(np.unique(found[joined]))
+    return len(begin), int(joined.sum()), again
 
 
 def stack_after(stacks: Stacks, tid: int, time: int) -> list[Frame]:
