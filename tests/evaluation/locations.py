@@ -1,8 +1,9 @@
-"""Whether the first cause names the function and the line: twelve faults in four programs.
+"""Whether the first cause names the function and the line: fifteen faults in five programs.
 
 ``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--py-spy]
 [--only FAULT,...] [--json FILE] [--keep DIR]``: each program (``locations/``: Flask under
-gunicorn, aiohttp, two in C built without frame pointers) is recorded without a fault and with each
+gunicorn, without and with psycopg on a PostgreSQL that runs for it, aiohttp, two in C built
+without frame pointers) is recorded without a fault and with each
 of its three, 40 executions a side, and compared as ``critpath compare`` does.  A fault counts as
 found if the first cause names its function with its line: as where its thread was, where another
 thread was that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
@@ -20,25 +21,29 @@ sleeps (``locations/sleeps.py``) is that in which it says that it is.
 in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
 tested whatever the verdict is.
 
-Needs root, tracefs, perf, gcc, and a Python with gunicorn, flask and aiohttp: from 3.12 on, or
-any with ``--py-spy``.
+Needs root, tracefs, perf, gcc, PostgreSQL, and a Python with gunicorn, flask, psycopg and aiohttp:
+from 3.12 on, or any with ``--py-spy``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from services.park import find_program
 
 from critpath import pipeline
 from critpath.detect.flame import FlameSets, build_flame
@@ -65,6 +70,9 @@ FAULTS: Final = {
     "shop-lock": ("shop.py", "flush_log"),
     "shop-sleep": ("shop.py", "ask_stock"),
     "shop-compute": ("shop.py", "compute_price"),
+    "orders-query": ("orders.py", "find_orders"),
+    "orders-row": ("orders.py", "close_books"),
+    "orders-pool": ("orders.py", "build_report"),
     "feed-fsync": ("feed.py", "save_audit"),
     "feed-pool": ("feed.py", "render_page"),
     "feed-queue": ("feed.py", "fetch_item"),
@@ -102,21 +110,24 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     """Record and compare every fault, say what was found, and count it."""
     only = set(filter(None, chosen.only.split(",")))
     rows = []
+    programs = {of for name, (of, _) in FAULTS.items() if name in (only or FAULTS)}
+    if chosen.py_spy:
+        programs = {program for program in programs if program.endswith(".py")}
     for number in range(chosen.repetitions):
-        for program in sorted({of for of, _ in FAULTS.values()}):
-            if chosen.py_spy and not program.endswith(".py"):
-                continue
+        for program in sorted(programs):
             faults = [f for f, (of, _) in FAULTS.items() if of == program and f in (only or FAULTS)]
-            if not faults:
-                continue
             where = place / f"{program}-{number}"
             where.mkdir()
             command = command_of(program, where, chosen.python)
             sources = "py-spy" if chosen.py_spy else "native,python"
             sources = sources if program.endswith(".py") else "native"
-            record(where / "normal", command, sources)
+            with contextlib.ExitStack() as ending:
+                if program == "orders.py":
+                    command.append(ending.enter_context(serve_postgres()))
+                record(where / "normal", command, sources)
+                for fault in faults:
+                    record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
             for fault in faults:
-                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
                 rows.append(judge(where, fault, number, sampled=chosen.py_spy))
                 print(json.dumps(rows[-1]), flush=True)
             if not chosen.keep:
@@ -138,6 +149,27 @@ def command_of(program: str, place: Path, python: str) -> list[str]:
     flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"]
     subprocess.run(["gcc", *flags, "-o", built, source], check=True)
     return [str(built)]
+
+
+@contextlib.contextmanager
+def serve_postgres() -> Iterator[str]:
+    """Run a PostgreSQL; yield how it is reached."""
+    user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": "/"}
+    with tempfile.TemporaryDirectory(prefix="critpath-", dir="/var/tmp") as place:
+        shutil.chown(place, "postgres", "postgres")
+        make = [find_program("initdb"), "-D", place, "-A", "trust", "-N"]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL, **user)
+        sets = (f"unix_socket_directories={place}", "listen_addresses=", "autovacuum=off")
+        command = [find_program("postgres"), "-D", place, *(w for s in sets for w in ("-c", s))]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, **user) as server:
+            try:
+                for _ in range(200):
+                    if Path(place, ".s.PGSQL.5432").exists():
+                        break
+                    time.sleep(0.05)
+                yield f"host={place} user=postgres"
+            finally:
+                server.send_signal(signal.SIGINT)
 
 
 def critpath(*words: object, place: Path, code: int | None = 0) -> str:
@@ -284,8 +316,8 @@ def hold_python(place: Path, python: str) -> int:
     if stacks is None:
         sys.exit(f"{out}: no stacks")
     right, count = Counter[str](), Counter[str]()
-    for tid, time, name in map(str.split, written.read_text().splitlines()):
-        own = [f.function for f in stack_after(stacks, int(tid), int(time)) if f.file[-3:] == ".py"]
+    for tid, at, name in map(str.split, written.read_text().splitlines()):
+        own = [f.function for f in stack_after(stacks, int(tid), int(at)) if f.file[-3:] == ".py"]
         right[name] += own[:1] == [name]
         count[name] += 1
     # Its own frame is larger than any copy of perf's: 64 KiB.
@@ -339,8 +371,8 @@ def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int
     asked = sorted({row[2] for row in rows} | {row[3] for row in rows})
     said = addr2line(program, asked)
     right = 0
-    for tid, time, inner, outer in rows:
-        found = stack_after(stacks, int(tid), int(time))
+    for tid, at, inner, outer in rows:
+        found = stack_after(stacks, int(tid), int(at))
         places = [(f.function, f.file.rpartition("/")[2], f.line) for f in found]
         wanted = [*said[inner], *said[outer]]
         begin = next((i for i, p in enumerate(places) if p == wanted[0]), 0)

@@ -28,9 +28,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import IO, Final, NamedTuple
 
@@ -58,6 +59,7 @@ _MOST_STACKS: Final = 500_000
 _MOST_FRAMES: Final = 500_000
 _MEMORY: Final = 4 << 30  # of perf and addr2line
 _INSTALLED: Final = re.compile(r"/(?:usr/)?lib(?:64)?/|.*/(?:(?:site|dist)-packages|lib-dynload)/")
+_OF_A_FILE: Final = re.compile(r"/(?!/anon)")
 _UNNAMED: Final = 20  # stripped programs that are named
 _PATIENCE: Final = 120  # s for the lines of one file
 _SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
@@ -97,6 +99,11 @@ class Unwound:
         file = self.elsewhere.get(address.module)
         return address if file is None else address._replace(module=file.path)
 
+    def commonest(self) -> list[Address]:
+        """Return all addresses, those of most stacks first."""
+        often = Counter(chain.from_iterable(self.stacks))
+        return sorted(self.addresses, key=lambda address: -often[self.addresses[address]])
+
     def add(self, lines: Sequence[str]) -> int:
         """Add a stack as perf prints it, innermost frame first; return its number or -1."""
         found: list[int] = []
@@ -133,7 +140,7 @@ def main(arguments: Sequence[str]) -> int:
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
-    counted["stripped"], counted["absent"] = find_unnamed(found.addresses, elsewhere)
+    counted["stripped"], counted["absent"] = find_unnamed(found.commonest(), elsewhere)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -329,17 +336,17 @@ def find_unnamed(
 ) -> tuple[list[str], list[str]]:
     """Return the programs and libraries of whose functions none has a name: stripped, and absent.
 
-    Those that were installed are none of the user's to build.  What runs in a container has its
-    files elsewhere.
+    Those that were installed are none of the user's to build, nor has what a program made in its
+    memory (``//anon``) a file.  What runs in a container has its files elsewhere.
     """
     named: dict[str, bool] = {}
     there = {file.path for file in elsewhere.values()}
     for address in addresses:
         module = elsewhere[address.module].path if address.module in elsewhere else address.module
-        if module.startswith("/") and not _INSTALLED.match(module):
+        if _OF_A_FILE.match(module) and not _INSTALLED.match(module):
             known = address.function not in {"", "[unknown]"}
             named[module] = known or named.get(module, False)
-    unnamed = sorted(module for module, known in named.items() if not known)
+    unnamed = [module for module, known in named.items() if not known]
     there |= {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
     return (
         [_clean(module) for module in unnamed if module in there][:_UNNAMED],

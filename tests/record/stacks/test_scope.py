@@ -32,7 +32,9 @@ while sys.stdin.readline():
     threading.Thread(target=sleep, daemon=True).start()
     print(flush=True)
 """
-ROW = np.dtype([("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")])
+ROW = np.dtype(
+    [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +47,9 @@ def threads_of(pid):
     """Return the threads of a process and of what it started."""
     found = set()
     with contextlib.suppress(OSError):
-        for tid in os.listdir(f"/proc/{pid}/task"):
-            found.add(int(tid))
-            for child in Path(f"/proc/{pid}/task/{tid}/children").read_text().split():
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found.add(int(thread.name))
+            for child in (thread / "children").read_text().split():
                 found |= threads_of(int(child))
     return found
 
