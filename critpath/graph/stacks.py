@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -62,7 +62,9 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
         moved, running = _fit_samples(stacks, path, asleep, runs)
-        own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
+        spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
+        own[chosen] = _sampled(stacks, spans, moved, running)
+        _give_sampled_waits(own, stacks, path, runs, (moved, running))
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -108,15 +110,46 @@ def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -
     own[mine] = found
 
 
+class _Spans(NamedTuple):
+    """Times of threads, and whether they run then."""
+
+    tid: I64
+    begin: I64
+    end: I64
+    runs: Bool
+
+
+def _give_sampled_waits(
+    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, fit: tuple[int, Bool]
+) -> None:
+    """Let what ran shortly before others were waited for have the stack of that wait.
+
+    The path goes to the others, and has no segment of the thread meanwhile: what it ran, too
+    short to be sampled, was for the call in which it waits, as where a sleep's stack is known.
+    """
+    back = _next_of_thread(path)
+    rows = np.arange(len(own))
+    mine = np.flatnonzero(runs & (back > rows + 1) & (path.duration < stacks.period))
+    gaps = path.end[mine], path.begin[back[mine]]
+    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), *fit)
+    own[mine] = np.where(found >= 0, found, own[mine])
+
+
+def _next_of_thread(path: CriticalPaths) -> I64:
+    """Return for each segment the thread's next on the path, or -1."""
+    order = np.lexsort((np.arange(len(path.tid)), path.tid, path.path))
+    same = (np.diff(path.tid[order]) == 0) & (np.diff(path.path[order]) == 0)
+    back = np.full(len(order), -1, np.int64)
+    back[order[:-1][same]] = order[1:][same]
+    return back
+
+
 def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> None:
     """Let what ran last before others were waited for have the sleep in which that was.
 
     It may have gone on for a while after it woke the other, as who asks a peer does.
     """
-    order = np.lexsort((np.arange(len(own)), path.tid, path.path))
-    same = (np.diff(path.tid[order]) == 0) & (np.diff(path.path[order]) == 0)
-    back = np.full(len(own), -1, np.int64)
-    back[order[:-1][same]] = order[1:][same]
+    back = _next_of_thread(path)
     mine = np.flatnonzero((own < 0) & runs & (back > np.arange(len(own)) + 1))
     after = back[mine]
     found = _last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
@@ -312,20 +345,17 @@ def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     return np.repeat(events, count), number
 
 
-def _sampled(
-    stacks: Stacks, path: CriticalPaths, of: tuple[Bool, Bool], later: int, running: Bool
-) -> I64:
-    """Return for each chosen segment the stack of most samples within it; -1: not sampled there.
+def _sampled(stacks: Stacks, spans: _Spans, later: int, running: Bool) -> I64:
+    """Return for each span the event with the stack of most samples within it; -1: not sampled.
 
-    ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
-    as a sample that is noted late would give them, and the others none in which they mostly run.
-    What runs for less than a period has the stack that the samples before and after both have.
+    What runs takes no stack in which threads mostly sleep, as a sample that is noted late would
+    give it, and the others none in which they mostly run.  What runs for less than a period has
+    the stack that the samples before and after both have.
     """
-    chosen, runs = of[0], of[1][of[0]]
+    tid, begin, end, runs = spans
     events = np.flatnonzero(stacks.kind == SAMPLE)
     order = _by_thread(events, stacks.tid)
-    threads, tid = stacks.tid[order], path.tid[chosen]
-    begin, end = path.begin[chosen], path.end[chosen]
+    threads = stacks.tid[order]
     result = np.full(len(tid), -1, np.int64)
     period = max(1, stacks.period)
     for thread in np.unique(tid).tolist():

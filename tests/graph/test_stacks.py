@@ -260,6 +260,17 @@ def test_what_runs_between_two_samples_of_one_place_was_there():
     assert found[4] is None
 
 
+def test_what_others_are_waited_for_in_is_where_the_thread_is_meanwhile():
+    """The path goes to the other; what the thread ran before was sampled where it ran last."""
+    paths = path_of((State.RUN, 7, 6000), (State.RUN, 7, 900), (State.RUN, 9, 40_000))
+    again = path_of((State.RUN, 7, 900), (State.RUN, 9, 40_000), (State.RUN, 7, 100))
+    rows = ((1100, 7), (2100, 7), (30_000, 7))
+    assert sampled(again, *rows)[0] == "f2100_7"
+    assert sampled(paths, *rows)[1] != "f30000_7"  # never on the path again
+    short = path_of((State.RUN, 7, 900), (State.RUN, 9, 700), (State.RUN, 7, 100))
+    assert sampled(short, (1100, 7), (9000, 7))[0] == "f1100_7"
+
+
 @given(st.integers(0, 3), st.integers(0, 4999), st.integers(10, 60))
 def test_samples_move_to_where_they_fit_the_waits(shift, phase, rounds):
     """A thread waits for 7 ms in one place and runs for 6 ms in another; samples come too early."""
