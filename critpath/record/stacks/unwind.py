@@ -49,6 +49,11 @@ _OFFSET: Final = re.compile(r"\+0x[0-9a-f]{1,16}$")
 _WOKEN: Final = re.compile(r" pid=(\d{1,10}) prio=-?\d+ (?:success=\d+ )?target_cpu=\d+\s*$")
 _LOST: Final = re.compile(r".*PERF_RECORD_LOST\S* lost (\d{1,12})\s*$")
 _PYTHON: Final = re.compile(r"py::(.*):([^:]*)$")
+# As Node.js writes it: how it was compiled, function, file, line and column.
+_JAVASCRIPT: Final = re.compile(
+    r"(?:JS|LazyCompile|Function):[~^*+]*([^ ]*) (.+?):(\d{1,8})(?::\d+)?$"
+)
+_MAP: Final = re.compile(r"(?:.*/)?perf-\d+\.map$")
 _END: Final = "f" * 16  # what stands where a stack could not be followed any further
 _FRAMES: Final = 128  # of one stack
 _NAMED_FRAMES: Final = 1024  # with inlined ones, as `critpath.read.stacks` takes them
@@ -382,12 +387,16 @@ def name_frames(
     address: Address, lines: Sequence[tuple[str, str, int]], sources: dict[tuple[str, str], int]
 ) -> list[Frame]:
     """Return the frames of an address, inlined ones first."""
-    module = _clean(address.module)
+    # A map is of one process, what it names is in all of them.
+    module = "perf.map" if _MAP.match(address.module) else _clean(address.module)
     if match := _PYTHON.match(address.function):
         function, file = match[1], match[2]
         if (key := (function, file)) not in sources:
             sources[key] = find_definition(function, file)
         return [Frame(_clean(function), _clean(file), sources[key], module)]
+    if match := _JAVASCRIPT.match(address.function):
+        file = _clean(match[2].removeprefix("file://"))
+        return [Frame(_clean(match[1]) or "(anonymous)", file, int(match[3]), module)]
     if not lines:
         return [Frame(_clean(address.function), "", 0, module)]
     last = len(lines) - 1
