@@ -135,6 +135,10 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     found = sum(row["found"] for row in rows)
     print(f"{found} of {len(rows)} first causes name the function and the line")
     print(f"{sum(row['wrong_file'] for row in rows)} name a file that is not the program's")
+    busy = [row for row in rows if row["state"] == "WAIT_CPU" and not row["found"]]
+    if busy:  # causes come in the order of their time: that of others' cpus was more
+        after = sum(row["rank"] > 1 for row in busy)
+        print(f"{len(busy)} name others that had the cpus first, which took more; {after} it next")
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
     return found < 0.95 * len(rows)
@@ -207,21 +211,27 @@ def judge(place: Path, fault: str, number: int, *, sampled: bool) -> dict[str, A
     # Marks of others' programs may be in the recording: the cause is the first of these executions.
     labels = {e["position"]: e["label"] for e in document["executions"] if e["set"] == "sample"}
     causes = [c for c in document["causes"] if labels[c["positions"][0]] in LABELS]
-    facts = causes[0]["facts"] if causes else {}
-    named = [*(one["location"] for one in facts.get("locations", ()))][:1]
-    named += [facts.get("waits_at", ""), facts.get("waker_location", "")]
-    named = [name for name in named if name]
+    named = [places_of(cause["facts"]) for cause in causes]
     lines = lines_of(program, function, sampled=sampled)
     right = {f"{function} (locations/{program}:{line})" for line in lines}
-    files = {name.rpartition("(")[2].partition(":")[0] for name in named}
+    first = named[0] if named else []
+    files = {name.rpartition("(")[2].partition(":")[0] for name in first}
     return {
         "fault": fault,
         "repetition": number,
-        "found": bool(right & set(named)),
+        "found": bool(right & {*first}),
+        "rank": next((n for n, names in enumerate(named, 1) if right & {*names}), 0),
         "wrong_file": bool(files - {f"locations/{program}"}),
-        "named": named,
-        "state": facts.get("state", ""),
+        "named": first,
+        "state": causes[0]["facts"].get("state", "") if causes else "",
     }
+
+
+def places_of(facts: dict[str, Any]) -> list[str]:
+    """Return the places in the code that a cause names."""
+    places = [*(one["location"] for one in facts.get("locations", ()))][:1]
+    places += [facts.get("waits_at", ""), facts.get("waker_location", "")]
+    return [place for place in places if place]
 
 
 def lines_of(program: str, function: str, *, sampled: bool) -> Iterator[int]:
