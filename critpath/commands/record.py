@@ -425,6 +425,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         as_root=arguments.as_root,
         force=arguments.force,
         stacks=_stacks(arguments, settings, commands=bool(commands)),
+        scope=settings["scope"],
     )
 
 

@@ -622,8 +622,8 @@ SETTINGS: Final[dict[str, Setting]] = {
             "scope",
             str,
             "",
-            "whose events are counted: command, machine, or a control group's path or name (by "
-            "default the command, else the container, else the machine)",
+            "whose events are counted, and stacks and files taken: command, machine, or a control "
+            "group's path or name (by default the command, else the container, else the machine)",
             "NAME",
         ),
         Setting(

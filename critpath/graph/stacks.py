@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, m
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
+_TIMES_USUAL, _SURELY_APART = 10, 5_000
 _MOST_REPEATED: Final = 20  # samples of one row that help to find that
 _MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
 _STEP: Final = 250_000  # ns by which samples are moved until they fit
-_ASLEEP: Final = tuple(
+ASLEEP: Final = tuple(
     int(state)
     for state in State
     if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
@@ -41,26 +42,29 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """
     path = paths.paths
     stacks = _of_threads(stacks, path.tid)
-    asleep = np.isin(path.state, _ASLEEP)
+    asleep = np.isin(path.state, ASLEEP)
     runs = np.isin(path.state, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
     slept, woke = stacks.kind == SLEEP, stacks.kind == WAKE
-    own[asleep] = _nearest(stacks, slept, stacks.tid, path.tid[asleep], path.begin[asleep])
+    apart = usual_distance(stacks, path.tid[asleep], path.begin[asleep])
+    own[asleep] = find_sleeps(stacks, path.tid[asleep], path.begin[asleep], apart)
     # What comes behind a wait is the next.
     own[(own >= 0) & (np.append(stacks.time, 0)[own] > path.end)] = -1
     if stacks.complete:  # a path may come to a thread that has slept for long
         later = asleep & (own < 0)
         own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
-    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep])
+    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep], apart)
     wakes = runs & path.wakes
     for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
-        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen])
+        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen], apart)
     middle = _within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
         moved, running = _fit_samples(stacks, path, asleep, runs)
-        own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
+        spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
+        own[chosen] = _sampled(stacks, spans, moved, running)
+        _give_sampled_waits(own, stacks, path, runs, (moved, running))
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -106,15 +110,46 @@ def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -
     own[mine] = found
 
 
+class _Spans(NamedTuple):
+    """Times of threads, and whether they run then."""
+
+    tid: I64
+    begin: I64
+    end: I64
+    runs: Bool
+
+
+def _give_sampled_waits(
+    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, fit: tuple[int, Bool]
+) -> None:
+    """Let what ran shortly before others were waited for have the stack of that wait.
+
+    The path goes to the others, and has no segment of the thread meanwhile: what it ran, too
+    short to be sampled, was for the call in which it waits, as where a sleep's stack is known.
+    """
+    back = _next_of_thread(path)
+    rows = np.arange(len(own))
+    mine = np.flatnonzero(runs & (back > rows + 1) & (path.duration < stacks.period))
+    gaps = path.end[mine], path.begin[back[mine]]
+    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), *fit)
+    own[mine] = np.where(found >= 0, found, own[mine])
+
+
+def _next_of_thread(path: CriticalPaths) -> I64:
+    """Return for each segment the thread's next on the path, or -1."""
+    order = np.lexsort((np.arange(len(path.tid)), path.tid, path.path))
+    same = (np.diff(path.tid[order]) == 0) & (np.diff(path.path[order]) == 0)
+    back = np.full(len(order), -1, np.int64)
+    back[order[:-1][same]] = order[1:][same]
+    return back
+
+
 def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> None:
     """Let what ran last before others were waited for have the sleep in which that was.
 
     It may have gone on for a while after it woke the other, as who asks a peer does.
     """
-    order = np.lexsort((np.arange(len(own)), path.tid, path.path))
-    same = (np.diff(path.tid[order]) == 0) & (np.diff(path.path[order]) == 0)
-    back = np.full(len(own), -1, np.int64)
-    back[order[:-1][same]] = order[1:][same]
+    back = _next_of_thread(path)
     mine = np.flatnonzero((own < 0) & runs & (back > np.arange(len(own)) + 1))
     after = back[mine]
     found = _last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
@@ -158,7 +193,27 @@ def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I3
     return stack, waker
 
 
-def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I64:
+def find_sleeps(stacks: Stacks, tid: I64, begin: I64, apart: int = APART) -> I64:
+    """Return for every sleep, of a thread from a time on, the event that is its own, or -1."""
+    return _nearest(stacks, stacks.kind == SLEEP, stacks.tid, tid, begin, apart)
+
+
+def usual_distance(stacks: Stacks, tid: I64, begin: I64) -> int:
+    """Return how far apart two tracers' times of a switch may be.
+
+    Where stacks were lost, the nearest may be that of another switch: no more than some times
+    what is usual.
+    """
+    found = find_sleeps(stacks, tid, begin)
+    if stacks.complete or not (found >= 0).any():
+        return APART
+    usual = np.median(abs(stacks.time[found] - begin)[found >= 0])
+    return int(min(APART, max(_SURELY_APART, _TIMES_USUAL * usual)))
+
+
+def _nearest(
+    stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64, apart: int = APART
+) -> I64:
     """Return for every thread and time the event of that thread that is nearest, or -1.
 
     The other way round it is the nearest as well: no event belongs to two times, but where
@@ -176,7 +231,7 @@ def _nearest(stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64) -> I
         first, last = np.searchsorted(pairs[0], [thread, thread + 1])
         if low < high:
             mine = of_thread[low:high]
-            near = _mutual(stacks.time[mine], pairs[1][first:last])
+            near = _mutual(stacks.time[mine], pairs[1][first:last], apart)
             found[first:last] = np.where(near >= 0, mine[near], -1)
     result[:] = found[place]
     return result
@@ -201,12 +256,12 @@ def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     return result
 
 
-def _mutual(events: I64, times: I64) -> I64:
+def _mutual(events: I64, times: I64, apart: int) -> I64:
     """Return for each time the event that is nearest and has none nearer, both sorted; or -1."""
     there = _closest(events, times)
     back = _closest(times, events)
     agreed = back[there] == np.arange(len(times))
-    near = abs(events[there] - times) <= APART
+    near = abs(events[there] - times) <= apart
     return np.where(agreed & near, there, -1)
 
 
@@ -290,20 +345,17 @@ def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     return np.repeat(events, count), number
 
 
-def _sampled(
-    stacks: Stacks, path: CriticalPaths, of: tuple[Bool, Bool], later: int, running: Bool
-) -> I64:
-    """Return for each chosen segment the stack of most samples within it; -1: not sampled there.
+def _sampled(stacks: Stacks, spans: _Spans, later: int, running: Bool) -> I64:
+    """Return for each span the event with the stack of most samples within it; -1: not sampled.
 
-    ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
-    as a sample that is noted late would give them, and the others none in which they mostly run.
-    What runs for less than a period has the stack that the samples before and after both have.
+    What runs takes no stack in which threads mostly sleep, as a sample that is noted late would
+    give it, and the others none in which they mostly run.  What runs for less than a period has
+    the stack that the samples before and after both have.
     """
-    chosen, runs = of[0], of[1][of[0]]
+    tid, begin, end, runs = spans
     events = np.flatnonzero(stacks.kind == SAMPLE)
     order = _by_thread(events, stacks.tid)
-    threads, tid = stacks.tid[order], path.tid[chosen]
-    begin, end = path.begin[chosen], path.end[chosen]
+    threads = stacks.tid[order]
     result = np.full(len(tid), -1, np.int64)
     period = max(1, stacks.period)
     for thread in np.unique(tid).tolist():

@@ -184,12 +184,14 @@ _MODULES: Final = re.compile(
 _FILES: Final = re.compile(
     r"(?:^|.*/)(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*|<[^/]*"
     r"|(?:^|.*/)(?:sysdeps|nptl|csu|bits|c\+\+/\d+)/.*|/rustc/.*|/usr/(?:lib|include|local/go)/.*"
+    r"|node:.*|(?:^|.*/)node_modules/.*"
 )
 _INSTALLED: Final = re.compile(
     r".*/(?:site-packages|dist-packages|lib/python\d(?:\.\d+)?|lib-dynload)/.*"
 )
 _FUNCTIONS: Final = re.compile(
     r"(?:__|_Py|Py[A-Z]|std::|__gnu_cxx::|core::|alloc::|runtime\.|tokio::).*|_start|start_thread"
+    r"|(?:Builtin|BytecodeHandler|RegExp|Stub):.*"
     r"|\[unknown\]|main\.constprop.*|pthread_\w+"
 )
 

@@ -351,6 +351,8 @@ class RecordRequest:
         What is counted besides.
     stacks : tuple of str
         Of `critpath.record.stacks.sources.SOURCES`: what takes stacks besides.
+    scope : str
+        Of whose threads: as in `CountsRequest`.
     """
 
     output: Path
@@ -379,6 +381,7 @@ class RecordRequest:
     functions: bool = False
     counts: CountsRequest | None = None
     stacks: tuple[str, ...] = ()
+    scope: str = ""
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""

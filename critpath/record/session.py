@@ -79,7 +79,13 @@ from critpath.record.runner import (
 )
 from critpath.record.scripts import ScriptWatch
 from critpath.record.signals import InheritedState, Signals, StopRequested
-from critpath.record.stacks.sources import STACKS, StackRequest, StackSource, open_stacks
+from critpath.record.stacks.sources import (
+    STACKS,
+    StackRequest,
+    StackSource,
+    find_scope,
+    open_stacks,
+)
 from critpath.record.user import User, invoking_user, mark_users
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
@@ -374,9 +380,11 @@ class _Session:
         if names:
             place = self.directories[0] / STACKS
             place.mkdir(mode=0o700, exist_ok=True)
-            machine, python = not self.programs, "python" in self.request.stacks
             asked = StackRequest(
-                place, self.user, machine=machine, python=python, session=self.settings.session
+                *(place, self.user),
+                python="python" in self.request.stacks,
+                session=self.settings.session,
+                **find_scope(self.request.scope, self.container, command=bool(self.programs)),
             )
             for source in open_stacks(names, asked):
                 source.start()

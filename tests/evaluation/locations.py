@@ -1,8 +1,9 @@
-"""Whether the first cause names the function and the line: twelve faults in four programs.
+"""Whether the first cause names the function and the line: fifteen faults in five programs.
 
 ``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--py-spy]
 [--only FAULT,...] [--json FILE] [--keep DIR]``: each program (``locations/``: Flask under
-gunicorn, aiohttp, two in C built without frame pointers) is recorded without a fault and with each
+gunicorn, without and with psycopg on a PostgreSQL that runs for it, aiohttp, two in C built
+without frame pointers) is recorded without a fault and with each
 of its three, 40 executions a side, and compared as ``critpath compare`` does.  A fault counts as
 found if the first cause names its function with its line: as where its thread was, where another
 thread was that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
@@ -12,39 +13,47 @@ the time is lost, not the one that defines the function.
 
 Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
 pointers) held against what ``addr2line`` says of the addresses that the program itself writes
-down; that a stripped program is said to be one; how many of the waits on the program's own paths
-have a stack; and, where ``--python`` is one from 3.12 on, whether the innermost function of its
+down; that a stripped program is said to be one; how many of all switches of its threads have
+their stack; and, where ``--python`` is one from 3.12 on, whether the innermost function of its
 sleeps (``locations/sleeps.py``) is that in which it says that it is.
 
 ``--alike PAIRS``: healthy executions against healthy ones of the same recordings, drawn by lot;
 in at most 1 % of the pairs may the flame graph have a colour anywhere, also where changes are
 tested whatever the verdict is.
 
-Needs root, tracefs, perf, gcc, and a Python with gunicorn, flask and aiohttp: from 3.12 on, or
-any with ``--py-spy``.
+Needs root, tracefs, perf, gcc, PostgreSQL, and a Python with gunicorn, flask, psycopg and aiohttp:
+from 3.12 on, or any with ``--py-spy``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from services.park import find_program
 
 from critpath import pipeline
 from critpath.detect.flame import FlameSets, build_flame
-from critpath.model import State
+from critpath.graph.stacks import ASLEEP, find_sleeps, usual_distance
 from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
+from critpath.read.event_names import KERNEL_EVENTS
+from critpath.read.recording import read_events
 from critpath.read.stacks import open_stacks
+from critpath.timeline.missing_switches import repair_switches
+from critpath.timeline.replay import replay
 from critpath.vectors.chains import chain_times
 
 HERE: Final = Path(__file__).resolve().parent
@@ -61,6 +70,9 @@ FAULTS: Final = {
     "shop-lock": ("shop.py", "flush_log"),
     "shop-sleep": ("shop.py", "ask_stock"),
     "shop-compute": ("shop.py", "compute_price"),
+    "orders-query": ("orders.py", "find_orders"),
+    "orders-row": ("orders.py", "close_books"),
+    "orders-pool": ("orders.py", "build_report"),
     "feed-fsync": ("feed.py", "save_audit"),
     "feed-pool": ("feed.py", "render_page"),
     "feed-queue": ("feed.py", "fetch_item"),
@@ -98,21 +110,24 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     """Record and compare every fault, say what was found, and count it."""
     only = set(filter(None, chosen.only.split(",")))
     rows = []
+    programs = {of for name, (of, _) in FAULTS.items() if name in (only or FAULTS)}
+    if chosen.py_spy:
+        programs = {program for program in programs if program.endswith(".py")}
     for number in range(chosen.repetitions):
-        for program in sorted({of for of, _ in FAULTS.values()}):
-            if chosen.py_spy and not program.endswith(".py"):
-                continue
+        for program in sorted(programs):
             faults = [f for f, (of, _) in FAULTS.items() if of == program and f in (only or FAULTS)]
-            if not faults:
-                continue
             where = place / f"{program}-{number}"
             where.mkdir()
             command = command_of(program, where, chosen.python)
             sources = "py-spy" if chosen.py_spy else "native,python"
             sources = sources if program.endswith(".py") else "native"
-            record(where / "normal", command, sources)
+            with contextlib.ExitStack() as ending:
+                if program == "orders.py":
+                    command.append(ending.enter_context(serve_postgres()))
+                record(where / "normal", command, sources)
+                for fault in faults:
+                    record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
             for fault in faults:
-                record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
                 rows.append(judge(where, fault, number, sampled=chosen.py_spy))
                 print(json.dumps(rows[-1]), flush=True)
             if not chosen.keep:
@@ -120,6 +135,10 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     found = sum(row["found"] for row in rows)
     print(f"{found} of {len(rows)} first causes name the function and the line")
     print(f"{sum(row['wrong_file'] for row in rows)} name a file that is not the program's")
+    busy = [row for row in rows if row["state"] == "WAIT_CPU" and not row["found"]]
+    if busy:  # causes come in the order of their time: that of others' cpus was more
+        after = sum(row["rank"] > 1 for row in busy)
+        print(f"{len(busy)} name others that had the cpus first, which took more; {after} it next")
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
     return found < 0.95 * len(rows)
@@ -134,6 +153,27 @@ def command_of(program: str, place: Path, python: str) -> list[str]:
     flags = ["-O2", "-g", "-fomit-frame-pointer", "-pthread"]
     subprocess.run(["gcc", *flags, "-o", built, source], check=True)
     return [str(built)]
+
+
+@contextlib.contextmanager
+def serve_postgres() -> Iterator[str]:
+    """Run a PostgreSQL; yield how it is reached."""
+    user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": "/"}
+    with tempfile.TemporaryDirectory(prefix="critpath-", dir="/var/tmp") as place:
+        shutil.chown(place, "postgres", "postgres")
+        make = [find_program("initdb"), "-D", place, "-A", "trust", "-N"]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL, **user)
+        sets = (f"unix_socket_directories={place}", "listen_addresses=", "autovacuum=off")
+        command = [find_program("postgres"), "-D", place, *(w for s in sets for w in ("-c", s))]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, **user) as server:
+            try:
+                for _ in range(200):
+                    if Path(place, ".s.PGSQL.5432").exists():
+                        break
+                    time.sleep(0.05)
+                yield f"host={place} user=postgres"
+            finally:
+                server.send_signal(signal.SIGINT)
 
 
 def critpath(*words: object, place: Path, code: int | None = 0) -> str:
@@ -171,21 +211,27 @@ def judge(place: Path, fault: str, number: int, *, sampled: bool) -> dict[str, A
     # Marks of others' programs may be in the recording: the cause is the first of these executions.
     labels = {e["position"]: e["label"] for e in document["executions"] if e["set"] == "sample"}
     causes = [c for c in document["causes"] if labels[c["positions"][0]] in LABELS]
-    facts = causes[0]["facts"] if causes else {}
-    named = [*(one["location"] for one in facts.get("locations", ()))][:1]
-    named += [facts.get("waits_at", ""), facts.get("waker_location", "")]
-    named = [name for name in named if name]
+    named = [places_of(cause["facts"]) for cause in causes]
     lines = lines_of(program, function, sampled=sampled)
     right = {f"{function} (locations/{program}:{line})" for line in lines}
-    files = {name.rpartition("(")[2].partition(":")[0] for name in named}
+    first = named[0] if named else []
+    files = {name.rpartition("(")[2].partition(":")[0] for name in first}
     return {
         "fault": fault,
         "repetition": number,
-        "found": bool(right & set(named)),
+        "found": bool(right & {*first}),
+        "rank": next((n for n, names in enumerate(named, 1) if right & {*names}), 0),
         "wrong_file": bool(files - {f"locations/{program}"}),
-        "named": named,
-        "state": facts.get("state", ""),
+        "named": first,
+        "state": causes[0]["facts"].get("state", "") if causes else "",
     }
+
+
+def places_of(facts: dict[str, Any]) -> list[str]:
+    """Return the places in the code that a cause names."""
+    places = [*(one["location"] for one in facts.get("locations", ()))][:1]
+    places += [facts.get("waits_at", ""), facts.get("waker_location", "")]
+    return [place for place in places if place]
 
 
 def lines_of(program: str, function: str, *, sampled: bool) -> Iterator[int]:
@@ -248,9 +294,12 @@ def hold_frames(place: Path) -> int:
         right, total = count_right(program, written, out)
         worst = min(worst, right / max(total, 1))
         print(f"{name} frame pointers: {right} of {total} sleeps have the frames of addr2line")
-        joined, waits = count_joined(out)
-        worst = min(worst, joined / max(waits, 1))
-        print(f"  {joined} of {waits} waits on paths have a stack, {lost_stacks(out)} were lost")
+        sleeps, joined, twice = count_joined(out)
+        worst = min(worst, (joined - twice) / max(sleeps, 1))
+        print(
+            f"  {joined} of {sleeps} switches have their stack, {twice} that of another, "
+            f"{lost_stacks(out)} were lost"
+        )
     stripped, out = place / "frames-stripped", place / "recording-stripped"
     subprocess.run(["strip", "-o", stripped, place / "frames-without"], check=True)
     said = critpath(
@@ -277,8 +326,8 @@ def hold_python(place: Path, python: str) -> int:
     if stacks is None:
         sys.exit(f"{out}: no stacks")
     right, count = Counter[str](), Counter[str]()
-    for tid, time, name in map(str.split, written.read_text().splitlines()):
-        own = [f.function for f in stack_after(stacks, int(tid), int(time)) if f.file[-3:] == ".py"]
+    for tid, at, name in map(str.split, written.read_text().splitlines()):
+        own = [f.function for f in stack_after(stacks, int(tid), int(at)) if f.file[-3:] == ".py"]
         right[name] += own[:1] == [name]
         count[name] += 1
     # Its own frame is larger than any copy of perf's: 64 KiB.
@@ -294,15 +343,25 @@ def lost_stacks(recording: Path) -> int:
     return lost
 
 
-def count_joined(recording: Path) -> tuple[int, int]:
-    """Return how many waits on the paths of a program's threads have a stack, and how many are."""
-    path = pipeline.extract([recording], specification="thread").paths
-    own = np.array([name.startswith("frames") for name in path.strings])[path.comm]
-    waits = (
-        own
-        & np.array([s.name.startswith("WAIT_") and s != State.WAIT_CPU for s in State])[path.state]
-    )
-    return int((path.stack[waits] >= 0).sum()), int(waits.sum())
+def count_joined(recording: Path) -> tuple[int, int, int]:
+    """Return how many sleeps of threads with stacks are, have theirs, and have that of another.
+
+    Of every switch of the trace, on paths or not.
+    """
+    stacks = open_stacks(recording)
+    if stacks is None:
+        sys.exit(f"{recording}: no stacks")
+    lives = replay(repair_switches(read_events(recording, KERNEL_EVENTS)))
+    tid = lives.workers.tid[np.repeat(np.arange(len(lives.workers)), np.diff(lives.start))]
+    # A wait that becomes another is one sleep; of the first of a thread the begin may be unknown.
+    follows = np.append(False, (tid[1:] == tid[:-1]) & (lives.begin[1:] == lives.end[:-1]))
+    before = np.append(False, np.isin(lives.state, ASLEEP)[:-1])
+    begins = np.isin(lives.state, ASLEEP) & follows & ~before & np.isin(tid, stacks.tid)
+    tid, begin = tid[begins].astype(np.int64), lives.begin[begins]
+    found = find_sleeps(stacks, tid, begin, usual_distance(stacks, tid, begin))
+    joined = found >= 0
+    again = int(joined.sum()) - len(np.unique(found[joined]))
+    return len(begin), int(joined.sum()), again
 
 
 def stack_after(stacks: Stacks, tid: int, time: int) -> list[Frame]:
@@ -322,8 +381,8 @@ def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int
     asked = sorted({row[2] for row in rows} | {row[3] for row in rows})
     said = addr2line(program, asked)
     right = 0
-    for tid, time, inner, outer in rows:
-        found = stack_after(stacks, int(tid), int(time))
+    for tid, at, inner, outer in rows:
+        found = stack_after(stacks, int(tid), int(at))
         places = [(f.function, f.file.rpartition("/")[2], f.line) for f in found]
         wanted = [*said[inner], *said[outer]]
         begin = next((i for i, p in enumerate(places) if p == wanted[0]), 0)

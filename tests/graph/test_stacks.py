@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.graph.stacks import APART, add_stacks
+from critpath.graph.stacks import APART, add_stacks, find_sleeps, usual_distance
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.model.stacks import (
     RUN,
@@ -113,6 +113,40 @@ def test_no_stack_goes_to_another_sleep(lengths, shift, data):
     wanted = [f"f{int(at) + shift}_7" if i in kept else None for i, at in enumerate(begins)]
     assert abs(shift) * US < APART
     assert found == wanted
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(12, 400), st.integers(0, 500), st.booleans(), st.booleans()),
+            min_size=1, max_size=25,
+        ),
+        min_size=1, max_size=3,
+    ),
+    st.sampled_from([0, 0, -45, 45]),
+)  # fmt: skip
+def test_no_switch_of_any_thread_has_the_stack_of_another(threads, shift):
+    """Each: from the last on (us), how late its stack is (ns), and which tracer has lost it.
+
+    They are 12 us apart or more, with shifted clocks so much that both can be told. Of one
+    thread, with as many as all others, nothing is lost.
+    """
+    switches = []
+    whole = [(50, n, True, True) for n in range(sum(map(len, threads)))]
+    for tid, each in enumerate([whole, *threads], 6):
+        at = 1_000_000
+        for gap, late, in_trace, in_stacks in each:
+            at += (gap + 2 * abs(shift)) * US
+            switches.append((tid, at, at + shift * US + 500 + late, in_trace, in_stacks))
+    kept = [(time, tid) for tid, _, time, _, there in switches if there]
+    traced = [(tid, at, time if there else -1) for tid, at, time, known, there in switches if known]
+    time, of = np.array(sorted(kept), np.int64).T
+    zeros = np.zeros(len(time), np.int64)
+    code = np.arange(len(time), dtype=np.int32)
+    stacks = Stacks(time, of, zeros, zeros.astype(np.uint8), code, ("f\t\t0\t",) * len(time), NONE)
+    tid, begin, wanted = np.array(traced, np.int64).T
+    found = find_sleeps(stacks, tid, begin, usual_distance(stacks, tid, begin))
+    assert np.where(found >= 0, time[found], -1).tolist() == wanted.tolist()
 
 
 def test_without_stacks_there_is_nothing():
@@ -224,6 +258,17 @@ def test_what_runs_between_two_samples_of_one_place_was_there():
     # Samples of another place came between.
     found = sampled(paths, (1500, 7), (6400, 7), (7900, 7))
     assert found[4] is None
+
+
+def test_what_others_are_waited_for_in_is_where_the_thread_is_meanwhile():
+    """The path goes to the other; what the thread ran before was sampled where it ran last."""
+    paths = path_of((State.RUN, 7, 6000), (State.RUN, 7, 900), (State.RUN, 9, 40_000))
+    again = path_of((State.RUN, 7, 900), (State.RUN, 9, 40_000), (State.RUN, 7, 100))
+    rows = ((1100, 7), (2100, 7), (30_000, 7))
+    assert sampled(again, *rows)[0] == "f2100_7"
+    assert sampled(paths, *rows)[1] != "f30000_7"  # never on the path again
+    short = path_of((State.RUN, 7, 900), (State.RUN, 9, 700), (State.RUN, 7, 100))
+    assert sampled(short, (1100, 7), (9000, 7))[0] == "f1100_7"
 
 
 @given(st.integers(0, 3), st.integers(0, 4999), st.integers(10, 60))

@@ -43,7 +43,14 @@ def test_the_innermost_own_frame_is_the_location(frames, location):
     assert location_of(stack_text(frames)) == location
 
 
-@pytest.mark.parametrize("frame", [LIBC, LOCK, EVAL, THREADING, PACKAGE])
+NODE = [
+    Frame("emit", "node:events", 471, "perf.map"),
+    Frame("handle", "/app/node_modules/express/lib/router.js", 9, "perf.map"),
+    Frame("Builtin:ArrayMap", "", 0, "perf.map"),
+]
+
+
+@pytest.mark.parametrize("frame", [LIBC, LOCK, EVAL, THREADING, PACKAGE, *NODE])
 def test_what_programs_stand_on_is_not_their_own(frame):
     assert not is_own(frame)
 

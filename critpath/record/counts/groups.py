@@ -100,6 +100,13 @@ def group_of(pid: int | str) -> str:
     return ""
 
 
+def every_process() -> Iterator[tuple[int, str]]:
+    """Yield each process with its group's path."""
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names
+        if entry.isdigit():
+            yield int(entry), group_of(entry)
+
+
 def _root() -> Path:
     root = find_root()
     if root is None:

@@ -265,11 +265,19 @@ class FilesSource:
         )
         self.drain.start(online_cpus())
         self._start_program()
-        if not self.request.machine:
+        if self.request.scope != "machine":
             instance.write("options/event-fork", "1")
-            instance.write("set_event_pid", str(os.getpid()))
+            instance.write("set_event_pid", " ".join(map(str, self._threads())))
         instance.write("tracing_on", "1")
         self._dump()
+
+    def _threads(self) -> list[int]:
+        """Return the threads that are followed, and what they start."""
+        found = [] if self.request.machine else [os.getpid()]
+        for pid in self.request.processes:
+            with contextlib.suppress(OSError):
+                found += map(int, os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - names
+        return found or [os.getpid()]
 
     def _describe(self, root: Path, event: str) -> None:
         """Note an event's number and where its fields are."""
@@ -299,8 +307,8 @@ class FilesSource:
     def _dump(self) -> None:
         """Note what is open already: of all processes, or what the command will inherit."""
         sockets = name_sockets()
-        pids = [str(os.getpid())]
-        if self.request.machine:
+        pids = [*map(str, self.request.processes)] or [str(os.getpid())]
+        if self.request.scope == "machine":
             pids = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
         room = _MOST_LINKS
         for pid in pids:

@@ -33,14 +33,15 @@ from critpath.units import plural, safe_text
 _DEPTH: Final = 2048  # bytes of stack: what costs no more than frame pointers
 _PYTHON_DEPTH: Final = 4096  # its interpreter's own frames lie above the function
 _RATE: Final = 199  # samples a second of threads that run
+_EVENTS: Final = 3
 _BUFFERS: Final = "4M"  # per cpu
+_MOST_OWN: Final = 64  # threads that a filter names
 _LARGEST: Final = "4G"  # of perf.data
 _PATIENCE: Final = 20.0  # s for perf to begin and to end
 _NAMES, _NAME = 3, 200  # stripped programs that a warning names, and letters of each
 _UNWINDING: Final = 600.0  # s
 # Neither runnable nor preempted.
-_SLEEPS: Final = "prev_state != 0 && prev_state != 256 && common_pid != {}"
-_WAKES: Final = "common_pid != {}"
+_SLEEPS: Final = "prev_state != 0 && prev_state != 256"
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
@@ -60,6 +61,7 @@ class PerfSource:
     request: StackRequest
     program: str
     pid: int = 0
+    process: int = 0  # perf's number, also when it has ended
     data: int = -1  # where perf writes
     errors: int = -1  # a file without a name for what perf says
     early: bool = False  # it ended by itself
@@ -72,14 +74,15 @@ class PerfSource:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self.data = os.open(self.request.directory / RAW_STACKS, flags, 0o600)
         begin, acknowledge = os.pipe(), os.pipe()
-        whom = ["-a"] if self.request.machine else ["-t", str(os.getpid())]
+        own = [f"common_pid != {thread}" for thread in _own_threads()]
         command = [
             *("perf", "record", "-q", "-N", "-k", "CLOCK_MONOTONIC", "-m", _BUFFERS),
             *("--max-size", _LARGEST, "--user-callchains", "--call-graph", self.mode),
-            *("--inherit", "-D", "-1", "--control", f"fd:{begin[0]},{acknowledge[1]}", *whom),
-            *("-e", "sched:sched_switch", "--filter", _SLEEPS.format(os.getpid())),
-            *("-e", "sched:sched_waking", "--filter", _WAKES.format(os.getpid())),
-            *("-e", f"cpu-clock/freq={_RATE}/u", "-o", f"/proc/self/fd/{self.data}"),
+            *("--inherit", "-D", "-1", "--control", f"fd:{begin[0]},{acknowledge[1]}"),
+            *("-e", "sched:sched_switch", "--filter", " && ".join([_SLEEPS, *own])),
+            *("-e", "sched:sched_waking", "--filter", " && ".join(own)),
+            *("-e", f"cpu-clock/freq={_RATE}/u", *self.whom),
+            *("-o", f"/proc/self/fd/{self.data}"),
         ]
         variables = {**_ENVIRONMENT, "PERF_CONFIG": os.devnull}
         try:
@@ -92,6 +95,7 @@ class PerfSource:
                     death_signal=signal.SIGKILL,
                     streams=(nothing.fileno(), nothing.fileno(), self.errors),
                 )
+            self.process = self.pid
             raise_priority(self.pid)  # else it loses stacks beside what has the cpus
             os.close(acknowledge[1])
             acknowledge = (acknowledge[0], -1)
@@ -107,6 +111,16 @@ class PerfSource:
         finally:
             for descriptor in {*begin, *acknowledge} - {*self.pipes, -1}:
                 os.close(descriptor)
+
+    @property
+    def whom(self) -> list[str]:
+        """Whose threads perf follows."""
+        request = self.request
+        if request.group:
+            return ["-a", "-G", ",".join([request.group.lstrip("/")] * _EVENTS)]
+        if request.processes:
+            return ["-p", ",".join(map(str, request.processes))]
+        return ["-a"] if request.machine else ["-t", str(os.getpid())]
 
     @property
     def mode(self) -> str:
@@ -131,14 +145,14 @@ class PerfSource:
         user, directory = self.request.user, self.request.directory
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
-        descriptors = [self.data, *made]
+        descriptors, own = [self.data, *made], f"{os.getpid()},{self.process}"
         elsewhere = [":".join(map(str, (*key, at))) for key, at in self.programs.items()]
         command = [sys.executable, "-I", "-m", "critpath.record.stacks.unwind", self.program]
         try:
             if user is not None:  # perf opens it by name once more
                 os.fchown(self.data, user.uid, user.gid)
             done = subprocess.run(  # noqa: S603 - our own module
-                [*command, f"{self.early:d}", *map(str, descriptors), *elsewhere],
+                [*command, f"{self.early:d}", own, *map(str, descriptors), *elsewhere],
                 pass_fds=[*descriptors, *self.programs.values()],
                 env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
                 stdin=subprocess.DEVNULL,
@@ -187,7 +201,8 @@ class PerfSource:
             warnings.append("perf ended before the recording did: of its end there are no stacks")
         if not facts["samples"]:
             warnings.append("no stacks were taken")
-        return StackFacts({"source": "perf", "mode": self.mode, **facts}, tuple(warnings))
+        about = {"source": "perf", "mode": self.mode, "scope": self.request.scope}
+        return StackFacts({**about, **facts}, tuple(warnings))
 
     def abort(self) -> None:
         """Kill perf and delete what it wrote."""
@@ -237,6 +252,11 @@ def open_source(request: StackRequest) -> PerfSource:
     if program is None:
         raise CritpathError("there is no perf here", "apt-get install linux-perf")
     return PerfSource(request, program)
+
+
+def _own_threads() -> list[str]:
+    """Return this process' threads: those that come later are left out when stacks are read."""
+    return sorted(os.listdir("/proc/self/task"), key=int)[:_MOST_OWN]  # noqa: PTH208 - names
 
 
 def _listed(names: list[object]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, cast
 
 from critpath.errors import UsageError
+from critpath.record.counts.groups import every_process, find_group
 from critpath.record.recorder import Requirement
+from critpath_marks.sessions import pid_namespace
 
 if TYPE_CHECKING:
     from critpath.record.user import User
@@ -38,7 +41,12 @@ class StackRequest:
     user : User or None
         Who called sudo: stacks are unwound, and programs' files read, as this user.
     machine : bool
-        All threads of the machine; else those that the calling thread starts from now on.
+        All threads of the machine, less the recorder's own; else those that the calling thread
+        starts from now on.
+    processes : tuple of int
+        Of the machine these alone, and what they start.
+    group : str
+        The control group, of version 2, that they are in: who enters it later belongs to them.
     python : bool
         The command's Pythons (3.12 and later) name their functions.
     session : str
@@ -47,8 +55,63 @@ class StackRequest:
     directory: Path
     user: User | None = None
     machine: bool = False
+    processes: tuple[int, ...] = ()
+    group: str = ""
     python: bool = False
     session: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Whose stacks, in a word for the manifest."""
+        whole = "machine" if self.machine else "command"
+        return self.group or ("processes" if self.processes else whole)
+
+
+class Scope(TypedDict, total=False):
+    """Whose stacks are wanted: as in a request."""
+
+    machine: bool
+    processes: tuple[int, ...]
+    group: str
+
+
+def find_scope(name: str, container: int, *, command: bool) -> Scope:
+    """Return whose stacks are wanted: by default the command's, else the container's, else all.
+
+    Parameters
+    ----------
+    name : str
+        ``command``, ``machine``, or a control group's path or name; "" for the default.
+    container : int
+        Its pid namespace, 0 for none.
+    command : bool
+        Whether there is one.
+    """
+    if name in {"", "command"} and command:
+        return {}
+    if name == "command":
+        raise UsageError("--scope command without a command", "--scope machine, or a control group")
+    if name == "machine" or not (name or container):
+        return {"machine": True}
+    every = [*every_process()]
+    if name:
+        group = find_group(name).name
+        inside = {pid: of for pid, of in every if _is_within(of, group)}
+    else:
+        inside = {pid: of for pid, of in every if pid_namespace(pid) == container}
+        group = os.path.commonpath([of or "/" for of in inside.values()]) if inside else ""
+        if group == "/" or any(_is_within(of, group) for pid, of in every if pid not in inside):
+            group = ""  # others are in it as well
+    if ":perf_event:" in Path("/proc/self/cgroup").read_text("utf-8", "replace"):
+        group = ""  # of version 1, whose groups may be others
+    if not (inside or group):
+        raise UsageError("no process is there whose stacks could be taken", "start it, then record")
+    return {"machine": True, "processes": (*inside,), "group": group}
+
+
+def _is_within(path: str, group: str) -> bool:
+    """Return whether a control group is another, or below it."""
+    return f"{path}/".startswith(f"{group.rstrip('/')}/")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Makes stacks of what perf wrote: ``unwind PERF LOST DATA FRAMES SAMPLES [ELSEWHERE...]``.
+"""Makes stacks of what perf wrote: ``unwind PERF LOST OWN DATA FRAMES SAMPLES [ELSEWHERE...]``.
 
-LOST is how many stacks are known to be missing, the next three are descriptors; then come files of
-containers, as ``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
+LOST is how many stacks are known to be missing, OWN are the recorder's processes, whose stacks are
+left out, the next three are descriptors; then come files of containers, as
+``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
 user whose programs were recorded: perf opens these programs' files to unwind, and both they and
 what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
 bounded in number and length.
@@ -27,9 +28,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import IO, Final, NamedTuple
 
@@ -39,7 +41,7 @@ ROW: Final = struct.Struct("<qiiiB")
 
 _KINDS: Final = {"sched:sched_switch": SLEEP, "sched:sched_waking": WAKE}
 _HEAD: Final = re.compile(
-    r"\s*-?\d+/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
+    r"\s*(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
     r"(sched:sched_\w+|[\w-]+(?:/[^:]*)?):(.*)"
 )
 _FRAME: Final = re.compile(r"\t\s*([0-9a-f]{1,16}) (.*) \((.*)\)$")
@@ -47,6 +49,11 @@ _OFFSET: Final = re.compile(r"\+0x[0-9a-f]{1,16}$")
 _WOKEN: Final = re.compile(r" pid=(\d{1,10}) prio=-?\d+ (?:success=\d+ )?target_cpu=\d+\s*$")
 _LOST: Final = re.compile(r".*PERF_RECORD_LOST\S* lost (\d{1,12})\s*$")
 _PYTHON: Final = re.compile(r"py::(.*):([^:]*)$")
+# As Node.js writes it: how it was compiled, function, file, line and column.
+_JAVASCRIPT: Final = re.compile(
+    r"(?:JS|LazyCompile|Function):[~^*+]*([^ ]*) (.+?):(\d{1,8})(?::\d+)?$"
+)
+_MAP: Final = re.compile(r"(?:.*/)?perf-\d+\.map$")
 _END: Final = "f" * 16  # what stands where a stack could not be followed any further
 _FRAMES: Final = 128  # of one stack
 _NAMED_FRAMES: Final = 1024  # with inlined ones, as `critpath.read.stacks` takes them
@@ -57,6 +64,7 @@ _MOST_STACKS: Final = 500_000
 _MOST_FRAMES: Final = 500_000
 _MEMORY: Final = 4 << 30  # of perf and addr2line
 _INSTALLED: Final = re.compile(r"/(?:usr/)?lib(?:64)?/|.*/(?:(?:site|dist)-packages|lib-dynload)/")
+_OF_A_FILE: Final = re.compile(r"/(?!/anon)")
 _UNNAMED: Final = 20  # stripped programs that are named
 _PATIENCE: Final = 120  # s for the lines of one file
 _SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
@@ -96,6 +104,11 @@ class Unwound:
         file = self.elsewhere.get(address.module)
         return address if file is None else address._replace(module=file.path)
 
+    def commonest(self) -> list[Address]:
+        """Return all addresses, those of most stacks first."""
+        often = Counter(chain.from_iterable(self.stacks))
+        return sorted(self.addresses, key=lambda address: -often[self.addresses[address]])
+
     def add(self, lines: Sequence[str]) -> int:
         """Add a stack as perf prints it, innermost frame first; return its number or -1."""
         found: list[int] = []
@@ -118,20 +131,21 @@ class Unwound:
 
 def main(arguments: Sequence[str]) -> int:
     """Unwind; the last line on stderr counts what there is, as JSON."""
-    perf, (lost, data, frames, samples) = arguments[0], map(int, arguments[1:5])
+    perf, own = arguments[0], frozenset(map(int, arguments[2].split(",")))
+    lost, data, frames, samples = map(int, (arguments[1], *arguments[3:6]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not os.geteuid():  # perf would look for files in the mounts of a process that still runs
         ctypes.CDLL(None).prctl(_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
     forget_replaced_programs(data)
-    elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[5:]])
+    elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[6:]])
     with os.fdopen(samples, "wb", closefd=False) as rows:
-        found = read_perf(_run_perf(perf, data, elsewhere), rows)
+        found = read_perf(_run_perf(perf, data, elsewhere), rows, own)
     found.elsewhere = elsewhere
     found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
-    counted["stripped"], counted["absent"] = find_unnamed(found.addresses, elsewhere)
+    counted["stripped"], counted["absent"] = find_unnamed(found.commonest(), elsewhere)
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -272,8 +286,8 @@ def _lines_of_perf(perf: str, words: Sequence[str], descriptors: Sequence[int]) 
         sys.exit("perf script could not read what perf record wrote")
 
 
-def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
-    """Read what ``perf script`` prints; write a row for every event that has a stack."""
+def read_perf(lines: Iterable[str], rows: IO[bytes], own: Collection[int] = frozenset()) -> Unwound:
+    """Read what ``perf script`` prints; write a row for every event of processes but `own`."""
     found = Unwound()
     head: tuple[int, int, int, int] | None = None
     stack: list[str] = []
@@ -300,7 +314,7 @@ def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
             found.lost += int(lost[1])
         elif match := _HEAD.match(text):
             end()
-            head = _head(match)
+            head = None if int(match[1]) in own else _head(match)
         elif not text:
             end()
     end()
@@ -309,14 +323,14 @@ def read_perf(lines: Iterable[str], rows: IO[bytes]) -> Unwound:
 
 def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     """Return time, thread, woken thread and kind of an event."""
-    kind, woken = _KINDS.get(match[4], RUN), 0
+    kind, woken = _KINDS.get(match[5], RUN), 0
     if kind == WAKE:
-        named = _WOKEN.search(match[5])
+        named = _WOKEN.search(match[6])
         if named is None:
             return None
         woken = int(named[1])
-    thread = int(match[1])
-    time = int(match[2]) * 1_000_000_000 + int(match[3])
+    thread = int(match[2])
+    time = int(match[3]) * 1_000_000_000 + int(match[4])
     if not (0 < thread < 2**31 and 0 <= woken < 2**31 and time < 2**62):
         return None
     return time, thread, woken, kind
@@ -327,17 +341,17 @@ def find_unnamed(
 ) -> tuple[list[str], list[str]]:
     """Return the programs and libraries of whose functions none has a name: stripped, and absent.
 
-    Those that were installed are none of the user's to build.  What runs in a container has its
-    files elsewhere.
+    Those that were installed are none of the user's to build, nor has what a program made in its
+    memory (``//anon``) a file.  What runs in a container has its files elsewhere.
     """
     named: dict[str, bool] = {}
     there = {file.path for file in elsewhere.values()}
     for address in addresses:
         module = elsewhere[address.module].path if address.module in elsewhere else address.module
-        if module.startswith("/") and not _INSTALLED.match(module):
+        if _OF_A_FILE.match(module) and not _INSTALLED.match(module):
             known = address.function not in {"", "[unknown]"}
             named[module] = known or named.get(module, False)
-    unnamed = sorted(module for module, known in named.items() if not known)
+    unnamed = [module for module, known in named.items() if not known]
     there |= {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
     return (
         [_clean(module) for module in unnamed if module in there][:_UNNAMED],
@@ -373,12 +387,16 @@ def name_frames(
     address: Address, lines: Sequence[tuple[str, str, int]], sources: dict[tuple[str, str], int]
 ) -> list[Frame]:
     """Return the frames of an address, inlined ones first."""
-    module = _clean(address.module)
+    # A map is of one process, what it names is in all of them.
+    module = "perf.map" if _MAP.match(address.module) else _clean(address.module)
     if match := _PYTHON.match(address.function):
         function, file = match[1], match[2]
         if (key := (function, file)) not in sources:
             sources[key] = find_definition(function, file)
         return [Frame(_clean(function), _clean(file), sources[key], module)]
+    if match := _JAVASCRIPT.match(address.function):
+        file = _clean(match[2].removeprefix("file://"))
+        return [Frame(_clean(match[1]) or "(anonymous)", file, int(match[3]), module)]
     if not lines:
         return [Frame(_clean(address.function), "", 0, module)]
     last = len(lines) - 1

@@ -78,6 +78,32 @@ def test_a_stripped_program_is_known_and_one_whose_file_is_elsewhere(tmp_path):
     assert unwind.find_unnamed(addresses) == ([here], ["/nowhere/app"])
     one = unwind.Address(here, 9, "main", True)
     assert unwind.find_unnamed([*addresses, one]) == ([], ["/nowhere/app"])
+    made = unwind.Address("//anon", 7, "[unknown]", False)
+    assert unwind.find_unnamed([made]) == ([], [])
+
+
+def test_functions_of_node_have_a_file_and_a_line():
+    def place(function, module="/srv/perf-71.map"):
+        (frame,) = unwind.name_frames(unwind.Address(module, 9, function, False), (), {})
+        return frame[:4]
+
+    wanted = "hashPassword", "/app/pay.js", 3, "perf.map"
+    assert place("JS:*hashPassword /app/pay.js:3:22") == wanted
+    assert place("LazyCompile:~hashPassword /app/pay.js:3") == wanted
+    assert place("JS:^hashPassword file:///app/pay.js:3:22") == wanted
+    assert place("JS:+ /my app/pay.js:8:1") == ("(anonymous)", "/my app/pay.js", 8, "perf.map")
+    assert place("JS:order /app/pay.js:3:22")[0] == "order"
+    assert place("JS:^emit node:events:471:44") == ("emit", "node:events", 471, "perf.map")
+    assert place("Lcom/Shop;::pay", "perf-8.map") == ("Lcom/Shop;::pay", "", 0, "perf.map")
+
+
+def test_the_program_of_most_stacks_is_named_first():
+    found = unwind.Unwound()
+    for number, module in ((1, "/a"), (2, "/b"), (3, "/b"), (4, "/b")):
+        found.add([f"\t  {number:x} [unknown] (/z)", f"\t  {number + 16:x} [unknown] ({module})"])
+        found.add([f"\t  1 [unknown] ({module})", f"\t  {number + 32:x} [unknown] (/z)"])
+    absent = unwind.find_unnamed(found.commonest())[1]
+    assert absent == ["/b", "/z", "/a"]
 
 
 def test_each_kind_of_program_without_names_has_one_line(tmp_path):
