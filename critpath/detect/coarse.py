@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -44,7 +43,7 @@ from critpath.model import (
     StateTest,
     VectorTable,
     column_blocks,
-    hypergeometric_tail,
+    least_rare,
     order_rows,
     row_blocks,
 )
@@ -144,19 +143,8 @@ def _above(values: I64, reference: I64) -> I64:
 def _rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
     """Whether Fisher's exact test, one-sided, finds the sample's share the larger."""
     counts = zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
-    rises = [b >= _least_rare(a + b, m, n, level) for a, b in counts]
+    rises = [b >= least_rare(a + b, m, n, level) for a, b in counts]
     return np.array(rises, np.bool_).reshape(x.shape)
-
-
-@lru_cache(maxsize=1 << 14)
-def _least_rare(above: int, m: int, n: int, level: float) -> int:
-    """Return the least of ``above`` marked ones that are so rarely among m of m + n.
-
-    Random splits ask for a few numbers of marked ones again and again.
-    """
-    numbers = range(max(0, above - n), min(above, m) + 1)
-    place = bisect_left(numbers, -level, key=lambda k: -hypergeometric_tail(above, m, n, k))
-    return numbers.start + place
 
 
 # False alarms of the paper's rules.
