@@ -177,7 +177,9 @@ def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     )
 
 
-def compare_sources(normal: Path, sample: Path, settings: Settings, *, flame: bool) -> Analysis:
+def compare_sources(
+    normal: Path, sample: Path, settings: Settings, *, flame: bool = True
+) -> Analysis:
     """Extract both sets and compare them."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
