@@ -623,8 +623,8 @@ def _score(values: F64) -> F64:
     middle = np.median(values[:, -1])
     least, offset = max(_LEAST * float(middle), 1.0), max(_OFFSET * float(middle), 1.0)
     # By columns, then by rows: a whole table of each scale would be the largest of all there are.
-    some = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
-    columns = [values[:, each].T for each in some]
+    blocks = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
+    columns = [values[:, each].T for each in blocks]
     linear = np.hstack([_middle_and_spread(each, least) for each in columns])
     logs = np.hstack([_middle_and_spread(np.log(each + offset), _LEAST) for each in columns])
     result = np.empty(len(values))
