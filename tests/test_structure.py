@@ -33,6 +33,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # Sentences are made of what passes between stages.
     "text": {"model", "documents", "units"},
     **{stage: set(LEAVES) for stage in STAGES},
+    # A document says which version wrote it.
+    "report": {*LEAVES, "__init__"},
     "store": set(LEAVES),
     # A store of files, written as the others are.
     "known": {*LEAVES, "store"},

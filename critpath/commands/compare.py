@@ -97,7 +97,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return EXIT_OK
     check_inputs(sources)
     outputs = wanted_outputs(arguments, sources, settings["trace-url"])
-    comparison = compare_sources(arguments.normal, arguments.sample, settings)
+    written = bool(outputs.places) or outputs.github
+    comparison = compare_sources(arguments.normal, arguments.sample, settings, flame=written)
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
@@ -106,7 +107,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     explore = _explore(comparison, sources, settings) if outputs.explore else ""
     with Progress(quiet=settings["quiet"]) as progress:
         progress(f"{VERDICTS[comparison.verdict]}; drawing up the answer")
-        written = bool(outputs.places) or outputs.github
         document = comparison_document(comparison, entries=written)
     if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
         document.known = _look_up(document, sources, settings)
@@ -177,7 +177,9 @@ def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     )
 
 
-def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
+def compare_sources(
+    normal: Path, sample: Path, settings: Settings, *, flame: bool = True
+) -> Analysis:
     """Extract both sets and compare them."""
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
@@ -207,4 +209,4 @@ def compare_sources(normal: Path, sample: Path, settings: Settings) -> Analysis:
             ) from None
         sets = before, after
         progress("comparing")
-        return pipeline.compare(*sets, compare_settings(settings), progress=progress)
+        return pipeline.compare(*sets, compare_settings(settings), progress=progress, flame=flame)

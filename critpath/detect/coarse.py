@@ -43,8 +43,9 @@ from critpath.model import (
     StateTest,
     VectorTable,
     column_blocks,
-    hypergeometric_tail,
+    least_rare,
     order_rows,
+    row_blocks,
 )
 from critpath.processes import side_by_side
 from critpath.text import notes
@@ -92,25 +93,28 @@ def algorithm1(
     alpha: float = 0.01,
     names: tuple[str, ...] = (),
 ) -> Algorithm1:
-    """Compare the columns of two sets of executions by the paper's two rules."""
+    """Compare the columns of two sets of executions by the paper's two rules.
+
+    The sets are [executions, columns], or many of them at once, [..., executions, columns].
+    """
     if y_reference not in Y_REFERENCES:
         raise ValueError(f"y_reference {y_reference!r}: choose from {', '.join(Y_REFERENCES)}")
     if t1 < 0 or (t2 is not None and t2 <= 0):
         raise ValueError("t1 >= 0 and t2 > 0 expected")
-    n, m = len(normal), len(sample)
+    (n, columns), m = normal.shape[-2:], sample.shape[-2]
     if not n or not m:
         raise ValueError("Algorithm 1 needs an execution in both sets")
     remarks = []
-    mean = normal.mean(axis=0)
-    std = np.zeros(normal.shape[1])
-    for block in column_blocks(normal.shape[1]) if n > 1 else ():
-        std[block] = normal[:, block].std(axis=0, ddof=1)
+    mean = normal.mean(axis=-2)
+    std = np.zeros_like(mean)
+    for block in column_blocks(columns) if n > 1 else ():
+        std[..., block] = normal[..., block].std(axis=-2, ddof=1)
     threshold = None
-    average = np.zeros(normal.shape[1], np.bool_)
+    average = np.zeros(mean.shape, np.bool_)
     if n > 1:
         threshold = mean + t1 * std
         # Rounding of the threshold is no slow-down: equal sets must not fire.
-        average = sample.mean(axis=0) > threshold * (1 + 1e-12)
+        average = sample.mean(axis=-2) > threshold * (1 + 1e-12)
     else:
         remarks.append(notes.average_rule_skipped())
     x = _above(normal, normal)
@@ -118,10 +122,10 @@ def algorithm1(
     p1, p2 = x / n, y / m
     new_state = (x == 0) & (y > 0)
     if t2 is None:
-        rising = _fisher(x, n, y, m) <= alpha / normal.shape[1]
+        rising = _rises(x, n, y, m, alpha / columns)
     else:
         rising = p2 > p1 * t2
-        mute = np.flatnonzero((p1 * t2 >= 1) & (x > 0))
+        mute = np.flatnonzero(((p1 * t2 >= 1) & (x > 0)).reshape(-1, columns).any(axis=0))
         if len(mute):
             known = [names[i] for i in mute if i < len(names)]
             remarks.append(notes.mute_ratio(t2, known, len(mute)))
@@ -132,14 +136,15 @@ def algorithm1(
 def _above(values: I64, reference: I64) -> I64:
     """Count values above the mean of the reference, in exact integers."""
     # e * n > sum is e > floor(sum / n) for integers, where the product could overflow.
-    floor = reference.sum(axis=0) // len(reference)
-    return np.asarray((values > floor).sum(axis=0), dtype=np.int64)
+    floor = reference.sum(axis=-2, keepdims=True) // reference.shape[-2]
+    return np.asarray((values > floor).sum(axis=-2), dtype=np.int64)
 
 
-def _fisher(x: I64, n: int, y: I64, m: int) -> F64:
-    """One-sided p of Fisher's exact test that the sample's share is the larger."""
-    counts = zip(x.tolist(), y.tolist(), strict=True)
-    return np.array([hypergeometric_tail(a + b, m, n, b) for a, b in counts])
+def _rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
+    """Whether Fisher's exact test, one-sided, finds the sample's share the larger."""
+    counts = zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
+    rises = [b >= least_rare(a + b, m, n, level) for a, b in counts]
+    return np.array(rises, np.bool_).reshape(x.shape)
 
 
 # False alarms of the paper's rules.
@@ -148,6 +153,7 @@ def _fisher(x: I64, n: int, y: I64, m: int) -> F64:
 _SPLITS = 200
 _LEAST_SPLITS = 20
 _WORK = 1 << 26  # values looked at in all
+_AT_ONCE = 1 << 18  # of them
 
 
 def false_alarms(
@@ -165,12 +171,14 @@ def false_alarms(
     splits = int(np.clip(_WORK // max(columns.size, 1), _LEAST_SPLITS, _SPLITS))
     rng = np.random.default_rng(random_seed)
     alarms = 0
-    for _ in range(splits):
-        mine = np.zeros(many, np.bool_)
-        mine[rng.permutation(many)[: len(sample)]] = True
-        found = rule(*(columns.take(np.flatnonzero(of), axis=1).T for of in (~mine, mine)))
+    for some in row_blocks(splits, max(_AT_ONCE // max(columns.size, 1), 1)):
+        mine = np.zeros((len(range(splits)[some]), many), np.bool_)
+        for row in mine:
+            row[rng.permutation(many)[: len(sample)]] = True
+        sides = (np.nonzero(of)[1].reshape(len(mine), -1) for of in (~mine, mine))
+        found = rule(*(columns[:, side].transpose(1, 2, 0) for side in sides))
         fires = found.average_fires | found.probability_fires
-        alarms += bool(fires[:-1].any())
+        alarms += int(fires[:, :-1].any(axis=1).sum())
     return alarms / splits
 
 

@@ -592,6 +592,7 @@ def _adjusted(p_value: F64, first: float) -> F64:
 
 _SPREAD = 1.4826  # median absolute deviation of a normal distribution, to its sd
 _LEAST = 0.05  # spread that is never believed to be less: share of the median total, or of a log
+_AT_ONCE = 1 << 18  # values looked at together
 _OFFSET = 0.02  # added before taking logs: share of the type's median total
 _SCALE = 1_000_000  # the score is kept in integers, like the durations it stands beside
 
@@ -621,10 +622,11 @@ def unusual(
 def _score(values: F64) -> F64:
     middle = np.median(values[:, -1])
     least, offset = max(_LEAST * float(middle), 1.0), max(_OFFSET * float(middle), 1.0)
-    # By column, then by rows: a whole table of each scale would be the largest of all there are.
-    columns = values.T
-    linear = np.array([_middle_and_spread(one, least) for one in columns]).T
-    logs = np.array([_middle_and_spread(np.log(one + offset), _LEAST) for one in columns]).T
+    # By columns, then by rows: a whole table of each scale would be the largest of all there are.
+    blocks = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
+    columns = [values[:, each].T for each in blocks]
+    linear = np.hstack([_middle_and_spread(each, least) for each in columns])
+    logs = np.hstack([_middle_and_spread(np.log(each + offset), _LEAST) for each in columns])
     result = np.empty(len(values))
     for rows in row_blocks(len(values)):
         some = values[rows]
@@ -633,11 +635,11 @@ def _score(values: F64) -> F64:
     return result
 
 
-def _middle_and_spread(values: F64, least: float) -> tuple[float, float]:
-    """Return the median, and the robust standard deviation, kept off zero."""
-    middle = np.median(values)
-    spread = _SPREAD * np.median(np.abs(values - middle))
-    return float(middle), float(np.hypot(spread, least))
+def _middle_and_spread(values: F64, least: float) -> F64:
+    """Return each row's median, and the robust standard deviation, kept off zero."""
+    middle = np.median(values, axis=1)
+    spread = _SPREAD * np.median(np.abs(values - middle[:, None]), axis=1)
+    return np.stack([middle, np.hypot(spread, least)])
 
 
 def _robust_z(values: F64, middle: F64, spread: F64) -> F64:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
-from critpath.errors import TooMuchTimeError, UsageError
+from critpath.errors import UsageError
 from critpath.graph._processors import Account, untiled
 from critpath.graph._walk import Walks, fill_begins, gather, held_over
 from critpath.model import (
     F64,
     I32,
     I64,
-    MOST_TIME,
     U8,
     Blocks,
     Bool,
@@ -29,8 +27,6 @@ from critpath.model import (
     ReplayedRecording,
     State,
     Workers,
-    join_facts,
-    join_stored,
     rival_name,
 )
 from critpath.model.clocks import HostClock, dump_clocks
@@ -800,57 +796,6 @@ def find_lifetimes(
 
 
 # Critical paths of several recordings as one table.
-
-
-def _join_chances(every: Sequence[Executions]) -> F64 | None:
-    """Join the chances of executions: 1 where one was recorded whatever it was like."""
-    if all(one.chance is None for one in every):
-        return None
-    return np.concatenate([np.ones(len(e)) if e.chance is None else e.chance for e in every])
-
-
-def join_sets(parts: Sequence[PathSet]) -> PathSet:
-    """Join the executions of several recordings into one set, one session each.
-
-    Raises
-    ------
-    TooMuchTimeError
-        If what they take cannot be added up.
-    """
-    if sum(part.executions.time for part in parts) >= MOST_TIME:
-        raise TooMuchTimeError
-    if len(parts) == 1:
-        return parts[0]
-    sources = tuple(source for part in parts for source in part.sources)
-    offsets = np.cumsum([0, *(len(part.sources) for part in parts)])
-    every = [part.executions for part in parts]
-    return PathSet(
-        executions=Executions(
-            id=tuple(chain.from_iterable(e.id for e in every)),
-            begin=np.concatenate([e.begin for e in every]),
-            end=np.concatenate([e.end for e in every]),
-            tid=np.concatenate([e.tid for e in every]),
-            host=np.concatenate([e.host for e in every]),
-            comm=tuple(chain.from_iterable(e.comm for e in every)),
-            label=tuple(chain.from_iterable(e.label for e in every)),
-            incomplete=sum(e.incomplete for e in every),
-            notes=tuple(note for e in every for note in e.notes),
-            requests=join_facts([e.requests for e in every if len(e)]),
-            causes=tuple(c for e in every for c in e.causes)
-            if all(len(e.causes) == len(e) for e in every)
-            else (),
-            chance=_join_chances(every),
-        ),
-        paths=join_stored([part.paths for part in parts]),
-        session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),
-        sources=sources,
-        specification=" | ".join(dict.fromkeys(part.specification for part in parts)),
-        losses=tuple(loss for part in parts for loss in part.losses),
-        lossy=np.concatenate([part.lossy for part in parts]),
-        environment=tuple(e for part in parts for e in part.environment),
-        events=sum(part.events for part in parts),
-        warnings=tuple(w for part in parts for w in part.warnings),
-    )
 
 
 def take_executions(path_set: PathSet, rows: I64) -> PathSet:

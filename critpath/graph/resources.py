@@ -197,7 +197,6 @@ def _disk_parts(
     names: Sequence[str],
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield for waits for a disk which it was, whose requests were in it, or which limit held."""
-    queue = _Queue(requests, [c for c, name in enumerate(names) if name.startswith(_WORKER)])
     full = {
         (limit.group, what): (np.array(rows, np.int64), members, limit.limits.get(what, 0))
         for limit, members in limits
@@ -206,8 +205,10 @@ def _disk_parts(
     }
     if not len(requests) and not full:
         return
+    queue = _Queue(requests, [c for c, name in enumerate(names) if name.startswith(_WORKER)])
     waits = np.flatnonzero(paths.state == State.WAIT_DISK)
     path_of = np.searchsorted(paths.start, waits, side="right") - 1
+    own: dict[int, list[int]] = {}  # the threads of a path
     for row, path in zip(waits.tolist(), path_of.tolist(), strict=True):
         begin, end, tid = int(paths.begin[row]), int(paths.end[row]), int(paths.tid[row])
         detail = ""
@@ -218,8 +219,10 @@ def _disk_parts(
                 name = disks.get(int(major) << 20 | int(minor), place)
                 detail = phrases.disk_limit(name, group, rate, limit)
         if not detail and (device := queue.awaited(begin, end)) is not None:
-            own = set(paths.tid[paths.start[path] : paths.start[path + 1]].tolist())
-            code, share = queue.others(begin, end, device, own)
+            if path not in own:
+                mine = paths.tid[paths.start[path] : paths.start[path + 1]]
+                own[path] = np.unique(mine).tolist()
+            code, share = queue.others(begin, end, device, own[path])
             known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
             name = disks.get(device, known)
             detail = phrases.disk_of(name, names[code] if share >= _MOSTLY else "")

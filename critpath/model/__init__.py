@@ -144,6 +144,7 @@ if TYPE_CHECKING:
         draw_groups,
         hypergeometric_tail,
         identifiers,
+        least_rare,
         mid_ranks,
         number_codes,
         order_rows,
@@ -218,8 +219,8 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "vectors": (
         *("ChainTimes", "FlameNode", "Symbol", "VectorTable", "benjamini_hochberg"),
         *("column_blocks", "draw_groups", "row_blocks"),
-        *("hypergeometric_tail", "identifiers", "mid_ranks", "number_codes", "order_rows"),
-        *("rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
+        *("hypergeometric_tail", "identifiers", "least_rare", "mid_ranks", "number_codes"),
+        *("order_rows", "rival_name", "rival_role", "role_name", "student_tails", "sum_groups"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -349,6 +350,7 @@ __all__ = [
     "join_paths",
     "join_stored",
     "label_duration",
+    "least_rare",
     "make_single_block",
     "mid_ranks",
     "number_codes",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.model.clocks import HostClock
 from critpath.model.gaps import Gaps
 from critpath.model.kinds import Kind
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
+
+if TYPE_CHECKING:
+    from critpath.model.clocks import HostClock
 
 _BOUND: Final = 2**62
 

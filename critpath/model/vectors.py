@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -380,9 +381,27 @@ def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:
 
     As ``scipy.stats.hypergeom.sf(least - 1, n + m, above, m)``, summed up from logarithms.
     """
-    fewest, most = max(0, above - n), min(above, m)
+    fewest = max(0, above - n)
     if least <= fewest:
         return 1.0
+    fewest, weights = _hypergeometric(above, m, n, least)
+    return float(min(1.0, weights[least - fewest :].sum() / weights.sum()))
+
+
+@lru_cache(maxsize=1 << 14)  # random splits ask for a few numbers of marked ones again and again
+def least_rare(above: int, m: int, n: int, level: float) -> int:
+    """Return the least number whose `hypergeometric_tail` is at most a level, below 1."""
+    fewest, weights = _hypergeometric(above, m, n, (above + 1) * (m + 1) // (m + n + 2))
+    tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
+    return fewest + int(np.searchsorted(-tails, -level))
+
+
+def _hypergeometric(above: int, m: int, n: int, least: int) -> tuple[int, F64]:
+    """Return the least number of marked ones that counts, and how likely each from there on is.
+
+    Not as shares of 1; with those of ``least``.
+    """
+    fewest, most = max(0, above - n), min(above, m)
     # The probabilities rise to the likeliest number and fall beyond it: what is forty standard
     # deviations from it adds nothing, unless what is asked for is there.
     middle = (above + 1) * (m + 1) / (m + n + 2)
@@ -393,8 +412,7 @@ def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:
     # How much likelier one more is; the probabilities add up to 1.
     ratio = (above - count) * (m - count) / ((count + 1) * (n - above + count + 1))
     logs = np.concatenate([[0.0], np.cumsum(np.log(ratio))])
-    weights = np.exp(logs - logs.max())
-    return float(min(1.0, weights[least - fewest :].sum() / weights.sum()))
+    return fewest, np.exp(logs - logs.max())
 
 
 def student_tails(distance: F64, freedom: int) -> F64:

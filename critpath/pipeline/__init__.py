@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from critpath.model import CompareSettings, ExtractSettings
     from critpath.pipeline.baselines import (
         describe_baseline,
-        join_sets,
         load_saved_paths,
         make_sessions,
         update,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         extract_each,
         extract_file,
         extract_groups,
+        join_sets,
         read_sketches,
         read_slices,
     )
@@ -52,7 +52,6 @@ _HOMES: Final = {
     **dict.fromkeys(
         (
             "describe_baseline",
-            "join_sets",
             "load_saved_paths",
             "make_sessions",
             "update",
@@ -93,6 +92,7 @@ _HOMES: Final = {
             "extract_each",
             "extract_file",
             "extract_groups",
+            "join_sets",
             "read_sketches",
             "read_slices",
         ),

@@ -8,10 +8,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from critpath import __version__
 from critpath.ab.effects import machine_summary
 from critpath.ab.evidence import LEAST_BLOCKS, SLOW
 from critpath.ab.judgement import Judge, tail_blocks
@@ -241,7 +241,7 @@ class _Run:
                 self._look(judge)
         spent = round(time.monotonic() - self.begin, 3)
         return judge.document(
-            version=version("critpath"), discarded=discarded, spent_s=spent, stopped_by=stopped
+            version=__version__, discarded=discarded, spent_s=spent, stopped_by=stopped
         )
 
     def warm_up(self) -> AbBlock | None:
@@ -383,7 +383,7 @@ def _record_blocks(
         RecordRequest(
             output=target,
             commands=tuple(tuple(command) for command in request.commands),
-            version=version("critpath"),
+            version=__version__,
             runs=2 * (len(orders) or CAUSE_BLOCKS),
             prepare=request.prepare,
             timeout=request.timeout,

@@ -166,8 +166,8 @@ def update(
     UsageError
         If a recording is in the baseline already.
     """
-    from critpath.graph.critical_path import join_sets
     from critpath.pipeline.comparison import compare
+    from critpath.pipeline.recordings import join_sets
     from critpath.store.baseline import anonymize
 
     old = split_baseline(baseline, file, interrupts=settings.interrupts)
@@ -220,7 +220,7 @@ def load_saved_paths(file: Path) -> PathSet:
     UnreadableError
     """
     from critpath import store
-    from critpath.graph.critical_path import join_sets
+    from critpath.pipeline.recordings import join_sets
     from critpath.store.baseline import load_baseline
 
     if store.is_paths_file(file):
@@ -229,13 +229,6 @@ def load_saved_paths(file: Path) -> PathSet:
         return join_sets(store.load_dataset(file))
     baseline = load_baseline(file)
     return join_sets(split_baseline(baseline, file, interrupts=baseline.interrupts))
-
-
-def join_sets(parts: Sequence[PathSet]) -> PathSet:
-    """Join recordings into one set, one session each."""
-    from critpath.graph.critical_path import join_sets as join
-
-    return join(parts)
 
 
 def describe_baseline(baseline: Baseline) -> str:

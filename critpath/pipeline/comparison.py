@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Context,
         Detection,
         Finding,
+        FlameNode,
         Outliers,
         PathSet,
         VectorTable,
@@ -53,8 +54,9 @@ def compare(
     settings: CompareSettings | None = None,
     *,
     progress: Progress | None = None,
+    flame: bool = True,
 ) -> Analysis:
-    """Compare a sample set with a normal set.
+    """Compare a sample set with a normal set; the flame graph is for files, no text has it.
 
     Raises
     ------
@@ -145,22 +147,30 @@ def compare(
         settings=asdict(settings),
         apart=judgement.apart is not None,
     )
-    return _explain_and_draw(name_types(result), judgement, coder, settings, tell)
+    return _explain_and_draw(name_types(result), judgement, coder, settings, tell, flame=flame)
 
 
 def _explain_and_draw(
-    result: Analysis, judgement: Judgement, coder: Coder, settings: CompareSettings, tell: Progress
+    result: Analysis,
+    judgement: Judgement,
+    coder: Coder,
+    settings: CompareSettings,
+    tell: Progress,
+    *,
+    flame: bool,
 ) -> Analysis:
     """Add what an answer has beside the verdict: causes, and where the time goes."""
+    from critpath.vectors.chains import sum_waits
+
     # The verdict is known: what is left to do says only why.
     tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
-    explained: Analysis
-    explained, drawn = side_by_side(
+    explained, nodes, waits = side_by_side(
         partial(explain, result, coder, settings, tell),
-        partial(_with_flame, result, judgement, coder, settings),
+        partial(_draw_flame, result, judgement, coder, settings) if flame else tuple,
+        partial(sum_waits, result.normal, result.sample),
         rows=len(result.normal) + len(result.sample),
     )
-    return replace(explained, flame=drawn.flame, waits=drawn.waits)
+    return replace(explained, flame=nodes, waits=waits)
 
 
 def _of_both(normal: PathSet, sample: PathSet, work: Callable[..., Any], *given: Any) -> list[Any]:
@@ -168,15 +178,15 @@ def _of_both(normal: PathSet, sample: PathSet, work: Callable[..., Any], *given:
     return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
 
 
-def _with_flame(
+def _draw_flame(
     result: Analysis, judgement: Judgement, coder: Coder, settings: CompareSettings
-) -> Analysis:
-    """Add where the time goes; changes are tested in directions that the verdict allows."""
+) -> tuple[FlameNode, ...]:
+    """Return where the time goes; changes are tested in directions that the verdict allows."""
     from critpath.cluster.types import labels_are_usable
     from critpath.detect.comparability import find_blocks, find_runs
     from critpath.detect.flame import FlameSets, build_flame
     from critpath.localize.segments import is_faster
-    from critpath.vectors.chains import chain_times, sum_waits
+    from critpath.vectors.chains import chain_times
 
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
@@ -188,7 +198,7 @@ def _with_flame(
         "anomaly": ("more", "less"),
         "ok": ("less",) if is_faster(result) and sure else (),
     }.get(result.verdict, ())
-    flame = build_flame(
+    return build_flame(
         chain_times(normal, sample, coder if coder.kind == "thread" else None),
         FlameSets(
             labels=labels if labels_are_usable(*labels) else ((), ()),
@@ -203,7 +213,6 @@ def _with_flame(
         directions=directions,
         whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
     )
-    return replace(result, flame=flame, waits=sum_waits(normal, sample))
 
 
 FLAME_LEVEL: Final = 0.05

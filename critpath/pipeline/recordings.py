@@ -10,14 +10,14 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.errors import EXIT_UNREADABLE, CritpathError, UsageError
+from critpath.errors import EXIT_UNREADABLE, CritpathError, TooMuchTimeError, UsageError
 from critpath.model import ExtractSettings
 from critpath.pipeline.engines import Engine, Failure, choose_jobs, run, size_of
 from critpath.pipeline.limits import least_room, require_room, usable_cores
 from critpath.pipeline.progress import Progress, name_place
 
 if TYPE_CHECKING:
-    from critpath.model import PathSet
+    from critpath.model import F64, PathSet
     from critpath.model.requests import Sketches
     from critpath.pipeline.slicing import SliceSketches
     from critpath.store import Part
@@ -67,8 +67,6 @@ def extract(
     UnreadableError, UsageError
         As the readers and finders do.
     """
-    from critpath.graph.critical_path import join_sets
-
     return join_sets(
         extract_each(
             sources,
@@ -115,8 +113,6 @@ def extract_groups(
     progress: Progress | None = None,
 ) -> list[PathSet]:
     """Extract as `extract` does, the recordings of all groups at once; return a set of each."""
-    from critpath.graph.critical_path import join_sets
-
     settings = ExtractSettings(specification, reader, interrupts, max_memory)
     tell = progress or (lambda _: None)
     items = [list(_resolve_sources(sources, interrupts, tell)) for sources in groups]
@@ -273,7 +269,6 @@ def extract_dataset(
         If workers have another version of critpath.
     """
     from critpath import __version__, store
-    from critpath.graph.critical_path import join_sets
 
     tell = progress or (lambda _: None)
     with store.atomic_directory(directory) as place:
@@ -303,6 +298,64 @@ def extract_dataset(
         store.seal(place, ordered, {"version": __version__})
         require(join_sets(store.load_dataset(place, resident=0)))
     return join_sets(store.load_dataset(directory, resident=0))
+
+
+# ------------------------------------------------------------------ what is joined
+
+
+def join_sets(parts: Sequence[PathSet]) -> PathSet:
+    """Join the executions of several recordings into one set, one session each.
+
+    Raises
+    ------
+    TooMuchTimeError
+        If what they take cannot be added up.
+    """
+    import numpy as np
+
+    from critpath.model import MOST_TIME, Executions, PathSet, join_facts, join_stored
+
+    if sum(part.executions.time for part in parts) >= MOST_TIME:
+        raise TooMuchTimeError
+    if len(parts) == 1:
+        return parts[0]
+
+    def join_chances() -> F64 | None:
+        # 1 where one was recorded whatever it was like.
+        if all(one.chance is None for one in every):
+            return None
+        return np.concatenate([np.ones(len(e)) if e.chance is None else e.chance for e in every])
+
+    sources = tuple(source for part in parts for source in part.sources)
+    offsets = np.cumsum([0, *(len(part.sources) for part in parts)])
+    every = [part.executions for part in parts]
+    return PathSet(
+        executions=Executions(
+            id=tuple(chain.from_iterable(e.id for e in every)),
+            begin=np.concatenate([e.begin for e in every]),
+            end=np.concatenate([e.end for e in every]),
+            tid=np.concatenate([e.tid for e in every]),
+            host=np.concatenate([e.host for e in every]),
+            comm=tuple(chain.from_iterable(e.comm for e in every)),
+            label=tuple(chain.from_iterable(e.label for e in every)),
+            incomplete=sum(e.incomplete for e in every),
+            notes=tuple(note for e in every for note in e.notes),
+            requests=join_facts([e.requests for e in every if len(e)]),
+            causes=tuple(c for e in every for c in e.causes)
+            if all(len(e.causes) == len(e) for e in every)
+            else (),
+            chance=join_chances(),
+        ),
+        paths=join_stored([part.paths for part in parts]),
+        session=np.concatenate([p.session + o for p, o in zip(parts, offsets, strict=False)]),
+        sources=sources,
+        specification=" | ".join(dict.fromkeys(part.specification for part in parts)),
+        losses=tuple(loss for part in parts for loss in part.losses),
+        lossy=np.concatenate([part.lossy for part in parts]),
+        environment=tuple(e for part in parts for e in part.environment),
+        events=sum(part.events for part in parts),
+        warnings=tuple(w for part in parts for w in part.warnings),
+    )
 
 
 # ------------------------------------------------------------------ what is named
@@ -399,8 +452,6 @@ def _extract_items(
 
 def _join_parts(parts: Iterable[PathSet]) -> PathSet:
     """Join the sets of one recording, whose facts each of them has."""
-    from critpath.graph.critical_path import join_sets
-
     each = list(parts)
     if len(each) == 1:
         return each[0]

@@ -44,7 +44,6 @@ from critpath.store.columns import (
     arrow_schema,
     is_count,
     numbers,
-    of_texts,
 )
 from critpath.untrusted import load_json
 
@@ -370,22 +369,26 @@ def _numbers(table: pa.Table, name: str) -> Any:
 
 def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalPaths:
     import pyarrow as pa  # noqa: PLC0415 - as above
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
     lists = table.column(SEGMENTS)
     lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
-    # flatten() honours the list's own offset, which .values does not.
-    segments = lists.flatten()
-    start = np.concatenate([[0], np.cumsum(numbers(pc.list_value_length(lists)), dtype=np.int64)])
+    if lists.null_count:
+        raise wrong("an execution without segments")
+    # .values does not honour the list's own offset; flatten() does, but by pyarrow.compute, which
+    # takes longer to import than a small set to read.
+    start = numbers(lists.offsets).astype(np.int64)
+    segments = lists.values.slice(start[0], start[-1] - start[0])
+    start -= start[0]
+    code_of = {texts: {text: i for i, text in enumerate(texts)} for texts in (STATES, strings)}
 
     def codes(name: str, texts: tuple[str, ...]) -> Any:
         # The file's few words are looked up, and each segment's among them.
         words = segments.field(name).dictionary_encode()
-        found = pc.index_in(words.dictionary, of_texts(texts)).to_pylist()
         index = words.indices
         if index.null_count:
             raise wrong(f"a segment without {name}")
-        known = np.array([-1 if code is None else code for code in found], np.int32)
+        code = code_of[texts]
+        known = np.array([code.get(word, -1) for word in words.dictionary.to_pylist()], np.int32)
         result = known[numbers(index)]
         if bool((result < 0).any()):
             raise wrong(f"a segment with an unknown {name}")

@@ -1,6 +1,6 @@
 """How long `critpath compare` takes on extracted files, beside importing scikit-learn.
 
-    python tests/benchmarks/compare_speed.py [ROUNDS] [--large] [--rows]
+    python tests/benchmarks/compare_speed.py [ROUNDS] [--short] [--large] [--rows]
 
 Sets are drawn: seven types of paths with optional parts, loops and interrupts; one sample
 execution in twenty has a fault.  Every figure is the CPU time (user + system) of a fresh
@@ -8,6 +8,9 @@ process, the median of interleaved rounds with their range; only the ratio means
 Then sets too large to be asked often: types, outliers and tests of 100,000 against 100,000
 executions, once, with the peak of the memory.
 
+``--short``: elapsed and CPU seconds of the whole command, installed as a wheel, on the two
+recordings of `critpath demo` as extracts, which differ, and on 1,000 against 1,000; and how
+many processors the latter keep busy.
 ``--large [N]``: the whole command on N (100,000) against N stored executions, from two files
 and from two datasets of twenty parts, and nothing else; some minutes, and 300 MB of disk.  Of a
 million, 2 GB of disk and 7 GB of memory to draw them in.
@@ -23,6 +26,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measuring import run
+from measuring import Installed, Taken, ratios, run
 
 from critpath.model import (
     I64,
@@ -46,6 +50,7 @@ from critpath.pipeline.comparison import judge
 from critpath.store import save_paths, seal, write_part
 from critpath.vectors.table import ALPHABETS, vector_table
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "lttng-guest"
 MS = 1_000_000
 STRINGS = ("", "worker", "helper", "kworker/0:1", "virtio1-req.0", "mutex")
 WORKER, HELPER, KWORKER = 1, 2, 3
@@ -234,6 +239,37 @@ def rows(directory: Path) -> None:
         print(json.dumps(row), flush=True)
 
 
+def short(rounds: int, directory: Path) -> None:
+    """Print what comparisons take that somebody waits for at a prompt."""
+    installed = Installed(directory / "installed")
+    names = "normal", "sample"
+    demo, thousand = ([directory / f"{n}-{of}.parquet" for n in names] for of in ("demo", 1000))
+    for name, file in zip(("normal", "sample-lock"), demo, strict=True):
+        with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
+            tar.extractall(directory, filter="data")
+        installed.run("--quiet", "extract", directory / name, "-o", file)
+    types = types_of((20, 24, 30, 36, 40, 50, 60))
+    for seed, (name, file) in enumerate(zip(names, thousand, strict=True), 1):
+        save_paths(draw(1000, types, seed, faulty=name == "sample"), file)
+    taken: dict[str, list[Taken]] = {"two small extracts": [], "1,000 with 1,000": []}
+    bare: list[Taken] = []
+    for _ in range(rounds + 1):  # the first compiles and fills caches
+        bare.append(run([installed.python, "-c", "import numpy"], env=installed.environment))
+        for name, files in zip(taken, (demo, thousand), strict=True):
+            taken[name].append(installed.run("compare", *files, codes=(0, 1, 3)))
+    print(f"| compare, {rounds} rounds | elapsed, s | CPU s | elapsed / CPU | import numpy |")
+    print("|---|---:|---:|---:|---:|")
+    for name, each in taken.items():
+        walls, cpus = ([getattr(one, of) for one in each[1:]] for of in ("wall", "cpu"))
+        elapsed, cpu = (
+            f"{statistics.median(all_):.2f} [{min(all_):.2f} to {max(all_):.2f}]"
+            for all_ in (walls, cpus)
+        )
+        part = statistics.median(one.wall / one.cpu for one in each[1:])
+        times = statistics.median(ratios(each[1:], bare[1:]))
+        print(f"| {name} | {elapsed} | {cpu} | {part:.2f} | {times:.1f} times its CPU |")
+
+
 def save_stored(n: int, parts: int, directory: Path) -> None:
     """Write two sets of n executions, each as a file and as a dataset of some parts."""
     types = types_of((20, 24, 30, 36, 40, 50, 60))
@@ -351,12 +387,15 @@ def main() -> None:
         "--large", type=int, nargs="?", const=100_000, metavar="N",
         help="this many stored executions each",
     )  # fmt: skip
+    parser.add_argument("--short", action="store_true", help="commands that take under seconds")
     parser.add_argument("--rows", action="store_true", help="JSON lines for scale.py")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-compare-") as temporary:
         directory = Path(temporary)
         if options.rows:
             rows(directory)
+        elif options.short:
+            short(options.rounds, directory)
         elif options.large:
             stored(options.large, directory)
         else:

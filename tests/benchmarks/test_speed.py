@@ -124,3 +124,21 @@ def test_the_whole_command(recorded, measuring, installed, which):
     print(f"\n{measuring.seconds_table(title, shown)}")
     target = f" (target {COMMAND_TARGET})" if which == "typical" else ""
     print(f"  ratio {ratio:.2f} of CPU time, {elapsed:.2f} of elapsed time{target}")
+
+
+@pytest.mark.parametrize(("execution", "target"), [("process", "at least 2"), ("thread", "2 / 3")])
+def test_a_first_run(recorded, measuring, installed, execution, target):
+    """``critpath path`` of every process, and of every thread as JSON, beside ``-o dummy``."""
+    trace: Path = recorded(TRACE)
+    command = ["--quiet", "path", str(trace), "--execution", execution, "--format", "json"]
+    peer, ours = [], []
+    for _ in range(ROUNDS):
+        peer.append(measuring.run(["babeltrace2", str(trace), "-o", "dummy"]))
+        ours.append(installed.run(*command))
+    shown = {
+        "babeltrace2 -o dummy": (peer, EVENTS[TRACE]),
+        f"critpath path --execution {execution}": (ours, EVENTS[TRACE]),
+    }
+    ratio = statistics.median(measuring.ratios(peer, ours))
+    print(f"\n{measuring.seconds_table(f'a first run on {TRACE}', shown)}")
+    print(f"  ratio {ratio:.2f} (target {target})")

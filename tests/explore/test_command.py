@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from critpath.graph.critical_path import join_sets
 from critpath.model import State
+from critpath.pipeline.recordings import join_sets
 from critpath.store import save_paths
 
 HOSTILE = (

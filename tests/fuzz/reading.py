@@ -10,10 +10,10 @@ import numpy as np
 from contract import ContractError
 
 from critpath.errors import CritpathError
-from critpath.graph.critical_path import join_sets
 from critpath.model import EventRequest, Kind, PathSet
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import Budget
+from critpath.pipeline.recordings import join_sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, OutOfOrder

@@ -10,6 +10,7 @@ from scipy.stats import false_discovery_control, hypergeom, rankdata
 from critpath.model import (
     benjamini_hochberg,
     hypergeometric_tail,
+    least_rare,
     mid_ranks,
     number_codes,
     order_rows,
@@ -73,6 +74,15 @@ def test_the_tail_is_that_of_the_hypergeometric_distribution(seed):
         assert hypergeometric_tail(above, m, n, least) == pytest.approx(
             expected, rel=1e-8, abs=1e-290
         )
+
+
+@pytest.mark.parametrize("level", [1e-9, 0.01 / 30, 0.05])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 40), (40, 5), (300, 200)])
+def test_the_least_rare_number_is_the_first_whose_tail_is_at_most_the_level(m, n, level):
+    for above in range(0, m + n + 1, max((m + n) // 40, 1)):
+        numbers = range(max(0, above - n), min(above, m) + 1)
+        rare = [k for k in numbers if hypergeometric_tail(above, m, n, k) <= level]
+        assert least_rare(above, m, n, level) == min(rare, default=numbers.stop)
 
 
 def test_the_tails_are_those_of_students_t():

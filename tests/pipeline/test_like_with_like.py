@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from critpath.errors import UsageError
-from critpath.graph.critical_path import join_sets
 from critpath.model.requests import RequestFacts
 from critpath.pipeline import CompareSettings, compare
+from critpath.pipeline.recordings import join_sets
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.text.notes import with_type_names

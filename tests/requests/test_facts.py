@@ -18,9 +18,9 @@ from test_requesting import MANIFEST, replayed
 
 from critpath.errors import UnreadableError
 from critpath.executions.specification import parse_specification
-from critpath.graph.critical_path import join_sets
 from critpath.model import CriticalPaths, Kind, PathSet, State
 from critpath.pipeline import compare, facts_of, make_sessions
+from critpath.pipeline.recordings import join_sets
 from critpath.pipeline.requesting import find_requests
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
-from critpath.graph.critical_path import join_sets
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
+from critpath.pipeline.recordings import join_sets
 from critpath.store import (
     FORMAT,
     PathsWriter,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Literal, cast
 
+from critpath import __version__
 from critpath.documents import (
     CALIBRATION_FORMAT,
     CalibrationDocument,
@@ -38,7 +38,7 @@ def calibration_document(calibration: Calibration) -> CalibrationDocument:
     recordings = zip(floor.sources, floor.executions, floor.means, strict=True)
     return CalibrationDocument(
         format=CALIBRATION_FORMAT,
-        version=version("critpath"),
+        version=__version__,
         verdict=cast("Literal['calibrated', 'alarming']", calibration.verdict),
         reasons=list(calibration.reasons),
         warnings=list(calibration.warnings),

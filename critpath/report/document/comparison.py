@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import pairwise, repeat
 from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
 
+from critpath import __version__
 from critpath.documents import (
     COMPARISON_FORMAT,
     AccountEntry,
@@ -144,7 +144,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
     )
     document = ComparisonDocument(
         format=COMPARISON_FORMAT,
-        version=version("critpath"),
+        version=__version__,
         verdict=cast("Verdict", comparison.verdict),
         reasons=list(comparison.reasons),
         warnings=list(comparison.warnings),

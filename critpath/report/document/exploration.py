@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Literal, cast
 
 import numpy as np
 
+from critpath import __version__
 from critpath.documents import EXPLORATION_FORMAT, ExplorationDocument
 from critpath.documents.base import number
 from critpath.documents.exploration import (
@@ -48,7 +48,7 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
     labels = Counter(table.labels[code] for code in table.label.tolist())
     return ExplorationDocument(
         format=EXPLORATION_FORMAT,
-        version=version("critpath"),
+        version=__version__,
         sources=list(table.sources),
         specification=specification,
         noun=cast("Literal['execution', 'request', 'slice']", table.noun),

@@ -11,6 +11,8 @@ import numpy as np
 
 from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
 from critpath.model.stacks import frames_of, location_of
+from critpath.model.vectors import number_codes
+from critpath.report.document._segments import join_segments
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
@@ -119,31 +121,9 @@ def path_json(
     named = {"execution": execution, "label": label}
     document = _frame(paths, index, tid, comm, named, losses, (uncertainty, confidence))
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
-    kinds = _Kinds(paths.strings)
-    # Segments follow each other without a gap: the end of one is the begin of the next.
-    ends = list(map(str, paths.end[rows].tolist()))
-    begins = [str(document["begin"]), *ends[:-1]]
-    rest = map(
-        kinds.__getitem__,
-        zip(
-            paths.tid[rows].tolist(),
-            paths.comm[rows].tolist(),
-            paths.state[rows].tolist(),
-            paths.detail[rows].tolist(),
-            paths.beneath[rows].tolist(),
-            paths.uncertainty[rows].tolist(),
-            paths.confidence[rows].tolist(),
-            paths.stack[rows].tolist(),
-            paths.waker_stack[rows].tolist(),
-            strict=True,
-        ),
-    )
-    segments = [
-        f'{{"begin": {begin}, "end": {end}, {kind}'
-        for begin, end, kind in zip(begins, ends, rest, strict=False)
-    ]
+    segments = join_segments(paths.begin[rows], paths.end[rows], *_number_kinds(paths, rows))
     before, after = escape_more(json.dumps(document)).split('"segments": []', 1)
-    return f'{before}"segments": [{", ".join(segments)}]{after}\n'
+    return f'{before}"segments": [{segments}]{after}\n'
 
 
 def escape_more(text: str) -> str:
@@ -174,30 +154,44 @@ def _beneath(state: int) -> str:
     return State(state).name if state else ""
 
 
-_Kind = tuple[int, int, int, int, int, int, float, int, int]
+def _number_kinds(paths: CriticalPaths, rows: slice) -> tuple[I64, list[bytes]]:
+    """Return of which kind each segment is, and the JSON of all but a kind's times."""
+    kinds = [getattr(paths, name)[rows] for name in _KIND]
+    kind = np.zeros(rows.stop - rows.start, np.int64)
+    for column in kinds:
+        if len(column) and (column != column[0]).any():  # most are the same everywhere
+            if column.dtype.kind == "f":
+                values, place = np.unique(column, return_inverse=True)
+            else:
+                values, place = number_codes(column.astype(np.int64) - int(column.min()))
+            _, kind = number_codes(kind * len(values) + place)
+    first = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
+    first[kind[::-1]] = np.arange(len(kind))[::-1]
+    each = zip(*(column[first].tolist() for column in kinds), strict=True)
+    return kind, [_kind_json(paths.strings, *values) for values in each]
 
 
-class _Kinds(dict[_Kind, str]):
-    """The JSON of everything but the times of a segment, made once per kind."""
+_KIND: Final = (
+    *("tid", "comm", "state", "detail", "beneath"),
+    *("uncertainty", "confidence", "stack", "waker_stack"),
+)
 
-    def __init__(self, strings: Sequence[str]) -> None:
-        super().__init__()
-        self.strings = strings
 
-    def __missing__(self, kind: _Kind) -> str:
-        tid, comm, state, detail, beneath, bound, sure, stack, waker = kind
-        named: dict[str, Any] = {
-            "tid": tid,
-            "comm": self.strings[comm],
-            "state": State(state).name,
-            "detail": self.strings[detail],
-            "beneath": _beneath(beneath),
-            "uncertainty_ns": bound if bound >= 0 else None,
-            "confidence": _round(sure),
-        }
-        named |= _named_stacks(self.strings, stack, waker)
-        self[kind] = escape_more(json.dumps(named))[1:]
-        return self[kind]
+def _kind_json(
+    strings: Sequence[str], tid: int, comm: int, state: int, detail: int, *rest: Any
+) -> bytes:
+    beneath, bound, sure, stack, waker = rest
+    named: dict[str, Any] = {
+        "tid": tid,
+        "comm": strings[comm],
+        "state": State(state).name,
+        "detail": strings[detail],
+        "beneath": _beneath(beneath),
+        "uncertainty_ns": bound if bound >= 0 else None,
+        "confidence": _round(sure),
+    }
+    named |= _named_stacks(strings, stack, waker)
+    return escape_more(json.dumps(named))[1:].encode("ascii")
 
 
 def _frame(
@@ -215,11 +209,8 @@ def _frame(
     end = int(paths.end[last - 1]) if last > first else begin
     # Not of `paths.duration`, which would be made of all paths.
     state, duration = paths.state[first:last], paths.end[first:last] - paths.begin[first:last]
-    totals = {
-        member.name: int(duration[state == member].sum())
-        for member in State
-        if bool((state == member).any())
-    }
+    seen = np.bincount(state, minlength=max(State) + 1)
+    totals = {member.name: int(duration[state == member].sum()) for member in State if seen[member]}
     touching = [loss for loss in losses if loss.begin <= end and loss.end >= begin]
     return {
         "format": PATH_FORMAT,

@@ -10,12 +10,12 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
 
+from critpath import __version__
 from critpath.model import I64, PathSet
 from critpath.model.exploration import (
     Condition,
@@ -434,7 +434,7 @@ def _notes(exploration: Exploration, rows: I64) -> str:
 def _foot() -> str:
     return (
         f'<footer>{text(say("foot"))} <span class="needjs">Keys: {_KEYS}</span> '
-        f"critpath {text(version('critpath'))}. The page is one file and needs no network; what "
+        f"critpath {text(__version__)}. The page is one file and needs no network; what "
         "was "
         "asked is all there without scripts.</footer>"
     )

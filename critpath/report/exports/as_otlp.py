@@ -13,11 +13,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
 
+from critpath import __version__
 from critpath.model.requests import Certainty, Rule, Sketches
 from critpath.units import safe_text
 
@@ -83,7 +83,7 @@ class _Spans:
         name = self._of.hosts[host] if host < len(self._of.hosts) else ""
         spans = [self._request(row) for row in mine.tolist()]
         spans += [self._call(row) for row in calls.tolist()]
-        scope = {"name": "critpath", "version": version("critpath")}
+        scope = {"name": "critpath", "version": __version__}
         attributes = {"service.name": table.strings[service], "host.name": name}
         return {
             "resource": {"attributes": _attributes(attributes)},

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from typing import Final
 
+from critpath import __version__
 from critpath.model import State
 from critpath.model.stacks import frame_name, frames_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
@@ -41,7 +41,7 @@ def speedscope_profiles(sets: Sequence[Exported]) -> Iterator[bytes]:
     frames: dict[str, int] = {}
     head = {
         "$schema": _SCHEMA,
-        "exporter": f"critpath {version('critpath')}",
+        "exporter": f"critpath {__version__}",
         "name": " and ".join(safe_text(one.name) for one in sets),
         "activeProfileIndex": 0,
     }

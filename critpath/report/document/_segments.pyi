@@ -1,0 +1,3 @@
+from typing import Any
+
+def join_segments(begin: Any, end: Any, kind: Any, texts: list[bytes]) -> str: ...
