@@ -187,17 +187,19 @@ class OutputDirectory:
                     os.fchown(fd, os.geteuid(), os.getegid())
                     self._owner = status.st_uid, status.st_gid
             # Looked at only now that no other user can write there: what came before is not ours.
-            if os.listdir(fd):  # noqa: PTH208 - a descriptor
+            if filled := bool(os.listdir(fd)):  # noqa: PTH208 - a descriptor
                 if self._owner is not None:
                     os.fchown(fd, *self._owner)
                 os.fchmod(fd, stat.S_IMODE(status.st_mode))
-                raise CritpathError(
-                    f"{self.building} was exchanged or filled just now",
-                    "record again where nobody else writes",
-                )
-        except BaseException:
+        except OSError:
             os.close(fd)
             raise
+        if filled:
+            os.close(fd)
+            raise CritpathError(
+                f"{self.building} was exchanged or filled just now",
+                "record again where nobody else writes",
+            )
         return fd, identity_of(status)
 
     def check_unchanged(self) -> None:
