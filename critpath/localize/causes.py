@@ -609,6 +609,7 @@ def group_findings(
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
     moved = pair_offsetting(findings)
+    same = _subjects_of_steps(findings, charged)
     loops = _loops([p for p in range(len(findings)) if p not in moved], findings)
     keyed: defaultdict[tuple[bool, str, str], Group] = defaultdict(list)
     for place in range(len(findings)):
@@ -625,8 +626,29 @@ def group_findings(
         elif subject == _THROTTLED != _about(main):
             # A thread's late start, beside more of its time spent otherwise.
             subject = ("", finding.symbol.role)
+        if finding.contribution > 0:
+            subject = same.get(subject, subject)
         keyed[finding.contribution > 0, *subject].append((place, larger))
     return _taking_turns([keyed[key] for key in sorted(keyed)], findings)
+
+
+def _subjects_of_steps(
+    findings: Sequence[Finding], charged: Mapping[int, Charge]
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what is done more often by some executions, by what a finding on it is about.
+
+    How often varies: of executions that all wait once more, those that are within what is normal
+    have the same cause, and both halves of it would rank behind what is less than the whole.
+    """
+    weight: defaultdict[tuple[str, str], Counter[Step]] = defaultdict(Counter)
+    for place, charge in charged.items():
+        symbol = findings[place].symbol
+        if charge.before and charge.step in {Step.of(symbol), Step(None, symbol.role)}:
+            weight[_about(findings[place])][charge.step] += findings[place].contribution
+    return {
+        about: (_COUNTED, f"{max(sorted(steps), key=steps.__getitem__)}")
+        for about, steps in weight.items()
+    }
 
 
 def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tuple[str, str]:

@@ -656,6 +656,26 @@ def test_many_short_waits_and_a_cpu_that_others_have_behind_each():
     assert cause.executions == (0, 1, 2, 3)
 
 
+def test_one_wait_more_is_one_cause_whoever_normally_waits_as_often():
+    """How often varies: of six that wait once more, two are within what is normal."""
+    futex, disk = Symbol(State.WAIT_FUTEX), Symbol(State.WAIT_DISK)
+    findings = [replace(TIMER, execution=e, symbol=futex, detail="mutex") for e in range(6)]
+    findings += [replace(TIMER, execution=e, symbol=disk, detail="vda") for e in range(6, 10)]
+    charges = {
+        e: (Charge(Step(State.WAIT_FUTEX, ""), before, 4.0, futex, {futex: 30 * MS}),)
+        for e, before in ((0, 3.0), (1, 2.5), (2, 0.0), (3, 0.0))
+    }
+    first, second = group_causes(findings, explained(10), 10, charges=charges)
+    assert first.executions == (0, 1, 2, 3, 4, 5)
+    assert first.sentence.startswith("6 of 10 executions, +30.0 ms each: waiting for a lock")
+    assert second.executions == (6, 7, 8, 9)
+    # Waiting for something else is another cause.
+    findings[4] = replace(findings[4], detail="semaphore")
+    findings[5] = replace(findings[5], contribution=-30 * MS)
+    causes = group_causes(findings, explained(10), 10, charges=charges)
+    assert {c.executions for c in causes} == {(0, 1, 2, 3), (6, 7, 8, 9), (4,), (5,)}
+
+
 @pytest.mark.parametrize(
     ("burner", "grown", "who"),
     [
