@@ -13,9 +13,8 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, m
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
-_MOST_REPEATED: Final = 20  # samples of one row that help to find that
+_MOST_REPEATED: Final = 20  # samples of one row that help to tell where threads run
 _MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
-_STEP: Final = 250_000  # ns by which samples are moved until they fit
 _ASLEEP: Final = tuple(
     int(state)
     for state in State
@@ -59,8 +58,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
-        moved, running = _fit_samples(stacks, path, asleep, runs)
-        own[chosen] = _sampled(stacks, path, (chosen, runs), moved, running)
+        running = _find_running(stacks, path, chosen, runs)
+        own[chosen] = _sampled(stacks, path, (chosen, runs), running)
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -252,30 +251,26 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     return result
 
 
-def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool, runs: Bool) -> tuple[int, Bool]:
-    """Return how much later than noted samples are, where they fit best, and which stacks run.
+def _find_running(stacks: Stacks, path: CriticalPaths, chosen: Bool, runs: Bool) -> Bool:
+    """Return in which stacks threads run: a place in the code is one at which they sleep, or run.
 
-    A place in the code is one at which threads sleep, or one at which they run: where samples of
-    one place fall on both, they are moved wrongly.
+    A sample that is noted late falls on what comes next.
     """
     events, number = _every_sample(stacks)
-    later = np.arange(0, stacks.within + _STEP, _STEP)
-    counts = np.zeros((len(later), 2, len(stacks.texts)), np.int64)
-    for thread in np.unique(path.tid[asleep | runs]).tolist():
-        mine = np.flatnonzero((asleep | runs) & (path.tid == thread))
+    counts = np.zeros((2, len(stacks.texts)), np.int64)
+    for thread in np.unique(path.tid[chosen]).tolist():
+        mine = np.flatnonzero(chosen & (path.tid == thread))
         mine = mine[np.argsort(path.begin[mine], kind="stable")]
         begin, end = path.begin[mine], np.maximum.accumulate(path.end[mine])
-        chosen = stacks.tid[events] == thread
-        of = stacks.stack[events[chosen]]
-        times = stacks.time[events[chosen]] + number[chosen] * stacks.period
-        for row, shift in enumerate(later.tolist()):
-            at = np.searchsorted(begin, times + shift, "right") - 1
-            there = (at >= 0) & (end[at] > times + shift) & (of >= 0)
-            np.add.at(counts[row], (runs[mine[at[there]]].astype(int), of[there]), 1)
-    apart = abs(counts[:, 0] - counts[:, 1]).sum(axis=1) / np.maximum(counts.sum(axis=(1, 2)), 1)
-    best = np.flatnonzero(apart == apart.max())
-    chosen = int(best[0] + best[-1]) // 2
-    return int(later[chosen]), counts[chosen, 1] > counts[chosen, 0]
+        sampled = stacks.tid[events] == thread
+        of = stacks.stack[events[sampled]]
+        times = stacks.time[events[sampled]] + number[sampled] * stacks.period
+        at = np.searchsorted(begin, times, "right") - 1
+        there = (at >= 0) & (of >= 0)
+        there[there] = end[at[there]] > times[there]
+        np.add.at(counts, (runs[mine[at[there]]].astype(int), of[there]), 1)
+    running: Bool = counts[1] > counts[0]
+    return running
 
 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
@@ -285,14 +280,13 @@ def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     time, tid = stacks.time[events], stacks.tid[events]
     same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
     until = np.where(same, np.append(time[1:], time[:1]), time + 1)
-    count = np.minimum(np.maximum(1, (until - time) // max(1, stacks.period)), _MOST_REPEATED)
+    period = max(1, stacks.period)
+    count = np.clip((until - time + period // 2) // period, 1, _MOST_REPEATED)
     number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(events, count), number
 
 
-def _sampled(
-    stacks: Stacks, path: CriticalPaths, of: tuple[Bool, Bool], later: int, running: Bool
-) -> I64:
+def _sampled(stacks: Stacks, path: CriticalPaths, of: tuple[Bool, Bool], running: Bool) -> I64:
     """Return for each chosen segment the stack of most samples within it; -1: not sampled there.
 
     ``of`` are those chosen, and those that run: these take no stack in which threads mostly sleep,
@@ -311,7 +305,7 @@ def _sampled(
         if low == high:
             continue
         mine = np.flatnonzero(tid == thread)
-        times = stacks.time[order[low:high]] + later
+        times = stacks.time[order[low:high]]
         # A row for each stack that a segment may have something of; from its first sample on.
         first = np.maximum(np.searchsorted(times, begin[mine], "right") - 1, 0)
         count = np.maximum(np.searchsorted(times, end[mine], "left") - first, 0)
