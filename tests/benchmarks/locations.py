@@ -213,32 +213,36 @@ def sample(rounds: int) -> None:
     for what, program in (("asleep", SLEEPERS), ("each awake 20 times a second", WAKERS)):
         shares: dict[str, list[float]] = {"critpath": [], "py-spy": []}
         for _ in range(min(rounds, 3)):
-            with subprocess.Popen([sys.executable, "-c", program]) as sampled:
-                time.sleep(1)
-                shares["critpath"].append(sample_threads())
-                if Path(peer).exists():
-                    words = ["record", "--pid", str(sampled.pid), "--subprocesses", "--threads"]
-                    words += ["--idle", "--nonblocking", "--full-filenames", "--rate", "200"]
-                    words += ["--format", "chrometrace", "--output", os.devnull]
-                    words += ["--duration", str(SAMPLED)]
-                    shares["py-spy"].append(run([peer, *words]).cpu / SAMPLED)
-                sampled.kill()
+            with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
+                source = SamplesSource(StackRequest(Path(place)))
+                source.start()
+                with subprocess.Popen([sys.executable, "-c", program]) as sampled:
+                    time.sleep(1)
+                    before, count = time.process_time(), source.sampler.samples
+                    time.sleep(SAMPLED)
+                    used = time.process_time() - before
+                    # Of as many as there should be: a busy machine leaves some out.
+                    taken = (source.sampler.samples - count) / THREADS
+                    shares["critpath"].append(used / taken * 200)
+                    source.stop()
+                    facts = source.read().facts
+                    print(
+                        f"  {facts['samples']:,} samples, {facts['late']} late, {facts['torn']} torn"
+                    )
+                    if Path(peer).exists():
+                        shares["py-spy"].append(run([peer, *peer_words(sampled.pid)]).cpu / SAMPLED)
+                    sampled.kill()
         shown = [f"{name} {statistics.median(of):.1%}" for name, of in shares.items() if of]
         print(f"\n{THREADS} threads, {what}: {', '.join(shown)} of a cpu (wanted: {SHARE:.0%})")
 
 
-def sample_threads() -> float:
-    """Return how much of a cpu this process takes to sample all Pythons, and to find them."""
-    with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
-        source = SamplesSource(StackRequest(Path(place), machine=True))
-        source.start()
-        before = time.process_time()
-        time.sleep(SAMPLED)
-        used = time.process_time() - before
-        source.stop()
-        facts = source.read().facts
-    print(f"  {facts['samples']:,} samples, {facts['late']} late, {facts['torn']} torn")
-    return used / SAMPLED
+def peer_words(pid: int) -> list[str]:
+    """Return the arguments with which py-spy samples the same."""
+    return [
+        *("record", "--pid", str(pid), "--subprocesses", "--threads", "--idle", "--nonblocking"),
+        *("--full-filenames", "--rate", "200", "--format", "chrometrace", "--output", os.devnull),
+        *("--duration", str(SAMPLED)),
+    ]
 
 
 def put_stacks(place: Path, seed: int) -> None:

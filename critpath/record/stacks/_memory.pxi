@@ -21,8 +21,10 @@ cdef extern from *:
 
 cdef enum:
     PAGE = 4096
-    PAGES = 1024          # that are read besides, in one look
-    GAP = 2048            # bytes that are read rather than left out
+    PAGES = 1024          # parts of them that are read besides, in one look
+    BLOCK = 256           # bytes of one, or more; what is not in the cache takes long
+    ROOM = 4 << 20        # bytes of all
+    GAP = 512             # bytes that are read rather than left out
     VECTORS = 1024        # pieces that the kernel reads at once
     MOST_WANTS = 1 << 18
 
@@ -45,12 +47,14 @@ cdef struct Plan:
     uint8_t *read
     uint64_t room
 
-cdef struct Pages:  # that are read besides, of whichever process is looked at
+cdef struct Pages:  # parts of them that are read besides, of whichever process is looked at
     uint64_t *addresses
+    uint32_t *lengths
+    uint32_t *ats
     uint8_t *read
-    int count, turn
+    int count
+    uint32_t used
     iovec *vectors
-    uint8_t *joined
 
 cdef struct Memory:
     int pid
@@ -80,17 +84,21 @@ cdef bint grown(void **array, uint64_t wanted, uint64_t size, uint32_t *room) no
 
 cdef bint pages_made(Pages *pages) noexcept nogil:
     pages.addresses = <uint64_t *>malloc(PAGES * sizeof(uint64_t))
-    pages.read = <uint8_t *>malloc(PAGES * PAGE)
-    pages.vectors = <iovec *>malloc((VECTORS + 1) * sizeof(iovec))
-    pages.joined = <uint8_t *>malloc(4 * PAGE)
-    return pages.addresses and pages.read and pages.vectors and pages.joined
+    pages.lengths = <uint32_t *>malloc(PAGES * sizeof(uint32_t))
+    pages.ats = <uint32_t *>malloc(PAGES * sizeof(uint32_t))
+    pages.read = <uint8_t *>malloc(ROOM)
+    pages.vectors = <iovec *>malloc(VECTORS * sizeof(iovec))
+    return (
+        pages.addresses and pages.lengths and pages.ats and pages.read and pages.vectors
+    ) != NULL
 
 
 cdef void pages_freed(Pages *pages) noexcept nogil:
     free(pages.addresses)
     free(pages.read)
+    free(pages.lengths)
+    free(pages.ats)
     free(pages.vectors)
-    free(pages.joined)
 
 
 cdef void plan_freed(Plan *plan) noexcept nogil:
@@ -172,7 +180,7 @@ cdef bint begun(Memory *m, Plan *plan) noexcept nogil:
     cdef iovec *vectors = m.pages.vectors
     cdef iovec watched
     m.plan, m.misses, m.changed, m.fresh = plan, 0, False, False
-    plan.n_following = m.pages.count = 0
+    plan.n_following = m.pages.count = m.pages.used = 0
     memset(m.seen, 0, sizeof(m.seen))
     if m.watched:
         watched.iov_base, watched.iov_len = <void *>m.watched, sizeof(m.seen)
@@ -205,31 +213,44 @@ cdef bint ended(Memory *m, bint tidy) noexcept nogil:
     return not (m.misses or (m.changed and tidy)) or planned(m.plan)
 
 
-cdef const uint8_t *page(Memory *m, uint64_t address) noexcept nogil:
+cdef const uint8_t *besides(Memory *m, uint64_t address, uint32_t length) noexcept nogil:
+    """Return what no plan had read: a block of memory, or one that was read in this look."""
     cdef Pages *pages = m.pages
     cdef int i = pages.count - 1
+    cdef uint64_t begin = address - address % BLOCK, size
+    cdef int64_t got
     cdef iovec one
     while i >= 0:
-        if pages.addresses[i] == address:
-            return pages.read + i * PAGE
+        if pages.addresses[i] <= address and (
+            address + length <= pages.addresses[i] + pages.lengths[i]
+        ):
+            return pages.read + pages.ats[i] + (address - pages.addresses[i])
         i -= 1
-    if pages.count >= PAGES:
+    size = (address + length - begin + 2 * BLOCK - 1) // BLOCK * BLOCK
+    if pages.count >= PAGES or pages.used + size > ROOM:
         return NULL
-    one.iov_base, one.iov_len = <void *>address, PAGE
-    if memory_read(m.pid, pages.read + pages.count * PAGE, PAGE, &one, 1) != PAGE:
+    one.iov_base, one.iov_len = <void *>begin, size
+    got = memory_read(m.pid, pages.read + pages.used, size, &one, 1)
+    if got < <int64_t>(address + length - begin):  # the next page need not be there
         return NULL
-    pages.addresses[pages.count] = address
+    i = pages.count
+    pages.addresses[i], pages.lengths[i], pages.ats[i] = begin, <uint32_t>got, pages.used
     pages.count += 1
-    return pages.read + (pages.count - 1) * PAGE
+    pages.used += <uint32_t>size
+    return pages.read + pages.ats[i] + (address - begin)
+
+
+cdef void forgotten(Memory *m) noexcept nogil:
+    """Read anew from now on, whatever was read in this look."""
+    m.fresh = True
+    m.pages.count = m.pages.used = 0
 
 
 cdef const uint8_t *peek(Memory *m, uint64_t address, uint32_t length) noexcept nogil:
     """Return what lies in the process, up to a page of it; NULL if it cannot be read."""
     cdef Plan *plan = m.plan
-    cdef uint32_t k = plan.n_following, first
-    cdef uint64_t into = address % PAGE
+    cdef uint32_t k = plan.n_following
     cdef const uint8_t *found
-    cdef const uint8_t *more
     cdef Want *want
     if address < PAGE or address >> 47 or length > PAGE or k >= MOST_WANTS:
         return NULL
@@ -250,18 +271,7 @@ cdef const uint8_t *peek(Memory *m, uint64_t address, uint32_t length) noexcept 
         if found != NULL:
             return found
     m.misses += 1
-    first = <uint32_t>(PAGE - into)
-    found = page(m, address - into)
-    if found == NULL or length <= first:
-        return found + into if found else NULL
-    more = page(m, address - into + PAGE)
-    if more == NULL:
-        return NULL
-    # Of two pages, together; valid until three more are.
-    m.pages.turn = (m.pages.turn + 1) % 4
-    memcpy(m.pages.joined + m.pages.turn * PAGE, found + into, first)
-    memcpy(m.pages.joined + m.pages.turn * PAGE + first, more, length - first)
-    return m.pages.joined + m.pages.turn * PAGE
+    return besides(m, address, length)
 
 
 cdef bint number_at(Memory *m, uint64_t address, uint64_t *into) noexcept nogil:

@@ -522,7 +522,8 @@ cdef class Sampler:
                     p.memory.fresh = False
                     one.hash = self.hash
                     return stack
-            p.memory.fresh, self.pages.count, p.memory.plan.n_following = True, 0, begin
+            forgotten(&p.memory)
+            p.memory.plan.n_following = begin
         p.memory.fresh, one.hash = False, 0
         self.torn += 1
         return -1
@@ -661,7 +662,7 @@ cdef class Sampler:
         if not p.layout.versioned and not self._content(p, code.facts, &code.content):
             return False
         # Another may have come to lie there meanwhile, with some of these texts.
-        p.memory.fresh, self.pages.count = True, 0
+        forgotten(&p.memory)
         again = peek(&p.memory, code.address + p.layout.first_line, length)
         if again == NULL or memcmp(again, code.facts + p.layout.first_line, length):
             return False

@@ -29,7 +29,7 @@ from critpath.units import NS_PER_S, plural, safe_text
 
 _RATE: Final = 200  # samples a second
 _PERIOD: Final = NS_PER_S // _RATE
-_PAUSE: Final = 0.05  # s between looks for new Pythons
+_PAUSE: Final = 0.1  # s between looks for new Pythons
 _YOUNG: Final = 10.0  # s for which a process is expected to become another
 _RARELY: Final = 2.0  # s between looks at older ones
 _MOST_PYTHONS: Final = 512
