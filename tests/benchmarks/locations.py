@@ -226,9 +226,8 @@ def sample(rounds: int) -> None:
                     shares["critpath"].append(used / taken * 200)
                     source.stop()
                     facts = source.read().facts
-                    print(
-                        f"  {facts['samples']:,} samples, {facts['late']} late, {facts['torn']} torn"
-                    )
+                    left_out = f"{facts['late']} late, {facts['torn']} torn"
+                    print(f"  {facts['samples']:,} samples, {left_out}")
                     if Path(peer).exists():
                         shares["py-spy"].append(run([peer, *peer_words(sampled.pid)]).cpu / SAMPLED)
                     sampled.kill()
