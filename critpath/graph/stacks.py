@@ -14,9 +14,8 @@ from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, m
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
 _TIMES_USUAL, _SURELY_APART = 10, 5_000
-_MOST_REPEATED: Final = 20  # samples of one row that help to find that
+_MOST_REPEATED: Final = 20  # samples of one row that help to tell where threads run
 _MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
-_STEP: Final = 250_000  # ns by which samples are moved until they fit
 ASLEEP: Final = tuple(
     int(state)
     for state in State
@@ -61,10 +60,10 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
-        moved, running = _fit_samples(stacks, path, asleep, runs)
+        running = _find_running(stacks, path, chosen, runs)
         spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
-        own[chosen] = _sampled(stacks, spans, moved, running)
-        _give_sampled_waits(own, stacks, path, runs, (moved, running))
+        own[chosen] = _sampled(stacks, spans, running)
+        _give_sampled_waits(own, stacks, path, runs, running)
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -120,7 +119,7 @@ class _Spans(NamedTuple):
 
 
 def _give_sampled_waits(
-    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, fit: tuple[int, Bool]
+    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, running: Bool
 ) -> None:
     """Let what ran shortly before others were waited for have the stack of that wait.
 
@@ -131,7 +130,7 @@ def _give_sampled_waits(
     rows = np.arange(len(own))
     mine = np.flatnonzero(runs & (back > rows + 1) & (path.duration < stacks.period))
     gaps = path.end[mine], path.begin[back[mine]]
-    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), *fit)
+    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), running)
     own[mine] = np.where(found >= 0, found, own[mine])
 
 
@@ -307,30 +306,26 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     return result
 
 
-def _fit_samples(stacks: Stacks, path: CriticalPaths, asleep: Bool, runs: Bool) -> tuple[int, Bool]:
-    """Return how much later than noted samples are, where they fit best, and which stacks run.
+def _find_running(stacks: Stacks, path: CriticalPaths, chosen: Bool, runs: Bool) -> Bool:
+    """Return in which stacks threads run: a place in the code is one at which they sleep, or run.
 
-    A place in the code is one at which threads sleep, or one at which they run: where samples of
-    one place fall on both, they are moved wrongly.
+    A sample that is noted late falls on what comes next.
     """
     events, number = _every_sample(stacks)
-    later = np.arange(0, stacks.within + _STEP, _STEP)
-    counts = np.zeros((len(later), 2, len(stacks.texts)), np.int64)
-    for thread in np.unique(path.tid[asleep | runs]).tolist():
-        mine = np.flatnonzero((asleep | runs) & (path.tid == thread))
+    counts = np.zeros((2, len(stacks.texts)), np.int64)
+    for thread in np.unique(path.tid[chosen]).tolist():
+        mine = np.flatnonzero(chosen & (path.tid == thread))
         mine = mine[np.argsort(path.begin[mine], kind="stable")]
         begin, end = path.begin[mine], np.maximum.accumulate(path.end[mine])
-        chosen = stacks.tid[events] == thread
-        of = stacks.stack[events[chosen]]
-        times = stacks.time[events[chosen]] + number[chosen] * stacks.period
-        for row, shift in enumerate(later.tolist()):
-            at = np.searchsorted(begin, times + shift, "right") - 1
-            there = (at >= 0) & (end[at] > times + shift) & (of >= 0)
-            np.add.at(counts[row], (runs[mine[at[there]]].astype(int), of[there]), 1)
-    apart = abs(counts[:, 0] - counts[:, 1]).sum(axis=1) / np.maximum(counts.sum(axis=(1, 2)), 1)
-    best = np.flatnonzero(apart == apart.max())
-    chosen = int(best[0] + best[-1]) // 2
-    return int(later[chosen]), counts[chosen, 1] > counts[chosen, 0]
+        sampled = stacks.tid[events] == thread
+        of = stacks.stack[events[sampled]]
+        times = stacks.time[events[sampled]] + number[sampled] * stacks.period
+        at = np.searchsorted(begin, times, "right") - 1
+        there = (at >= 0) & (of >= 0)
+        there[there] = end[at[there]] > times[there]
+        np.add.at(counts, (runs[mine[at[there]]].astype(int), of[there]), 1)
+    running: Bool = counts[1] > counts[0]
+    return running
 
 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
@@ -340,12 +335,13 @@ def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     time, tid = stacks.time[events], stacks.tid[events]
     same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
     until = np.where(same, np.append(time[1:], time[:1]), time + 1)
-    count = np.minimum(np.maximum(1, (until - time) // max(1, stacks.period)), _MOST_REPEATED)
+    period = max(1, stacks.period)
+    count = np.clip((until - time + period // 2) // period, 1, _MOST_REPEATED)
     number = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(events, count), number
 
 
-def _sampled(stacks: Stacks, spans: _Spans, later: int, running: Bool) -> I64:
+def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
     """Return for each span the event with the stack of most samples within it; -1: not sampled.
 
     What runs takes no stack in which threads mostly sleep, as a sample that is noted late would
@@ -363,7 +359,7 @@ def _sampled(stacks: Stacks, spans: _Spans, later: int, running: Bool) -> I64:
         if low == high:
             continue
         mine = np.flatnonzero(tid == thread)
-        times = stacks.time[order[low:high]] + later
+        times = stacks.time[order[low:high]]
         # A row for each stack that a segment may have something of; from its first sample on.
         first = np.maximum(np.searchsorted(times, begin[mine], "right") - 1, 0)
         count = np.maximum(np.searchsorted(times, end[mine], "left") - first, 0)

@@ -93,8 +93,8 @@ class Stacks(Table):
     frames : Frames
     complete : bool
         Every sleep of a thread that has events after its first is among them.
-    period, within : int
-        Of samples: how far apart they are, and how much later than ``time`` all may be (ns).
+    period : int
+        Of samples: how far apart they are (ns).
     """
 
     time: I64
@@ -106,7 +106,6 @@ class Stacks(Table):
     frames: Frames
     complete: bool = False
     period: int = 0
-    within: int = 0
 
     def __post_init__(self) -> None:
         whole = dict.fromkeys(("time", "tid", "woken"), np.int64)

@@ -164,6 +164,7 @@ def _explain_and_draw(
 
     # The verdict is known: what is left to do says only why.
     tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, _STAGES))
+    explained: Analysis
     explained, nodes, waits = side_by_side(
         partial(explain, result, coder, settings, tell),
         partial(_draw_flame, result, judgement, coder, settings) if flame else tuple,

@@ -18,7 +18,7 @@ _ROW: Final = np.dtype(
 )
 _MOST: Final = 1 << 30  # bytes of rows
 _TIME: Final = 2**62  # no difference of two below this overflows
-_SAMPLING: Final = 10**9  # ns between two samples, and that all may be later
+_SAMPLING: Final = 10**9  # ns between two samples
 _LETTERS: Final = 400
 _FRAMES: Final = 1024  # of one stack
 _DO: Final = "record it again, or remove its directory stacks to do without"
@@ -47,7 +47,7 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
     named, rows = found
     place = named.parent
     try:
-        frames, stacks, lost, sampling = _read_frames(named)
+        frames, stacks, lost, period = _read_frames(named)
         events = _read_rows(rows, len(stacks))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
@@ -64,12 +64,11 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         texts=StackTexts(lines, stacks),
         frames=frames,
         complete=not lost,
-        period=sampling[0],
-        within=sampling[1],
+        period=period,
     )
 
 
-def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, tuple[int, int]]:
+def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, int]:
     if file.stat().st_size > LARGEST:
         raise ValueError(f"{file.name} is larger than {LARGEST:,} bytes")
     document = load_json(file.read_bytes())
@@ -79,8 +78,8 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, tuple[int, i
     lost = document.get("lost")
     if not isinstance(rows, list) or not isinstance(stacks, list) or type(lost) is not int:
         raise TypeError("no lists of frames and stacks, or no number of lost ones")
-    sampling = document.get("period", 0), document.get("within", 0)
-    if not all(type(ns) is int and 0 <= ns <= _SAMPLING for ns in sampling):
+    period = document.get("period", 0)
+    if type(period) is not int or not 0 <= period <= _SAMPLING:
         raise ValueError("samples at no times")
     columns: Any = [[], [], [], [], []]
     for row in rows:
@@ -101,7 +100,7 @@ def _read_frames(file: Path) -> tuple[Frames, list[list[int]], int, tuple[int, i
         ),
         stacks,
         lost,
-        sampling,
+        period,
     )
 
 

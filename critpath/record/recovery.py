@@ -31,7 +31,13 @@ from critpath.record.manifests import RUNS, link_beside, read_manifest, read_run
 from critpath.record.output import is_recording
 from critpath.record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
 from critpath.record.registry import Entry, read_entries, unregister
-from critpath.record.stacks.sources import RAW_OBJECTS, RAW_SAMPLES, RAW_STACKS, STACKS
+from critpath.record.stacks.sources import (
+    FRAMES,
+    OBJECT_FRAMES,
+    RAW_OBJECTS,
+    RAW_STACKS,
+    STACKS,
+)
 from critpath.record.user import User, hand_over_fd
 from critpath_marks.sessions import owner_of
 
@@ -169,7 +175,8 @@ def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
     """Delete stacks that were not unwound: memory of what was recorded is never kept."""
     place = directory / STACKS
     raw = any((place / name).exists() for name in (RAW_STACKS, RAW_OBJECTS))
-    if not raw and not any(place.glob(f"{RAW_SAMPLES}*")):
+    made = any((place / name).exists() for name in (FRAMES, OBJECT_FRAMES))
+    if not raw and (made or not place.is_dir()):
         return manifest
     shutil.rmtree(directory / STACKS, ignore_errors=True)
     note = "stacks and names of files were not made before the recorder was killed: left out"

@@ -8,7 +8,7 @@ a system call of a pipe.  Then Redis answers as many requests (``redis-benchmark
 without and with files.  Then requests of four types are recorded with stacks and asked where their
 time went (``--requests 180000``: about a minute of them on a quiet machine; 0: not).
 ``--only`` runs some of the parts: also two sets of a million stacks compared, stacks unwound
-beside perf's own recording of them, and py-spy sampling twenty threads.
+beside perf's own recording of them, and twenty threads of a Python sampled, beside py-spy.
 
 ``--before`` measures only recordings with neither, by this checkout and by another one (its
 ``.venv/bin/critpath``), in an order that turns round by round.  Ratios are those within a round,
@@ -38,8 +38,8 @@ from measuring import Taken, ratios, run
 
 from critpath import pipeline
 from critpath.model import State
-from critpath.record.stacks.pyspy import sampling
-from critpath.record.stacks.sources import FRAMES, SAMPLES
+from critpath.record.stacks.samples import SamplesSource
+from critpath.record.stacks.sources import FRAMES, SAMPLES, StackRequest
 from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 
 HERE = Path(__file__).resolve().parent
@@ -56,10 +56,17 @@ MANY, DISTINCT = 1_000_000, 20_000  # stacks of a set
 LONGER = 1.3  # times, of a comparison with that many
 UNWOUND, SOON = 100_000, 30.0  # stacks, and seconds in which they are unwound
 THREADS, SAMPLED, SHARE = 20, 10, 0.02  # of a Python, how many seconds, and of a cpu at most
+WAKERS = f"""import threading, time
+def work():
+    while True:
+        time.sleep(0.05)
+for _ in range({THREADS - 1}):
+    threading.Thread(target=work, daemon=True).start()
+work()"""
 SLEEPERS = f"""import threading, time
 for _ in range({THREADS - 1}):
-    threading.Thread(target=time.sleep, args=({SAMPLED + 5},), daemon=True).start()
-time.sleep({SAMPLED + 5})"""
+    threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+time.sleep(100)"""
 PARTS = "trips,redis,compare,unwind,sampler,top"
 ROW_TYPE = np.dtype(
     [("time", "<i8"), ("tid", "<i4"), ("woken", "<i4"), ("stack", "<i4"), ("kind", "u1")]
@@ -201,20 +208,40 @@ def unwind(program: str, command: list[str]) -> None:
 
 
 def sample(rounds: int) -> None:
-    """Print how much of a cpu py-spy takes of a Python with many threads, as critpath runs it."""
-    program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
-    shares = []
-    for _ in range(min(rounds, 3)):
-        with (
-            subprocess.Popen([sys.executable, "-c", SLEEPERS]) as sleepers,
-            tempfile.NamedTemporaryFile(prefix="critpath-locations-") as out,
-        ):
-            time.sleep(1)
-            words = [program, *sampling(sleepers.pid, out.name), "--duration", str(SAMPLED)]
-            shares.append(run(words).cpu / SAMPLED)
-            sleepers.kill()
-    share = statistics.median(shares)
-    print(f"\npy-spy, {THREADS} threads: {share:.1%} of a cpu (wanted: {SHARE:.0%})")
+    """Print how much of a cpu sampling takes of a Python with many threads, and py-spy beside."""
+    peer = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
+    for what, program in (("asleep", SLEEPERS), ("each awake 20 times a second", WAKERS)):
+        shares: dict[str, list[float]] = {"critpath": [], "py-spy": []}
+        for _ in range(min(rounds, 3)):
+            with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
+                source = SamplesSource(StackRequest(Path(place)))
+                source.start()
+                with subprocess.Popen([sys.executable, "-c", program]) as sampled:
+                    time.sleep(1)
+                    before, count = time.process_time(), source.sampler.samples
+                    time.sleep(SAMPLED)
+                    used = time.process_time() - before
+                    # Of as many as there should be: a busy machine leaves some out.
+                    taken = (source.sampler.samples - count) / THREADS
+                    shares["critpath"].append(used / taken * 200)
+                    source.stop()
+                    facts = source.read().facts
+                    left_out = f"{facts['late']} late, {facts['torn']} torn"
+                    print(f"  {facts['samples']:,} samples, {left_out}")
+                    if Path(peer).exists():
+                        shares["py-spy"].append(run([peer, *peer_words(sampled.pid)]).cpu / SAMPLED)
+                    sampled.kill()
+        shown = [f"{name} {statistics.median(of):.1%}" for name, of in shares.items() if of]
+        print(f"\n{THREADS} threads, {what}: {', '.join(shown)} of a cpu (wanted: {SHARE:.0%})")
+
+
+def peer_words(pid: int) -> list[str]:
+    """Return the arguments with which py-spy samples the same."""
+    return [
+        *("record", "--pid", str(pid), "--subprocesses", "--threads", "--idle", "--nonblocking"),
+        *("--full-filenames", "--rate", "200", "--format", "chrometrace", "--output", os.devnull),
+        *("--duration", str(SAMPLED)),
+    ]
 
 
 def put_stacks(place: Path, seed: int) -> None:

@@ -1,6 +1,6 @@
 """Whether the first cause names the function and the line: fifteen faults in five programs.
 
-``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--py-spy]
+``python tests/evaluation/locations.py [--repetitions N] [--python PYTHON] [--samples]
 [--only FAULT,...] [--json FILE] [--keep DIR]``: each program (``locations/``: Flask under
 gunicorn, without and with psycopg on a PostgreSQL that runs for it, aiohttp, two in C built
 without frame pointers) is recorded without a fault and with each
@@ -8,7 +8,7 @@ of its three, 40 executions a side, and compared as ``critpath compare`` does.  
 found if the first cause names its function with its line: as where its thread was, where another
 thread was that it waited for, or where the wait was ended (`FAULTS`, written before the first run).
 By default each is recorded once; the published figures are of ten.
-``--py-spy`` samples the Python ones instead, of any version: the line is then the one at which
+``--samples`` samples the Python ones instead, of any version: the line is then the one at which
 the time is lost, not the one that defines the function.
 
 Besides, ``--frames``: the stacks of sleeps (``locations/frames.c``, built with and without frame
@@ -22,7 +22,7 @@ in at most 1 % of the pairs may the flame graph have a colour anywhere, also whe
 tested whatever the verdict is.
 
 Needs root, tracefs, perf, gcc, PostgreSQL, and a Python with gunicorn, flask, psycopg and aiohttp:
-from 3.12 on, or any with ``--py-spy``.
+from 3.12 on, or any with ``--samples``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--py-spy", action="store_true")
+    parser.add_argument("--samples", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", type=Path)
@@ -111,7 +111,7 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
     only = set(filter(None, chosen.only.split(",")))
     rows = []
     programs = {of for name, (of, _) in FAULTS.items() if name in (only or FAULTS)}
-    if chosen.py_spy:
+    if chosen.samples:
         programs = {program for program in programs if program.endswith(".py")}
     for number in range(chosen.repetitions):
         for program in sorted(programs):
@@ -119,7 +119,7 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
             where = place / f"{program}-{number}"
             where.mkdir()
             command = command_of(program, where, chosen.python)
-            sources = "py-spy" if chosen.py_spy else "native,python"
+            sources = "samples" if chosen.samples else "native,python"
             sources = sources if program.endswith(".py") else "native"
             with contextlib.ExitStack() as ending:
                 if program == "orders.py":
@@ -128,7 +128,7 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
                 for fault in faults:
                     record(where / f"with-{fault}", [*command, fault.rpartition("-")[2]], sources)
             for fault in faults:
-                rows.append(judge(where, fault, number, sampled=chosen.py_spy))
+                rows.append(judge(where, fault, number, sampled=chosen.samples))
                 print(json.dumps(rows[-1]), flush=True)
             if not chosen.keep:
                 shutil.rmtree(where)

@@ -24,7 +24,6 @@ SAMPLES: Final = "samples.bin"
 # The same, of files and peers.
 OBJECT_FRAMES: Final = "files.json"
 OBJECTS: Final = "files.bin"
-RAW_SAMPLES: Final = "py-spy-"  # begin of the directories of py-spies, while it is recorded
 RAW_OBJECTS: Final = "files"  # directory of pages, while it is recorded
 RAW_STACKS: Final = "perf.data"  # while it is recorded
 AUTO: Final = "auto"
@@ -160,9 +159,9 @@ SOURCES: Final[Mapping[str, str]] = {
     "native": "critpath.record.stacks.perf",
     "python": "critpath.record.stacks.perf",
     "files": "critpath.record.stacks.files",
-    "py-spy": "critpath.record.stacks.pyspy",
+    "samples": "critpath.record.stacks.samples",
 }
-_ALONE: Final = "py-spy"  # what perf sees besides would stand beside its samples
+_ALONE: Final = "samples"  # what perf sees would stand beside them
 
 
 def find_obstacles(name: str) -> list[Requirement]:
@@ -199,7 +198,7 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
         if machine and name == "python":
             raise UsageError(
                 "--stacks python without a command: a Python that runs already cannot be asked",
-                "--stacks py-spy; or start it with PYTHONPERFSUPPORT=1 (3.12 and later), and "
+                "--stacks samples; or start it with PYTHONPERFSUPPORT=1 (3.12 and later), and "
                 "record with --stacks native",
             )
         if found := find_obstacles(name):
