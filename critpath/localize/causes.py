@@ -640,7 +640,8 @@ def _subjects_of_steps(
     How often varies: of executions that all wait once more, those that are within what is normal
     have the same cause, and both halves of it would rank behind what is less than the whole.
     """
-    weight: defaultdict[tuple[str, str], dict[Step, float]] = defaultdict(lambda: defaultdict(float))
+    weight: defaultdict[tuple[str, str], defaultdict[Step, float]]
+    weight = defaultdict(lambda: defaultdict(float))
     for place, charge in charged.items():
         symbol = findings[place].symbol
         if charge.before and charge.step in {Step.of(symbol), Step(None, symbol.role)}:

@@ -63,10 +63,14 @@ class _Candidate:
 
 @dataclass
 class PythonWatch:
-    """Has a sampler sample the Pythons of a machine, or those that this process starts."""
+    """Has a sampler sample the Pythons of a machine, or of some processes and what these start.
+
+    They are this one if none is named.
+    """
 
     sampler: Sampler
     machine: bool
+    processes: tuple[int, ...] = ()
     pythons: int = 0
     refused: int = 0
     unreadable: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -81,7 +85,7 @@ class PythonWatch:
 
     def __post_init__(self) -> None:
         """Take what is there: of the machine to be looked at, else as none of this process'."""
-        self._family, self._strange = {os.getpid()}, _ancestors()
+        self._family, self._strange = {*self.processes} or {os.getpid()}, _ancestors()
         self._last = (_last_number(),) * 2
         if self.machine:
             self._meet(_processes())
@@ -115,7 +119,7 @@ class PythonWatch:
         taken = {*self._pids.values(), *self._candidates}
         met = {pid: _parent(pid) for pid in pids if pid not in taken and pid not in self._strange}
         family = [pid for pid, parent in sorted(met.items()) if parent]
-        if not self.machine:
+        if self.processes or not self.machine:
             while new := {pid for pid in family if met[pid] in self._family} - self._family:
                 self._family |= new
             family = [pid for pid in family if pid in self._family]
@@ -212,7 +216,7 @@ class SamplesSource:
 
     def start(self) -> None:
         """Start to sample those that run, and what the command will start."""
-        self.watch = PythonWatch(self.sampler, self.request.machine)
+        self.watch = PythonWatch(self.sampler, self.request.machine, self.request.processes)
         self.watch.look()
         if self.request.machine and not self.watch.pythons:
             self._refuse(self.watch)

@@ -516,6 +516,22 @@ def test_a_python_that_runs_already_is_sampled(python, tmp_path):
     assert mine[-1][3] == -1
 
 
+def test_of_named_processes_no_other_python_is_sampled(tmp_path):
+    text = "import time\nprint(1, flush=True)\ntime.sleep(20)"
+    with start(sys.executable, text) as mine, start(sys.executable, text) as other:
+        for child in (mine, other):
+            child.stdout.readline()
+        source = SamplesSource(StackRequest(tmp_path, machine=True, processes=(mine.pid,)))
+        source.start()
+        time.sleep(0.3)
+        source.stop()
+        source.read()
+        mine.kill()
+        other.kill()
+    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    assert {row[1] for row in rows} == {mine.pid}
+
+
 def test_threads_of_a_container_have_the_numbers_of_this_machine(tmp_path):
     if shutil.which("unshare") is None:
         pytest.skip("no unshare here")
