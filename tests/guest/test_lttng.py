@@ -366,3 +366,32 @@ def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_onl
     for one in executions(critpath, held / "killed"):
         assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
     assert sorted(p.name for p in (held / "killed").iterdir() if p.is_dir()) == ["trace"]
+
+
+@pytest.fixture(scope="session")
+def disturbed(guest) -> dict[str, dict]:
+    out = guest("faults.sh", "faults.py", "kill.py", limit=900)
+    return {row["case"]: row for row in map(json.loads, (out / "cases").read_text().splitlines())}
+
+
+@pytest.mark.parametrize("case", ["disk", "filled", "removed", "consumer", "daemon"])
+def test_what_happens_to_a_recording_is_said_and_the_command_goes_on(disturbed, case):
+    """A full disk, another's file that fills it, a removed output, killed daemons of LTTng's."""
+    found = disturbed[case]
+    where = json.dumps(found, indent=1)
+    assert found["ran"], where
+    assert found["code"] == 125, where
+    assert found["seconds"] < 150, where
+    assert "Traceback" not in found["text"], where
+    if case == "removed":
+        assert found["state"] == "absent", where
+    else:
+        # What is there is readable or refused, and never called whole.
+        assert "critpath doctor --clean" in found["text"], where
+        assert found["verified"][0] in {3, 4}, where
+    if case in {"disk", "filled"}:
+        # Nothing can be finished there; the note of it stays until there is room.
+        assert "No space left" in found["cleaned"][1], where
+        assert len(found["after"]) == 1, where
+    else:
+        assert found["after"] == [], where

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from critpath.errors import CritpathError
+from critpath.record.ftrace.drain import raise_priority
 from critpath.record.recorder import Requirement
 from critpath.record.stacks._sampler import Sampler
 from critpath.record.stacks.interpreters import Unreadable, find_interpreter
@@ -220,7 +221,7 @@ class SamplesSource:
         self.watch.look()
         if self.request.machine and not self.watch.pythons:
             self._refuse(self.watch)
-        work = (("sampler", self.sampler.run), ("pythons", self._look))
+        work = (("sampler", self._sample), ("pythons", self._look))
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True) for name, target in work
         ]
@@ -233,6 +234,10 @@ class SamplesSource:
         else:
             what = "--stacks samples: no Python runs here"
         raise CritpathError(what, _WITHOUT)
+
+    def _sample(self) -> None:
+        raise_priority()  # else samples are late beside what has the cpus
+        self.sampler.run()
 
     def _look(self) -> None:
         while not self._ending.wait(_PAUSE):
