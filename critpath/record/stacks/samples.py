@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from critpath.errors import CritpathError
+from critpath.record._pulse import name_thread
 from critpath.record.ftrace.drain import raise_priority
 from critpath.record.recorder import Requirement
 from critpath.record.stacks._sampler import Sampler
@@ -236,10 +237,12 @@ class SamplesSource:
         raise CritpathError(what, _WITHOUT)
 
     def _sample(self) -> None:
+        name_thread(b"critpath-sample")
         raise_priority()  # else samples are late beside what has the cpus
         self.sampler.run()
 
     def _look(self) -> None:
+        name_thread(b"critpath-python")
         while not self._ending.wait(_PAUSE):
             assert self.watch is not None  # noqa: S101 - for mypy
             self.watch.look()

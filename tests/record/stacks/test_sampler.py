@@ -229,7 +229,7 @@ def test_what_runs_is_seen_and_its_callers_call_it(python):
     for found in inside:
         for inner, outer in itertools.pairwise(found):
             assert outer in callers.get(inner, {outer})
-    assert sampled.sampler.torn < 0.2 * sampled.sampler.samples
+    assert sampled.sampler.torn < 0.5 * sampled.sampler.samples  # the more, the slower the machine
 
 
 EXECUTED = """
