@@ -647,7 +647,7 @@ def _subjects_of_steps(
         if charge.before and charge.step in {Step.of(symbol), Step(None, symbol.role)}:
             weight[_about(findings[place])][charge.step] += findings[place].contribution
     return {
-        about: (_COUNTED, f"{max(sorted(steps), key=steps.__getitem__)}")
+        about: (_COUNTED, f"{max(sorted(steps, key=str), key=steps.__getitem__)}")
         for about, steps in weight.items()
     }
 
