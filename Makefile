@@ -27,7 +27,7 @@ test: installed packages-test ## all tests, less the long ones, the benchmarks a
 test-long: installed packages-test ## tests of more than three seconds each
 	$(PYTEST) -m long $(PYTEST_OPTIONS)
 
-test-lttng: installed packages-lttng ## LTTng's kernel tracer, in an emulated guest (10 minutes)
+test-lttng: installed packages-lttng ## LTTng's kernel tracer, in an emulated guest (20 minutes)
 	$(PYTEST) -m lttng tests/guest
 
 test-versions: $(VENV)/ready ## a wheel with the oldest and the newest Python and libraries

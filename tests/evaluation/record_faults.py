@@ -29,6 +29,7 @@ from critpath.read.recording import describe
 
 FAULTS = Path(__file__).parents[1] / "store" / "faults.c"
 INSTANCES = Path("/sys/kernel/tracing/instances")
+_PATIENCE = 120  # seconds for a recording of some two
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EMFILE)
 # The struct of faults.c.
 ARMED = struct.Struct(f"lll64s{2 * 4096}s")
@@ -69,10 +70,14 @@ class Loop:
             stderr=subprocess.PIPE,
             text=True,
         )
-        said = child.communicate(timeout=120)[1]
+        try:
+            said, hangs = child.communicate(timeout=_PATIENCE)[1], []
+        except subprocess.TimeoutExpired:
+            child.kill()
+            said, hangs = child.communicate()[1], [f"not through after {_PATIENCE} s"]
         seen, _, _, called, _ = ARMED.unpack_from(self.armed)
         ARMED.pack_into(self.armed, 0, 0, 0, 0, b"", b"")
-        wrong = [*self._wrong(child.returncode, said), *self._left(child.pid)]
+        wrong = hangs or [*self._wrong(child.returncode, said), *self._left(child.pid)]
         return child.returncode, seen, called.rstrip(b"\0").decode(), wrong
 
     def _wrong(self, status: int, said: str) -> Iterator[str]:

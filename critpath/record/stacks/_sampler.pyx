@@ -3,7 +3,7 @@
 
 What a sample reads is what the one before it read: one call of the kernel fetches the states of all
 threads, their frames and the code objects of these, as they lay then.  Where a thread went on,
-what it needs besides is read page by page.  So a thread that waits costs a comparison.
+what it needs besides is read in small blocks.  So a thread that waits costs a comparison.
 
 Nothing that is read is trusted: numbers of threads, frames and letters are bounded, a code object
 has the type of one, and the stack of a thread that went on counts only if the thread is still

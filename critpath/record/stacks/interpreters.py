@@ -91,50 +91,12 @@ LAYOUTS: Final = {
 # From 3.13 on: the number of each in what stands at the begin of the runtime, eight bytes each.
 _PUBLISHED: Final = {
     (3, 13): (
-        5,
-        8,
-        9,
-        21,
-        22,
-        24,
-        25,
-        23,
-        None,
-        30,
-        29,
-        31,
-        33,
-        39,
-        35,
-        37,
-        38,
-        43,
-        None,
-        None,
-        14,
+        *(5, 8, 9, 21, 22, 24, 25, 23, None, 30, 29, 31),
+        *(33, 39, 35, 37, 38, 43, None, None, 14),
     ),
     (3, 14): (
-        5,
-        8,
-        9,
-        24,
-        25,
-        27,
-        28,
-        26,
-        None,
-        33,
-        32,
-        34,
-        36,
-        44,
-        40,
-        42,
-        43,
-        48,
-        None,
-        None,
-        15,
+        *(5, 8, 9, 24, 25, 27, 28, 26, None, 33, 32, 34),
+        *(36, 44, 40, 42, 43, 48, None, None, 15),
     ),
 }
 _COOKIE: Final = b"xdebugpy"
@@ -160,7 +122,7 @@ def find_interpreter(pid: int) -> Interpreter | None:
     Raises
     ------
     Unreadable
-        If it is one whose memory nobody here knows.
+        If it is one of which it is not known how its memory is laid out.
     OSError
         If the process has ended, or may not be read.
     """

@@ -212,15 +212,21 @@ for thread in threads:
 """
 
 
+def sample_to_the_end(child):
+    """Sample a Python each millisecond until it has ended."""
+    sampled = Sampled(child.pid, period=1_000_000)
+    thread = threading.Thread(target=sampled.sampler.run)
+    thread.start()
+    child.wait()
+    sampled.sampler.stop()
+    thread.join()
+    return sampled
+
+
 def test_what_runs_is_seen_and_its_callers_call_it(python):
     with start(python, BUSY) as child:
         child.stdout.readline()
-        sampled = Sampled(child.pid, period=1_000_000)
-        thread = threading.Thread(target=sampled.sampler.run)
-        thread.start()
-        child.wait()
-        sampled.sampler.stop()
-        thread.join()
+        sampled = sample_to_the_end(child)
     stacks = [stack for _, tid, stack in sampled.rows() if stack and tid != child.pid]
     names = [[name for name, *_ in stack] for stack in stacks]
     inside = [found for found in names if "spin" in found]
@@ -247,12 +253,7 @@ while time.monotonic() < until:
 def test_code_that_lies_where_another_did_has_its_own_name(python):
     with start(python, EXECUTED) as child:
         child.stdout.readline()
-        sampled = Sampled(child.pid, period=1_000_000)
-        thread = threading.Thread(target=sampled.sampler.run)
-        thread.start()
-        child.wait()
-        sampled.sampler.stop()
-        thread.join()
+        sampled = sample_to_the_end(child)
     inner = {tuple(stack[0]) for _, _, stack in sampled.rows() if stack and stack[0][0][:2] == "f_"}
     assert inner == {(f"f_{n}", f"file_{n}", 3) for n in range(3)}
 
