@@ -3,6 +3,7 @@
 import asyncio
 import os
 import queue
+import socket
 import sys
 import threading
 import time
@@ -14,7 +15,8 @@ from aiohttp import ClientSession, web
 from critpath_marks import execution
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
-PORT = 8732
+with socket.create_server(("127.0.0.1", 0)) as free:
+    PORT = free.getsockname()[1]
 pool = ThreadPoolExecutor(1, thread_name_prefix="pool")
 wanted, made = queue.Queue(), queue.Queue()
 audit = Path("audit.log").open("w")  # noqa: SIM115 - to the end

@@ -8,6 +8,7 @@ reads a whole table, a transaction that keeps a row for long, a report that keep
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,7 +23,8 @@ from critpath_marks import execution
 
 DATABASE = sys.argv[1]
 FAULT = sys.argv[2] if len(sys.argv) > 2 else ""
-PORT = 8733
+with socket.create_server(("127.0.0.1", 0)) as free:
+    PORT = free.getsockname()[1]
 app = flask.Flask(__name__)
 pool = queue.Queue()
 SEARCH = "SELECT sum(price) FROM orders WHERE owner = 7"
@@ -105,8 +107,6 @@ def ask():
     for _ in range(40):
         urllib.request.urlopen(f"http://127.0.0.1:{PORT}/order").read()
         time.sleep(0.003)
-    os.kill(os.getppid(), signal.SIGTERM)
-    os._exit(0)
 
 
 def fill():
@@ -124,6 +124,10 @@ def fill():
 if __name__ == "__main__":
     fill()
     if not os.fork():
-        ask()
+        try:
+            ask()
+        finally:  # whatever became of it, the server ends
+            os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(0)
     sys.argv = sys.argv[:1]
     Server().run()

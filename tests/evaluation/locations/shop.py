@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,8 @@ from gunicorn.app.base import BaseApplication
 from critpath_marks import execution
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
-PORT = 8731
+with socket.create_server(("127.0.0.1", 0)) as free:
+    PORT = free.getsockname()[1]
 app = flask.Flask(__name__)
 lock = threading.Lock()
 
@@ -83,12 +85,14 @@ def ask():
     for _ in range(40):
         urllib.request.urlopen(f"http://127.0.0.1:{PORT}/order").read()
         time.sleep(0.003)
-    os.kill(os.getppid(), signal.SIGTERM)
-    os._exit(0)
 
 
 if __name__ == "__main__":
     if not os.fork():
-        ask()
+        try:
+            ask()
+        finally:  # whatever became of it, the server ends
+            os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(0)
     sys.argv = sys.argv[:1]
     Server().run()
