@@ -215,9 +215,9 @@ def _stand_out(over: F64) -> Bool:
 def with_excess(
     found: Outliers, tables: tuple[VectorTable, VectorTable], types: tuple[I64, I64]
 ) -> Outliers:
-    """Return outliers with the excess of whole times, where they were judged without strangers'.
+    """Return outliers with their excess by other tables than those that they were judged by.
 
-    Who is no slower as a whole is none.
+    Who is no slower as a whole by these is none.
     """
     total = tables[0].total.astype(np.float64)
     mean = np.bincount(types[0], total) / np.maximum(np.bincount(types[0]), 1)

@@ -31,7 +31,10 @@ class ExecutionEntry(Part):
     weak: Annotated[bool, doc("it was noise and joined to the cluster")]
     pair: Annotated[int | None, doc("the normal cluster it is compared with")]
     anomalous: Annotated[bool, doc("it stands out")]
-    excess: Annotated[int | None, doc("its duration less the mean of its normal cluster (ns)")]
+    excess: Annotated[
+        int | None,
+        doc("its duration less the mean of its normal cluster (ns); strangers may be left out"),
+    ]
     score: Annotated[Maybe, doc("how far it stands out")]
     p_value: Annotated[Maybe, doc("probability of a normal execution to stand out as far")]
     paper: Annotated[bool, doc("it stands out by the paper's rule")]

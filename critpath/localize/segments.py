@@ -163,13 +163,13 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     their own type show what the difference is made of; where the sample is faster, the
     fastest do.
     """
-    outliers = comparison.outliers
+    outliers, over = comparison.outliers, _find_decisive_excess(comparison)
     whole = ~comparison.sample.lossy
     marked = np.flatnonzero(outliers.anomalous & whole)
     # A few that stand out do not tell why all of them became slower.
-    alone = 2 * outliers.excess[marked].sum() >= outliers.excess[whole].sum()
+    alone = 2 * over[marked].sum() >= over[whole].sum()
     if comparison.detection.flagged and not (len(marked) and alone):
-        marked = np.flatnonzero((outliers.excess > 0) & whole)
+        marked = np.flatnonzero((over > 0) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
     if sign > 0:
         marked = np.flatnonzero((outliers.excess < 0) & whole)
@@ -178,6 +178,26 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
         return order, 0
     spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
     return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def _find_decisive_excess(comparison: Analysis) -> I64:
+    """Return what each execution takes longer than its type (ns), in what the verdict rests on.
+
+    That is the whole time, unless single states alone became surely longer: on a busy machine the
+    whole time of executions tells which of them were unlucky, not what became slower.
+    """
+    states = comparison.detection.states
+    flagged = [i for i, one in enumerate(states[:-1]) if one.flagged and one.level == "error"]
+    if states[-1].flagged or not flagged:
+        return comparison.outliers.excess
+    before, after = (
+        table.durations[:, flagged].sum(axis=1)
+        for table in (comparison.normal_vectors, comparison.sample_vectors)
+    )
+    types = comparison.normal_clusters.labels
+    mean = np.bincount(types, before) / np.maximum(np.bincount(types), 1)
+    homes = comparison.pairs.pair[comparison.sample_clusters.labels]
+    return np.rint(after - mean[homes]).astype(np.int64)
 
 
 def is_faster(comparison: Analysis) -> bool:

@@ -132,7 +132,8 @@ class Outliers(Table):
     paper : bool [sample]
         The paper's rule: any symbol above mean + k * std of the paired cluster.
     excess : int64 [sample]
-        Duration minus the paired cluster's mean (ns).
+        Duration minus the paired cluster's mean (ns); of both, in sets recorded together of
+        which the sample is slower, without waits for a cpu that strangers had.
     symbol : int64 [sample]
         Symbol (column of the vectors) with the largest score, -1 for the total.
     notes : tuple of str

@@ -401,9 +401,11 @@ def judge(
         detection, warnings = apply_levels(detection, decided, levels)
     types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
     known = _apart(normal, sample, types, sessions, settings) if apart else None
-    if not is_alarm(detection, known):
+    alarm = is_alarm(detection, known)
+    if not alarm:
         outlying = confirm_marks(outlying, single[1], types[1], sessions[1])
-    outlying = with_excess(outlying, judged, types)
+    # Who became slower may have been lucky with the cpus meanwhile.
+    outlying = with_excess(outlying, single if alarm and clean is not None else judged, types)
     return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
 
 
@@ -533,7 +535,7 @@ def _name_causes(
 
     comparison = groups.comparison
     executions = [one.aligned.execution for one in explained]
-    alone = comparison.outliers.anomalous[executions].any()
+    alone = bool(executions) and comparison.outliers.anomalous[executions].all()
     return group_causes(
         [finding for one in explained for finding in one.findings],
         [Explained(a.execution, a.excess, len(a.normals)) for a in (o.aligned for o in explained)],

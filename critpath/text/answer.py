@@ -269,7 +269,9 @@ def _slower(document: ComparisonDocument) -> Headline:
     if tail is not None:
         return tail
     if not slower:
-        return Headline("SLOWER", f"Some {_requests(document).lower()} became slower")
+        return _step(document, None) or Headline(
+            "SLOWER", f"Some {_requests(document).lower()} became slower"
+        )
     main = slower[0]
     of = main.executions[1]
     times = _times(document)
@@ -288,7 +290,26 @@ def _slower(document: ComparisonDocument) -> Headline:
             positions = _positions(document, main.label, slow=True)
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
-    return _by_mean("SLOWER", document, slower)
+    return _step(document, main) or _by_mean("SLOWER", document, slower)
+
+
+def _step(document: ComparisonDocument, kind: KindEntry | None) -> Headline | None:
+    """Tell of states that became surely longer where the whole time may as well have not."""
+    total = _total(document)
+    flagged = [one for one in document.states if one.flagged and one.state != "total"]
+    if total is None or total.flagged or not flagged or (total.effect_low or 0.0) > 0:
+        return None
+    longer = max(one.effect or 0.0 for one in flagged)
+    times = _times(document)
+    if longer <= 0 or times is None:
+        return None
+    before, after = (" ".join(part) for part in format_pair(*times))
+    label = kind.label if kind and len(_kinds(document)) == 1 else None
+    subject = _lower(_requests(document, label or ""))
+    everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+    whole = f"the whole, {before} → {after}, is within noise"
+    sentence = f"A step of {subject} takes {format_ns(longer)} longer; {whole}"
+    return Headline("SLOWER", sentence, label, *times, everybody)
 
 
 def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:

@@ -11,6 +11,7 @@ from critpath.detect.machine import find_strangers
 from critpath.model import State
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
+from critpath.text.answer import describe_headline, describe_why
 
 from .drawn_sets import draw
 
@@ -105,3 +106,26 @@ def test_strangers_are_who_is_there_in_both_sets_and_not_of_the_program():
     assert find_strangers(usual[0], new[0], {"helper"}, (usual[1], new[1])) == {"cc1"}
     once = waited(["hog"], *[["worker"]] * 4)
     assert find_strangers(usual[0], once[0], {"helper"}, (usual[1], once[1])) == {"cc1", "hog"}
+
+
+def test_what_every_execution_waits_longer_for_is_told_where_a_stranger_hides_it():
+    def beside(sleep, seed):
+        """Return executions of 3 ms that wait for a cpu that a stranger has, most of the time."""
+        chance = np.random.default_rng(seed)
+        waits = chance.exponential(8_000, 20)
+        drawing = draw([f"r1000 c{wait:.3f} r2000 T{sleep} r50" for wait in waits])
+        paths = drawing.paths
+        strings = (*paths.strings, "cc1 (9)")
+        detail = np.where(paths.state == State.WAIT_CPU, len(strings) - 1, paths.detail)
+        return replace(
+            drawing, paths=replace(paths, detail=detail.astype(np.int32), strings=strings)
+        )
+
+    found = comparison_document(compare(beside(300, 1), beside(1_500, 2)))
+    assert found.verdict == "anomaly"
+    headline = describe_headline(found).sentence
+    assert headline.startswith("A step of processes takes 1.20 ms longer; the whole, ")
+    assert headline.endswith(" is within noise")
+    why = describe_why(found)
+    assert why.startswith("They wait 1.5 ms instead of 0.30 ms for thread `helper`"), why
+    assert len(found.causes[0].positions) >= 18
