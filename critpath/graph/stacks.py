@@ -60,10 +60,16 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
-        running = _find_running(stacks, path, chosen, runs)
         spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
-        own[chosen] = _sampled(stacks, spans, running)
-        _give_sampled_waits(own, stacks, path, runs, running)
+        slept_in, ran_in = _count_samples(stacks, spans)
+        own[chosen] = _sampled(stacks, spans, ran_in > slept_in)
+        before, waits = _find_others_turns(path, runs)
+        waited_in, _ = _count_samples(stacks, waits)
+        short = path.duration[before] < stacks.period
+        found = _sampled(
+            stacks, _Spans(*(of[short] for of in waits)), ran_in > slept_in + waited_in
+        )
+        own[before[short]] = np.where(found >= 0, found, own[before[short]])
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -118,20 +124,16 @@ class _Spans(NamedTuple):
     runs: Bool
 
 
-def _give_sampled_waits(
-    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, running: Bool
-) -> None:
-    """Let what ran shortly before others were waited for have the stack of that wait.
+def _find_others_turns(path: CriticalPaths, runs: Bool) -> tuple[I64, _Spans]:
+    """Return what ran before others were waited for, and these waits, until its thread goes on.
 
-    The path goes to the others, and has no segment of the thread meanwhile: what it ran, too
+    The path goes to the others, and has no segment of the thread meanwhile: what it ran, if too
     short to be sampled, was for the call in which it waits, as where a sleep's stack is known.
     """
     back = _next_of_thread(path)
-    rows = np.arange(len(own))
-    mine = np.flatnonzero(runs & (back > rows + 1) & (path.duration < stacks.period))
-    gaps = path.end[mine], path.begin[back[mine]]
-    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), running)
-    own[mine] = np.where(found >= 0, found, own[mine])
+    mine = np.flatnonzero(runs & (back > np.arange(len(back)) + 1))
+    ends = path.end[mine], path.begin[back[mine]]
+    return mine, _Spans(path.tid[mine], *ends, np.zeros(len(mine), np.bool_))
 
 
 def _next_of_thread(path: CriticalPaths) -> I64:
@@ -306,26 +308,26 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     return result
 
 
-def _find_running(stacks: Stacks, path: CriticalPaths, chosen: Bool, runs: Bool) -> Bool:
-    """Return in which stacks threads run: a place in the code is one at which they sleep, or run.
+def _count_samples(stacks: Stacks, spans: _Spans) -> I64:
+    """Return for each stack how many samples of it fall on what sleeps, and on what runs.
 
-    A sample that is noted late falls on what comes next.
+    A place in the code is one at which threads sleep, or run: a sample that is noted late falls
+    on what comes next.
     """
     events, number = _every_sample(stacks)
     counts = np.zeros((2, len(stacks.texts)), np.int64)
-    for thread in np.unique(path.tid[chosen]).tolist():
-        mine = np.flatnonzero(chosen & (path.tid == thread))
-        mine = mine[np.argsort(path.begin[mine], kind="stable")]
-        begin, end = path.begin[mine], np.maximum.accumulate(path.end[mine])
+    for thread in np.unique(spans.tid).tolist():
+        mine = np.flatnonzero(spans.tid == thread)
+        mine = mine[np.argsort(spans.begin[mine], kind="stable")]
+        begin, end = spans.begin[mine], np.maximum.accumulate(spans.end[mine])
         sampled = stacks.tid[events] == thread
         of = stacks.stack[events[sampled]]
         times = stacks.time[events[sampled]] + number[sampled] * stacks.period
         at = np.searchsorted(begin, times, "right") - 1
         there = (at >= 0) & (of >= 0)
         there[there] = end[at[there]] > times[there]
-        np.add.at(counts, (runs[mine[at[there]]].astype(int), of[there]), 1)
-    running: Bool = counts[1] > counts[0]
-    return running
+        np.add.at(counts, (spans.runs[mine[at[there]]].astype(int), of[there]), 1)
+    return counts
 
 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
@@ -367,10 +369,11 @@ def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
         at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(row))
         until = np.append(times[1:], times[-1] + period)[at]
         since = np.maximum(begin[mine][row] - times[at], 0)
-        upto = np.minimum(end[mine][row], until) - 1 - times[at]
+        # A sample lies beside its period: by its time the next row's first may be one of this.
+        last = times[at] + np.maximum((until - times[at]) + period // 2 - period, 0) // period * period
+        upto = np.minimum(end[mine][row] - 1, last) - times[at]
         number = upto // period - (since + period - 1) // period + 1
         stack = stacks.stack[order[low + at]]
-        last = times[at] + (until - 1 - times[at]) // period * period  # sample in that stack
         between = runs[mine][row] & (times[at] <= begin[mine][row]) & (last >= end[mine][row])
         number = np.where(between, np.maximum(number, 1), number)
         number[(stack < 0) | (running[stack] != runs[mine][row])] = 0
