@@ -370,7 +370,8 @@ def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
         until = np.append(times[1:], times[-1] + period)[at]
         since = np.maximum(begin[mine][row] - times[at], 0)
         # A sample lies beside its period: by its time the next row's first may be one of this.
-        last = times[at] + np.maximum((until - times[at]) + period // 2 - period, 0) // period * period
+        whole = np.maximum(until - times[at] - period // 2, 0) // period
+        last = times[at] + whole * period
         upto = np.minimum(end[mine][row] - 1, last) - times[at]
         number = upto // period - (since + period - 1) // period + 1
         stack = stacks.stack[order[low + at]]

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.record.counts.groups import find_root
 from critpath.record.stacks._sampler import Sampler, find_line
 from critpath.record.stacks.interpreters import (
     LAYOUTS,
@@ -531,6 +532,44 @@ def test_of_named_processes_no_other_python_is_sampled(tmp_path):
         other.kill()
     rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
     assert {row[1] for row in rows} == {mine.pid}
+
+
+@pytest.fixture
+def group():
+    """Return a control group, of version 2, with one below it; both are removed."""
+    if (root := find_root()) is None:
+        pytest.skip("no control groups of version 2 here")
+    place = root / f"critpath-test-{os.getpid()}"
+    (place / "below").mkdir(parents=True)
+    yield place
+    until = time.monotonic() + 5
+    for one in (place / "below", place):
+        while (one / "cgroup.procs").read_text() and time.monotonic() < until:
+            time.sleep(0.02)
+        one.rmdir()
+
+
+def test_who_enters_a_control_group_later_is_sampled_and_nobody_outside(group, tmp_path):
+    text = "import time\nprint(1, flush=True)\ntime.sleep(20)"
+    with (
+        start(sys.executable, text) as first,
+        start(sys.executable, text) as second,
+        start(sys.executable, text) as outside,
+    ):
+        for child in (first, second, outside):
+            child.stdout.readline()
+        # Nobody is in it when it begins: that is not the whole machine.
+        source = SamplesSource(StackRequest(tmp_path, machine=True, group=f"/{group.name}"))
+        source.start()
+        (group / "cgroup.procs").write_text(str(first.pid))
+        (group / "below" / "cgroup.procs").write_text(str(second.pid))
+        time.sleep(1.5)
+        source.stop()
+        source.read()
+        for child in (first, second, outside):
+            child.kill()
+    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    assert {row[1] for row in rows} == {first.pid, second.pid}
 
 
 def test_threads_of_a_container_have_the_numbers_of_this_machine(tmp_path):
