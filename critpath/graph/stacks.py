@@ -9,7 +9,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
-from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, mark_frames
+from critpath.model.stacks import (
+    RUN,
+    SAMPLE,
+    SLEEP,
+    WAKE,
+    Stacks,
+    is_helper,
+    join_stacks,
+    mark_frames,
+)
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
@@ -66,9 +75,9 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
         before, waits = _find_others_turns(path, runs)
         waited_in, _ = _count_samples(stacks, waits)
         short = path.duration[before] < stacks.period
-        found = _sampled(
-            stacks, _Spans(*(of[short] for of in waits)), ran_in > slept_in + waited_in
-        )
+        ends = waits.begin[short], waits.end[short]
+        brief = _Spans(waits.tid[short], *ends, waits.runs[short])
+        found = _sampled(stacks, brief, ran_in > slept_in + waited_in)
         own[before[short]] = np.where(found >= 0, found, own[before[short]])
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
@@ -164,7 +173,7 @@ def _joined(inner: I32, outer: I32, strings: list[str]) -> I32:
     result = np.where(inner >= 0, inner, outer)
     pairs, place = np.unique(np.stack([inner[both], outer[both]]), axis=1, return_inverse=True)
     result[both] = len(strings) + place.ravel()
-    strings += [f"{strings[a]}\n{strings[b]}" for a, b in pairs.T.tolist()]
+    strings += [join_stacks(strings[a], strings[b]) for a, b in pairs.T.tolist()]
     return result.astype(np.int32)
 
 

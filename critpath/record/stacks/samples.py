@@ -27,7 +27,12 @@ from critpath.record.ftrace.drain import raise_priority
 from critpath.record.recorder import Requirement
 from critpath.record.stacks._sampler import Sampler
 from critpath.record.stacks.interpreters import Unreadable, find_interpreter
-from critpath.record.stacks.sources import FRAMES, SAMPLES, StackFacts, StackRequest
+from critpath.record.stacks.sources import (
+    PYTHON_FRAMES,
+    PYTHON_SAMPLES,
+    StackFacts,
+    StackRequest,
+)
 from critpath.record.stacks.unwind import FORMAT, SAMPLE
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -295,7 +300,7 @@ class SamplesSource:
         rows = self.sampler.packed(self.watch.numbers, SAMPLE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         place = self.request.directory
-        opened = [os.open(place / name, flags, 0o600) for name in (SAMPLES, FRAMES)]
+        opened = [os.open(place / name, flags, 0o600) for name in (PYTHON_SAMPLES, PYTHON_FRAMES)]
         with os.fdopen(opened[0], "wb") as stream:
             stream.write(rows)
         lost = self.sampler.lost
@@ -322,7 +327,7 @@ class SamplesSource:
             )
         if not self.sampler.whole:
             found.append("there was no memory for more stacks: samples end early")
-        if not rows:
+        if not rows and not self.request.python:  # whose command may be of another language
             found.append("no stacks were taken: it takes a moment to find a Python")
         return found
 

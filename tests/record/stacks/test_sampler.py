@@ -493,7 +493,7 @@ def test_pythons_that_start_meanwhile_are_taken(python, tmp_path):
     subprocess.run([python, tmp_path / "app.py"], check=True)
     source.stop()
     facts = source.read()
-    frames = json.loads((tmp_path / "frames.json").read_text())["frames"]
+    frames = json.loads((tmp_path / "python.json").read_text())["frames"]
     assert facts.facts["source"] == "samples"
     assert facts.facts["pythons"] >= 2
     assert not facts.warnings
@@ -510,8 +510,8 @@ def test_a_python_that_runs_already_is_sampled(python, tmp_path):
         source.stop()
         source.read()
         child.kill()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
-    document = json.loads((tmp_path / "frames.json").read_text())
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
+    document = json.loads((tmp_path / "python.json").read_text())
     mine = [row for row in rows if row[1] == child.pid]
     inner = document["frames"][document["stacks"][mine[0][3]][0]]
     assert inner[:3] == ["serve", "<string>", 3]
@@ -530,7 +530,7 @@ def test_of_named_processes_no_other_python_is_sampled(tmp_path):
         source.read()
         mine.kill()
         other.kill()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
     assert {row[1] for row in rows} == {mine.pid}
 
 
@@ -568,7 +568,7 @@ def test_who_enters_a_control_group_later_is_sampled_and_nobody_outside(group, t
         source.read()
         for child in (first, second, outside):
             child.kill()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
     assert {row[1] for row in rows} == {first.pid, second.pid}
 
 
@@ -587,7 +587,7 @@ def test_threads_of_a_container_have_the_numbers_of_this_machine(tmp_path):
             pytest.skip("no namespaces here")
     source.stop()
     source.read()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
     assert {row[1] for row in rows} == {int(children[0])}
 
 
