@@ -235,12 +235,10 @@ def places_of(facts: dict[str, Any]) -> list[str]:
 
 
 def lines_of(program: str, function: str, *, sampled: bool) -> Iterator[int]:
-    """Yield the lines that are right: of Python the definition's, else those marked."""
-    mark = f"/* {function} */"
-    if program.endswith(".py"):
-        mark = f"# {function}" if sampled else f"def {function}("
+    """Yield the lines that are right: those marked; of Pythons that perf names the definition's."""
+    marks = [f"/* {function} */", f"# {function}", *([] if sampled else [f"def {function}("])]
     for number, line in enumerate((PROGRAMS / program).read_text().splitlines(), 1):
-        if mark in line:
+        if any(mark in line for mark in marks):
             yield number
 
 
