@@ -204,8 +204,8 @@ def _add_stacks(parser: argparse.ArgumentParser) -> None:
         default="",
         help="with which stacks threads sleep, wake others and run, for causes that name functions "
         "and lines: native (any program, by perf), python (besides functions of Python 3.12 and "
-        "later), both with a comma between, samples (Python from 3.8 on, sampled, also what runs "
-        "already), or auto for what this machine offers (less samples); "
+        "later, and samples), samples (Python from 3.8 on, sampled, also what runs already), with "
+        "commas between, or auto for what this machine offers; "
         "docs/code-locations.md says what it costs",
     )
     parser.add_argument(

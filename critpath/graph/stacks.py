@@ -9,7 +9,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from critpath.model import I32, I64, RUNNING, Bool, CriticalPaths, PathSet, State
-from critpath.model.stacks import RUN, SAMPLE, SLEEP, WAKE, Stacks, is_helper, mark_frames
+from critpath.model.stacks import (
+    RUN,
+    SAMPLE,
+    SLEEP,
+    WAKE,
+    Stacks,
+    is_helper,
+    join_stacks,
+    mark_frames,
+)
 
 # Two tracers write of one switch at times that lie so far apart at most (ns).
 APART: Final = 50_000
@@ -60,10 +69,16 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
-        running = _find_running(stacks, path, chosen, runs)
         spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
-        own[chosen] = _sampled(stacks, spans, running)
-        _give_sampled_waits(own, stacks, path, runs, running)
+        slept_in, ran_in = _count_samples(stacks, spans)
+        own[chosen] = _sampled(stacks, spans, ran_in > slept_in)
+        before, waits = _find_others_turns(path, runs)
+        waited_in, _ = _count_samples(stacks, waits)
+        short = path.duration[before] < stacks.period
+        ends = waits.begin[short], waits.end[short]
+        brief = _Spans(waits.tid[short], *ends, waits.runs[short])
+        found = _sampled(stacks, brief, ran_in > slept_in + waited_in)
+        own[before[short]] = np.where(found >= 0, found, own[before[short]])
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
@@ -118,20 +133,16 @@ class _Spans(NamedTuple):
     runs: Bool
 
 
-def _give_sampled_waits(
-    own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool, running: Bool
-) -> None:
-    """Let what ran shortly before others were waited for have the stack of that wait.
+def _find_others_turns(path: CriticalPaths, runs: Bool) -> tuple[I64, _Spans]:
+    """Return what ran before others were waited for, and these waits, until its thread goes on.
 
-    The path goes to the others, and has no segment of the thread meanwhile: what it ran, too
+    The path goes to the others, and has no segment of the thread meanwhile: what it ran, if too
     short to be sampled, was for the call in which it waits, as where a sleep's stack is known.
     """
     back = _next_of_thread(path)
-    rows = np.arange(len(own))
-    mine = np.flatnonzero(runs & (back > rows + 1) & (path.duration < stacks.period))
-    gaps = path.end[mine], path.begin[back[mine]]
-    found = _sampled(stacks, _Spans(path.tid[mine], *gaps, np.zeros(len(mine), np.bool_)), running)
-    own[mine] = np.where(found >= 0, found, own[mine])
+    mine = np.flatnonzero(runs & (back > np.arange(len(back)) + 1))
+    ends = path.end[mine], path.begin[back[mine]]
+    return mine, _Spans(path.tid[mine], *ends, np.zeros(len(mine), np.bool_))
 
 
 def _next_of_thread(path: CriticalPaths) -> I64:
@@ -162,7 +173,7 @@ def _joined(inner: I32, outer: I32, strings: list[str]) -> I32:
     result = np.where(inner >= 0, inner, outer)
     pairs, place = np.unique(np.stack([inner[both], outer[both]]), axis=1, return_inverse=True)
     result[both] = len(strings) + place.ravel()
-    strings += [f"{strings[a]}\n{strings[b]}" for a, b in pairs.T.tolist()]
+    strings += [join_stacks(strings[a], strings[b]) for a, b in pairs.T.tolist()]
     return result.astype(np.int32)
 
 
@@ -306,26 +317,26 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     return result
 
 
-def _find_running(stacks: Stacks, path: CriticalPaths, chosen: Bool, runs: Bool) -> Bool:
-    """Return in which stacks threads run: a place in the code is one at which they sleep, or run.
+def _count_samples(stacks: Stacks, spans: _Spans) -> I64:
+    """Return for each stack how many samples of it fall on what sleeps, and on what runs.
 
-    A sample that is noted late falls on what comes next.
+    A place in the code is one at which threads sleep, or run: a sample that is noted late falls
+    on what comes next.
     """
     events, number = _every_sample(stacks)
     counts = np.zeros((2, len(stacks.texts)), np.int64)
-    for thread in np.unique(path.tid[chosen]).tolist():
-        mine = np.flatnonzero(chosen & (path.tid == thread))
-        mine = mine[np.argsort(path.begin[mine], kind="stable")]
-        begin, end = path.begin[mine], np.maximum.accumulate(path.end[mine])
+    for thread in np.unique(spans.tid).tolist():
+        mine = np.flatnonzero(spans.tid == thread)
+        mine = mine[np.argsort(spans.begin[mine], kind="stable")]
+        begin, end = spans.begin[mine], np.maximum.accumulate(spans.end[mine])
         sampled = stacks.tid[events] == thread
         of = stacks.stack[events[sampled]]
         times = stacks.time[events[sampled]] + number[sampled] * stacks.period
         at = np.searchsorted(begin, times, "right") - 1
         there = (at >= 0) & (of >= 0)
         there[there] = end[at[there]] > times[there]
-        np.add.at(counts, (runs[mine[at[there]]].astype(int), of[there]), 1)
-    running: Bool = counts[1] > counts[0]
-    return running
+        np.add.at(counts, (spans.runs[mine[at[there]]].astype(int), of[there]), 1)
+    return counts
 
 
 def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
@@ -367,10 +378,12 @@ def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
         at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(row))
         until = np.append(times[1:], times[-1] + period)[at]
         since = np.maximum(begin[mine][row] - times[at], 0)
-        upto = np.minimum(end[mine][row], until) - 1 - times[at]
+        # A sample lies beside its period: by its time the next row's first may be one of this.
+        whole = np.maximum(until - times[at] - period // 2, 0) // period
+        last = times[at] + whole * period
+        upto = np.minimum(end[mine][row] - 1, last) - times[at]
         number = upto // period - (since + period - 1) // period + 1
         stack = stacks.stack[order[low + at]]
-        last = times[at] + (until - 1 - times[at]) // period * period  # sample in that stack
         between = runs[mine][row] & (times[at] <= begin[mine][row]) & (last >= end[mine][row])
         number = np.where(between, np.maximum(number, 1), number)
         number[(stack < 0) | (running[stack] != runs[mine][row])] = 0

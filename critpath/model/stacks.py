@@ -173,6 +173,24 @@ def frames_of(text: str) -> list[Frame]:
     return found
 
 
+_EXACT: Final = "perf.map"  # module of functions that a language itself names to perf
+
+
+def join_stacks(inner: str, outer: str) -> str:
+    """Return a stack whose outer frames were found apart: a call's, or those of a sampled Python.
+
+    What perf knows of Python is of that very moment, and stays if it reaches the program's own;
+    else the sampled functions stand where the interpreter is that runs them.
+    """
+    lines, frames = inner.split("\n"), frames_of(inner)
+    if any(f.module == _EXACT and is_own(f) for f in frames):
+        return inner
+    runs = [f.module == _EXACT or f.function.startswith("_PyEval_") for f in frames]
+    at = runs.index(True) if any(runs) else len(lines)
+    rest = [line for line, f in zip(lines[at:], frames[at:], strict=True) if f.module != _EXACT]
+    return "\n".join([*lines[:at], outer, *rest])
+
+
 # What is not the program's own: the C library, language runtimes, their standard libraries, and
 # what was installed.  By the name of the module, by the path of a source file, by the function.
 _MODULES: Final = re.compile(

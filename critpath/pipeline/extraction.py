@@ -292,9 +292,9 @@ def _walk(
     from critpath.graph.stacks import add_stacks
     from critpath.pipeline.limits import note_long_paths
     from critpath.read.manifest import find_functions
-    from critpath.read.stacks import OBJECTS, STACKS, open_stacks
+    from critpath.read.stacks import EVERY, open_stacks
 
-    names = (STACKS, OBJECTS) if len(replayed.events.hosts) == 1 else ()
+    names = EVERY if len(replayed.events.hosts) == 1 else ()
     stacks = [found for name in names if (found := open_stacks(recording, name)) is not None]
     if stacks:
         counted = {"stacks": sum(map(len, stacks))}

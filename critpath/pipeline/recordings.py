@@ -390,11 +390,11 @@ def _resolve_sources(
 def _has_stacks(item: Path | PathSet) -> bool:
     """Tell whether paths may come with stacks, before they are read."""
     from critpath import store
-    from critpath.read.stacks import OBJECTS, STACKS, find_stacks
+    from critpath.read.stacks import EVERY, find_stacks
 
     if not isinstance(item, Path):
         return store.has_stacks(item)
-    return any(find_stacks(item, names) for names in (STACKS, OBJECTS))
+    return any(find_stacks(item, names) for names in EVERY)
 
 
 def _extract_sources(

@@ -24,8 +24,10 @@ _FRAMES: Final = 1024  # of one stack
 _DO: Final = "record it again, or remove its directory stacks to do without"
 
 
-# What a recording may have beside its trace: where in the code, and for which file or peer.
+# What a recording may have beside its trace, callers first: where Pythons were sampled to be,
+# where in the code, and for which file or peer.
 STACKS, OBJECTS = ("frames.json", "samples.bin"), ("files.json", "files.bin")
+EVERY: Final = (("python.json", "python.bin"), STACKS, OBJECTS)
 
 
 def find_stacks(recording: Path, names: tuple[str, str] = STACKS) -> tuple[Path, Path] | None:

@@ -34,6 +34,7 @@ from critpath.record.registry import Entry, read_entries, unregister
 from critpath.record.stacks.sources import (
     FRAMES,
     OBJECT_FRAMES,
+    PYTHON_FRAMES,
     RAW_OBJECTS,
     RAW_STACKS,
     STACKS,
@@ -175,7 +176,7 @@ def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
     """Delete stacks that were not unwound: memory of what was recorded is never kept."""
     place = directory / STACKS
     raw = any((place / name).exists() for name in (RAW_STACKS, RAW_OBJECTS))
-    made = any((place / name).exists() for name in (FRAMES, OBJECT_FRAMES))
+    made = any((place / name).exists() for name in (FRAMES, PYTHON_FRAMES, OBJECT_FRAMES))
     if not raw and (made or not place.is_dir()):
         return manifest
     shutil.rmtree(directory / STACKS, ignore_errors=True)

@@ -567,7 +567,8 @@ class _Session:
                 self.reporter("unwinding stacks")
                 found = self.stacks.pop(0).read()
                 self.notes += found.warnings
-                name = "files" if found.facts.get("source") == "files" else "stacks"
+                source = found.facts.get("source")
+                name = source if source in {"files", "samples"} else "stacks"
                 facts = {**recorded.facts, **({name: found.facts} if found.facts else {})}
                 recorded = replace(recorded, facts=facts)
             self.recorded = recorded

@@ -248,7 +248,7 @@ def test_what_runs_between_two_samples_of_one_place_was_there():
         *[(State.WAIT_CPU, 7, 300), (State.RUN, 7, 1200)] * 10,
         *[(State.WAIT_FUTEX, 7, 300), (State.RUN, 7, 300)] * 2,
     )
-    found = sampled(paths, (1500, 7), (16_700, 7))
+    found = sampled(paths, (1500, 7), (21_400, 7))
     assert found[:18:2] == ["f1500_7"] * 9
     assert found[22:] == [None] * 3  # the last sample there was before
     assert set(found[1::2]) == {None}  # no wait
@@ -266,6 +266,24 @@ def test_what_others_are_waited_for_in_is_where_the_thread_is_meanwhile():
     assert sampled(paths, *rows)[1] != "f30000_7"  # never on the path again
     short = path_of((State.RUN, 7, 900), (State.RUN, 9, 700), (State.RUN, 7, 100))
     assert sampled(short, (1100, 7), (9000, 7))[0] == "f1100_7"
+
+
+def test_a_place_in_which_others_are_waited_for_is_none_at_which_threads_run():
+    """It is on the path only where its thread runs: while it sleeps, the others are."""
+    paths = path_of(*[(State.RUN, 7, 900), (State.RUN, 9, 30_000), (State.RUN, 7, 6000)] * 3)
+    rows = [(1000 + 36_900 * i + at, 7, 0, SAMPLE) for i in range(3) for at in (2000, 34_900)]
+    stacks = replace(
+        stacks_of(*rows),
+        texts=("query\t\t0\tapp", "idle\t\t0\tapp"),
+        stack=np.array([0, 1] * 3, np.int32),
+        period=5000 * US,
+    )
+    assert [at for at, _ in joined(paths, stacks)][::3] == ["query"] * 3
+
+
+def test_a_sample_is_of_one_row_though_it_lies_beside_its_period():
+    paths = path_of((State.RUN, 7, 900), (State.RUN, 9, 200), (State.RUN, 7, 10))
+    assert sampled(paths, (-2950, 7), (2150, 7)) == [None] * 3
 
 
 @given(st.integers(0, 100), st.integers(0, 4999), st.integers(10, 60))

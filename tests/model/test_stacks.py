@@ -10,6 +10,7 @@ from critpath.model.stacks import (
     Frame,
     frames_of,
     is_own,
+    join_stacks,
     location_of,
     mark_frames,
     own_stack,
@@ -86,6 +87,26 @@ def test_what_a_baseline_keeps_has_the_same_location_and_no_directories(frames):
     assert location_of(kept) == location_of(stack_text(frames))
     assert own_stack(kept) == kept
     assert all(f.file.count("/") < 2 and "/" not in f.module for f in frames_of(kept))
+
+
+SAMPLED = Frame("await_peer", "/srv/shop/app/peers.py", 7, "python")
+
+
+@pytest.mark.parametrize(
+    ("inner", "joined"),
+    [
+        # A copy that ends early; the interpreter's frames; what a library of Python's own hides.
+        ([LIBC], [LIBC, SAMPLED]),
+        ([LIBC, EVAL, C], [LIBC, SAMPLED, EVAL, C]),
+        ([LIBC, EVAL, THREADING._replace(module="perf.map")], [LIBC, SAMPLED, EVAL]),
+        # What perf knows is of that moment.
+        ([EVAL, FLUSH._replace(module="perf.map")], [EVAL, FLUSH._replace(module="perf.map")]),
+        ([C, EVAL], [C, SAMPLED, EVAL]),
+    ],
+)
+def test_a_sampled_python_stands_where_perf_knows_none_of_its_functions(inner, joined):
+    found = join_stacks(stack_text(inner), stack_text([SAMPLED]))
+    assert frames_of(found) == joined
 
 
 @given(st.text(max_size=200))

@@ -62,6 +62,7 @@ cdef struct Memory:
     Plan *plan
     uint64_t watched  # an address; what lies there is read before all else
     uint64_t seen[3]
+    int64_t began, at  # when the plan was read, and what counts now
     uint32_t misses
     bint changed, fresh, broken  # fresh: nothing that was read before counts
 
@@ -174,7 +175,25 @@ cdef const uint8_t *in_ranges(Plan *p, uint64_t address, uint32_t length) noexce
 
 
 cdef bint begun(Memory *m, Plan *plan) noexcept nogil:
-    """Begin a look: read what the last one of this plan wanted; false if the process has ended."""
+    """Begin a look: read what the last one of this plan wanted; false if the process has ended.
+
+    If that takes long, as the cpu was another's meanwhile, when anything was so is not known: it
+    is read once more.
+    """
+    cdef int64_t before
+    cdef int attempt
+    for attempt in range(2):
+        before = sampler_now()
+        if not fetched(m, plan):
+            return False
+        m.began = m.at = sampler_now()
+        if m.at - before < JITTER + SLOWLY * plan.n_ranges:
+            break
+    return True
+
+
+cdef bint fetched(Memory *m, Plan *plan) noexcept nogil:
+    """Read what the last look of a plan wanted; false if the process has ended."""
     cdef uint32_t i = 0, k, count
     cdef int64_t size, got
     cdef iovec *vectors = m.pages.vectors
@@ -242,7 +261,7 @@ cdef const uint8_t *besides(Memory *m, uint64_t address, uint32_t length) noexce
 
 cdef void forgotten(Memory *m) noexcept nogil:
     """Read anew from now on, whatever was read in this look."""
-    m.fresh = True
+    m.fresh, m.at = True, sampler_now()
     m.pages.count = m.pages.used = 0
 
 

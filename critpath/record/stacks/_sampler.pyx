@@ -83,6 +83,7 @@ cdef enum:
 cdef uint64_t MOST_ROWS = 12_000_000
 cdef uint64_t MOST_FRAMES = 20_000_000  # of all different stacks
 cdef int64_t JITTER = 250_000  # ns by which a sample may lie beside its period
+cdef int64_t SLOWLY = 2000  # ns that reading a piece of memory takes, even of a slow machine
 
 include "_memory.pxi"
 include "_numbers.pxi"
@@ -401,7 +402,7 @@ cdef class Sampler:
         for i in range(p.n_threads):
             p.threads[i].tick = self.tick
             if i != p.holder and p.threads[i].tid:
-                self._note(p, &p.threads[i], now, p.threads[i].stack)
+                self._note(p, &p.threads[i], p.memory.at, p.threads[i].stack)
         self.samples += p.n_threads - 1
         return True
 
@@ -451,7 +452,7 @@ cdef class Sampler:
         if not one.tid and self.first_frame:
             self._identify(p, one, thread, native, first and not next[0])
         if one.tid:
-            self._note(p, one, now, stack)
+            self._note(p, one, p.memory.at, stack)
         steady[0] = steady[0] and one.hash and (one.tid or not self.first_frame)
         return True
 
@@ -510,7 +511,7 @@ cdef class Sampler:
         cdef int attempt, depth = 0
         cdef uint32_t begin = p.memory.plan.n_following
         cdef int32_t stack
-        p.memory.fresh = False
+        p.memory.fresh, p.memory.at = False, p.memory.began
         self.samples += 1
         for attempt in range(TRIES):
             depth = self._walk(p, state)

@@ -3,6 +3,7 @@
 A thread of this process reads the Pythons' memory from outside (`_sampler`), also of servers that
 run already; another looks for those that start.  The kernel says which number it gave last: only
 processes after the one seen last are looked at, and those that may become a Python by `exec`.
+Who enters a control group had its number before: that is read from the group itself.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ from typing import IO, Final
 
 from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
+from critpath.record.counts.groups import find_root
 from critpath.record.ftrace.drain import raise_priority
 from critpath.record.recorder import Requirement
 from critpath.record.stacks._sampler import Sampler
 from critpath.record.stacks.interpreters import Unreadable, find_interpreter
-from critpath.record.stacks.sources import FRAMES, SAMPLES, StackFacts, StackRequest
+from critpath.record.stacks.sources import (
+    PYTHON_FRAMES,
+    PYTHON_SAMPLES,
+    StackFacts,
+    StackRequest,
+)
 from critpath.record.stacks.unwind import FORMAT, SAMPLE
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -34,6 +41,8 @@ _PERIOD: Final = NS_PER_S // _RATE
 _PAUSE: Final = 0.1  # s between looks for new Pythons
 _YOUNG: Final = 10.0  # s for which a process is expected to become another
 _RARELY: Final = 2.0  # s between looks at older ones
+_ENTERING: Final = 0.5  # s between looks for who has entered a control group
+_MOST_GROUPS: Final = 1024  # within it
 _MOST_PYTHONS: Final = 512
 _MOST_PROCESSES: Final = 65_536
 _MOST_NEW: Final = 8192  # processes that are looked for by their numbers
@@ -67,12 +76,13 @@ class _Candidate:
 class PythonWatch:
     """Has a sampler sample the Pythons of a machine, or of some processes and what these start.
 
-    They are this one if none is named.
+    They are this one if none is named.  Of a control group also who enters it later.
     """
 
     sampler: Sampler
     machine: bool
     processes: tuple[int, ...] = ()
+    group: str = ""
     pythons: int = 0
     refused: int = 0
     unreadable: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -84,10 +94,13 @@ class PythonWatch:
     _candidates: dict[int, _Candidate] = field(default_factory=dict)
     _known_tasks: set[tuple[int, int]] = field(default_factory=set)
     _last: tuple[int, int] = (0, 0)  # numbers that the kernel gave last, at the last two looks
+    _entered: float = 0.0  # when the group was looked at last
 
     def __post_init__(self) -> None:
         """Take what is there: of the machine to be looked at, else as none of this process'."""
-        self._family, self._strange = {*self.processes} or {os.getpid()}, _ancestors()
+        self._family, self._strange = {*self.processes}, _ancestors()
+        if not (self.processes or self.group):
+            self._family.add(os.getpid())
         self._last = (_last_number(),) * 2
         if self.machine:
             self._meet(_processes())
@@ -101,6 +114,11 @@ class PythonWatch:
         few = 0 <= now - before <= _MOST_NEW
         self._meet(range(before + 1, now + 1) if few else _processes())
         self._last = (last, now)
+        if self.group and time.monotonic() - self._entered > _ENTERING:
+            self._entered = time.monotonic()
+            entered = _members(self.group) - self._family - self._strange
+            self._family |= entered
+            self._meet(entered)
         for pid, candidate in list(self._candidates.items()):
             try:
                 self._consider(pid, candidate, time.monotonic())
@@ -121,7 +139,7 @@ class PythonWatch:
         taken = {*self._pids.values(), *self._candidates}
         met = {pid: _parent(pid) for pid in pids if pid not in taken and pid not in self._strange}
         family = [pid for pid, parent in sorted(met.items()) if parent]
-        if self.processes or not self.machine:
+        if self.processes or self.group or not self.machine:
             while new := {pid for pid in family if met[pid] in self._family} - self._family:
                 self._family |= new
             family = [pid for pid in family if pid in self._family]
@@ -182,6 +200,16 @@ def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
 
+def _members(group: str) -> set[int]:
+    """Return the processes of a control group, and of those below it."""
+    found, root = set[int](), find_root()
+    places = os.walk(root / group.lstrip("/")) if root is not None else ()
+    for place, _ in zip(places, range(_MOST_GROUPS), strict=False):
+        with contextlib.suppress(OSError):  # it has gone, or has threads alone
+            found |= {*map(int, Path(place[0], "cgroup.procs").read_text("ascii").split())}
+    return found
+
+
 def _status(of: int | str) -> dict[bytes, bytes]:
     with open(f"/proc/{of}/status", "rb") as stream:  # noqa: PTH123
         rows = (line.partition(b":") for line in stream.read(1 << 14).splitlines())
@@ -218,9 +246,11 @@ class SamplesSource:
 
     def start(self) -> None:
         """Start to sample those that run, and what the command will start."""
-        self.watch = PythonWatch(self.sampler, self.request.machine, self.request.processes)
+        request = self.request
+        whom = request.machine, request.processes, request.group
+        self.watch = PythonWatch(self.sampler, *whom)
         self.watch.look()
-        if self.request.machine and not self.watch.pythons:
+        if request.machine and not (self.watch.pythons or request.group):
             self._refuse(self.watch)
         work = (("sampler", self._sample), ("pythons", self._look))
         self._threads = [
@@ -270,7 +300,7 @@ class SamplesSource:
         rows = self.sampler.packed(self.watch.numbers, SAMPLE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         place = self.request.directory
-        opened = [os.open(place / name, flags, 0o600) for name in (SAMPLES, FRAMES)]
+        opened = [os.open(place / name, flags, 0o600) for name in (PYTHON_SAMPLES, PYTHON_FRAMES)]
         with os.fdopen(opened[0], "wb") as stream:
             stream.write(rows)
         lost = self.sampler.lost
@@ -297,7 +327,7 @@ class SamplesSource:
             )
         if not self.sampler.whole:
             found.append("there was no memory for more stacks: samples end early")
-        if not rows:
+        if not rows and not self.request.python:  # whose command may be of another language
             found.append("no stacks were taken: it takes a moment to find a Python")
         return found
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 STACKS: Final = "stacks"
 FRAMES: Final = "frames.json"
 SAMPLES: Final = "samples.bin"
-# The same, of files and peers.
+# The same, of Pythons that are sampled, and of files and peers.
+PYTHON_FRAMES: Final = "python.json"
+PYTHON_SAMPLES: Final = "python.bin"
 OBJECT_FRAMES: Final = "files.json"
 OBJECTS: Final = "files.bin"
 RAW_OBJECTS: Final = "files"  # directory of pages, while it is recorded
@@ -154,14 +156,15 @@ class StackSource(Protocol):
 # What can be asked for.  Each module offers:
 #   obstacles() -> list[Requirement]
 #   open_source(request: StackRequest) -> StackSource
-# Functions of Python are seen by what reads native stacks, through the maps that Python writes.
+# Functions of Python are seen by what reads native stacks, through the maps that Python writes,
+# and by samples, where perf cannot follow a stack as far.
 SOURCES: Final[Mapping[str, str]] = {
     "native": "critpath.record.stacks.perf",
     "python": "critpath.record.stacks.perf",
     "files": "critpath.record.stacks.files",
     "samples": "critpath.record.stacks.samples",
 }
-_ALONE: Final = "samples"  # what perf sees would stand beside them
+_SAMPLES: Final = "samples"
 
 
 def find_obstacles(name: str) -> list[Requirement]:
@@ -203,9 +206,9 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
             )
         if found := find_obstacles(name):
             raise UsageError(f"--stacks {name}: {found[0].what}", found[0].do)
-    if _ALONE in names and {*names} - {_ALONE, "files"}:
-        raise UsageError(f"--stacks {text}: {_ALONE} goes by itself", f"--stacks {_ALONE}")
-    return names
+    if "python" in names and not find_obstacles(_SAMPLES):
+        names = tuple(dict.fromkeys((*names, _SAMPLES)))
+    return tuple(sorted(names, key=lambda name: name != _SAMPLES))  # perf follows what begins later
 
 
 def open_stacks(names: tuple[str, ...], request: StackRequest) -> list[StackSource]:

@@ -44,6 +44,11 @@ def in_select():
     select.select([readable], [], [], 0.0003)
 
 
+def in_long_select():
+    note("in_long_select")
+    select.select([readable], [], [], 0.012)
+
+
 def in_poll():
     note("in_poll")
     poll.poll(1)
@@ -64,4 +69,6 @@ held.acquire()
 for _ in range(100):
     for site in (in_sleep, in_lock, in_queue, in_select, in_poll, in_peer):
         twice(site)
+for _ in range(25):
+    twice(in_long_select)
 Path(sys.argv[1]).write_text("".join(f"{tid} {at} {name}\n" for tid, at, name in ROWS))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.record.counts.groups import find_root
 from critpath.record.stacks._sampler import Sampler, find_line
 from critpath.record.stacks.interpreters import (
     LAYOUTS,
@@ -492,7 +493,7 @@ def test_pythons_that_start_meanwhile_are_taken(python, tmp_path):
     subprocess.run([python, tmp_path / "app.py"], check=True)
     source.stop()
     facts = source.read()
-    frames = json.loads((tmp_path / "frames.json").read_text())["frames"]
+    frames = json.loads((tmp_path / "python.json").read_text())["frames"]
     assert facts.facts["source"] == "samples"
     assert facts.facts["pythons"] >= 2
     assert not facts.warnings
@@ -509,8 +510,8 @@ def test_a_python_that_runs_already_is_sampled(python, tmp_path):
         source.stop()
         source.read()
         child.kill()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
-    document = json.loads((tmp_path / "frames.json").read_text())
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
+    document = json.loads((tmp_path / "python.json").read_text())
     mine = [row for row in rows if row[1] == child.pid]
     inner = document["frames"][document["stacks"][mine[0][3]][0]]
     assert inner[:3] == ["serve", "<string>", 3]
@@ -529,8 +530,46 @@ def test_of_named_processes_no_other_python_is_sampled(tmp_path):
         source.read()
         mine.kill()
         other.kill()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
     assert {row[1] for row in rows} == {mine.pid}
+
+
+@pytest.fixture
+def group():
+    """Return a control group, of version 2, with one below it; both are removed."""
+    if (root := find_root()) is None:
+        pytest.skip("no control groups of version 2 here")
+    place = root / f"critpath-test-{os.getpid()}"
+    (place / "below").mkdir(parents=True)
+    yield place
+    until = time.monotonic() + 5
+    for one in (place / "below", place):
+        while (one / "cgroup.procs").read_text() and time.monotonic() < until:
+            time.sleep(0.02)
+        one.rmdir()
+
+
+def test_who_enters_a_control_group_later_is_sampled_and_nobody_outside(group, tmp_path):
+    text = "import time\nprint(1, flush=True)\ntime.sleep(20)"
+    with (
+        start(sys.executable, text) as first,
+        start(sys.executable, text) as second,
+        start(sys.executable, text) as outside,
+    ):
+        for child in (first, second, outside):
+            child.stdout.readline()
+        # Nobody is in it when it begins: that is not the whole machine.
+        source = SamplesSource(StackRequest(tmp_path, machine=True, group=f"/{group.name}"))
+        source.start()
+        (group / "cgroup.procs").write_text(str(first.pid))
+        (group / "below" / "cgroup.procs").write_text(str(second.pid))
+        time.sleep(1.5)
+        source.stop()
+        source.read()
+        for child in (first, second, outside):
+            child.kill()
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
+    assert {row[1] for row in rows} == {first.pid, second.pid}
 
 
 def test_threads_of_a_container_have_the_numbers_of_this_machine(tmp_path):
@@ -548,7 +587,7 @@ def test_threads_of_a_container_have_the_numbers_of_this_machine(tmp_path):
             pytest.skip("no namespaces here")
     source.stop()
     source.read()
-    rows = [*ROW.iter_unpack((tmp_path / "samples.bin").read_bytes())]
+    rows = [*ROW.iter_unpack((tmp_path / "python.bin").read_bytes())]
     assert {row[1] for row in rows} == {int(children[0])}
 
 
