@@ -92,10 +92,17 @@ def _other_kinds(document: ComparisonDocument, kinds: Sequence[KindEntry]) -> li
     return said
 
 
-def _chance(document: ComparisonDocument) -> list[str]:
+def find_deciding_p(document: ComparisonDocument) -> float | None:
+    """Return the p of the whole time; where states alone were flagged, the least of theirs."""
     total = next((s for s in document.states if s.state == "total"), None)
-    test = document.detection.whole or total
-    p = test.p_value if test else None
+    flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
+    if total and (total.flagged or not flagged):
+        return total.p_value
+    return min(flagged, default=None)
+
+
+def _chance(document: ComparisonDocument) -> list[str]:
+    p = find_deciding_p(document)
     if p is None or document.verdict == "inconclusive" or not document.detection.flagged:
         return []
     shown = "< 0.0001" if p < 0.0001 else f"= {p:.2g}"

@@ -12,6 +12,7 @@ from critpath.model import State
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
 from critpath.text.answer import describe_headline, describe_why
+from critpath.text.page import find_deciding_p
 
 from .drawn_sets import draw
 
@@ -129,3 +130,4 @@ def test_what_every_execution_waits_longer_for_is_told_where_a_stranger_hides_it
     why = describe_why(found)
     assert why.startswith("They wait 1.5 ms instead of 0.30 ms for thread `helper`"), why
     assert len(found.causes[0].positions) >= 18
+    assert find_deciding_p(found) < 0.01  # which all outputs give; the whole's is no evidence

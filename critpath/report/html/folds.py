@@ -36,7 +36,7 @@ from critpath.report.palette import LOOKS
 from critpath.text import clocks, verdict
 from critpath.text.answer import listed_causes
 from critpath.text.known import describe_answer
-from critpath.text.page import decision, noun_of, recordings_line
+from critpath.text.page import decision, find_deciding_p, noun_of, recordings_line
 from critpath.text.sentences import counts_of, machine_line, thread_of
 from critpath.units import format_ns, format_share, plural, shorten
 
@@ -426,9 +426,8 @@ def _losses(name: str, loss: LossSummary) -> str:
 def render_statistics(document: ComparisonDocument) -> str:
     """Return the fold of how it was decided: tests, states, types, differences, settings."""
     detection = document.detection
-    total = next((s for s in document.states if s.state == "total"), None)
-    test = detection.whole or total
-    line = f"{verdict.p_equals(test.p_value)}; " if test else ""
+    p = find_deciding_p(document)
+    line = f"{verdict.p_equals(p)}; " if p is not None else ""
     line += plural(detection.permutations, "permutation")
     facts = [
         *document.reasons,

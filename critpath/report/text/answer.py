@@ -22,7 +22,7 @@ from critpath.text.answer import (
 )
 from critpath.text.explanation import describe_cause, describe_effect, describe_other_causes
 from critpath.text.known import describe_seen
-from critpath.text.page import NOISE, noun_of, recordings_line
+from critpath.text.page import NOISE, find_deciding_p, noun_of, recordings_line
 from critpath.text.verdict import p_equals
 from critpath.units import format_ns, format_pair
 
@@ -170,9 +170,7 @@ def _fitted(
 
 
 def _last_line(document: ComparisonDocument, *, verbose: bool, places: Sequence[str]) -> str:
-    total = next((s for s in document.states if s.state == "total"), None)
-    flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
-    p = total.p_value if total and (total.flagged or not flagged) else min(flagged, default=None)
+    p = find_deciding_p(document)
     # The test is of a slowdown.
     faster = describe_headline(document).word == "FASTER"
     said = f"{p_equals(p)}; " if p is not None and not faster else ""
