@@ -163,11 +163,11 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     their own type show what the difference is made of; where the sample is faster, the
     fastest do.
     """
-    outliers, over = comparison.outliers, _find_decisive_excess(comparison)
+    outliers, (over, most) = comparison.outliers, _find_decisive_excess(comparison)
     whole = ~comparison.sample.lossy
     marked = np.flatnonzero(outliers.anomalous & whole)
     # A few that stand out do not tell why all of them became slower.
-    alone = 2 * over[marked].sum() >= over[whole].sum()
+    alone = over[marked].sum() >= most * over[whole].sum()
     if comparison.detection.flagged and not (len(marked) and alone):
         marked = np.flatnonzero((over > 0) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
@@ -180,16 +180,17 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     return [order[i] for i in spread.tolist()], len(order) - limit
 
 
-def _find_decisive_excess(comparison: Analysis) -> I64:
+def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
     """Return what each execution takes longer than its type (ns), in what the verdict rests on.
 
+    And the share of it that few have to have so that it is theirs.
     That is the whole time, unless single states alone became surely longer: on a busy machine the
     whole time of executions tells which of them were unlucky, not what became slower.
     """
     states = comparison.detection.states
     flagged = [i for i, one in enumerate(states[:-1]) if one.flagged and one.level == "error"]
     if states[-1].flagged or not flagged:
-        return comparison.outliers.excess
+        return comparison.outliers.excess, 0.5
     before, after = (
         table.durations[:, flagged].sum(axis=1)
         for table in (comparison.normal_vectors, comparison.sample_vectors)
@@ -197,7 +198,7 @@ def _find_decisive_excess(comparison: Analysis) -> I64:
     types = comparison.normal_clusters.labels
     mean = np.bincount(types, before) / np.maximum(np.bincount(types), 1)
     homes = comparison.pairs.pair[comparison.sample_clusters.labels]
-    return np.rint(after - mean[homes]).astype(np.int64)
+    return np.rint(after - mean[homes]).astype(np.int64), 0.8
 
 
 def is_faster(comparison: Analysis) -> bool:

@@ -187,8 +187,15 @@ def is_same(headline: Headline, cause: CauseEntry) -> bool:
     )
 
 
-def tells_of_few(kind: KindEntry) -> bool:
-    """Tell whether a kind's slow requests are a part of it, and lost most of what it lost."""
+def tells_of_few(document: ComparisonDocument, kind: KindEntry) -> bool:
+    """Tell whether a kind's slow requests are a part of it, and lost most of what it lost.
+
+    Where others were examined with them, these have the same causes.
+    """
+    examined = {one.position for one in document.aligned}
+    marked = document.rows("sample", "position", "label", "anomalous", of=examined)
+    if any(label == kind.label and not slow for _, label, slow in marked):
+        return False
     before, after = (float(mean or 0.0) for mean in kind.mean)
     lost = kind.slow * (float(kind.usual[1] or 0.0) - before)
     few = 0 < kind.slow < _MOST_OF_A_KIND * kind.executions[1]
@@ -280,7 +287,7 @@ def _slower(document: ComparisonDocument) -> Headline:
         everybody = frozenset(at for (at,) in document.rows("sample", "position"))
         return _said("SLOWER", _requests(document), None, times, everybody)
     usual = main.usual
-    if tells_of_few(main) and None not in usual:
+    if tells_of_few(document, main) and None not in usual:
         before, after = float(usual[0] or 0), float(usual[1] or 0)
         if after > before:
             one, other = (" ".join(part) for part in format_pair(before, after))

@@ -60,7 +60,7 @@ def render_bars(document: ComparisonDocument, pictures: Pictures, kind: KindEntr
     if before is None or after is None:
         return ""
     slow, rest = by_group.get("slow"), by_group.get("rest")
-    part = slow is not None and rest is not None and tells_of_few(kind)
+    part = slow is not None and rest is not None and tells_of_few(document, kind)
     main = slow if part and slow else after
     rows = {"before": _row(before), "main": _row(main)}
     if part and rest:

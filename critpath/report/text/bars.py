@@ -84,7 +84,7 @@ def draw_bars(
     if document.pictures is None or before is None or after is None:
         return []
     slow, rest = found.get("slow"), found.get("rest")
-    part = slow is not None and rest is not None and tells_of_few(kind)
+    part = slow is not None and rest is not None and tells_of_few(document, kind)
     shown = [before, slow if part and slow else after, *([rest] if part and rest else [])]
     labels = [
         f"before, {_many(document, before)}",
