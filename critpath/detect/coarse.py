@@ -252,13 +252,13 @@ def detect(
         partial(_measure, normal, sample, strata, by_paper if screening else None, blocks, runs),
         rows=len(normal) + len(sample),
     )  # fmt: skip
-    x, y = _with_totals(normal, sample)
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
-    share = floor_share(floor, x[:, -1], strata[0], normal_session)
+    share = floor_share(floor, normal.total, strata[0], normal_session)
     types = _type_names(strata[0], labels)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
+    x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
