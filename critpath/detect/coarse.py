@@ -157,13 +157,13 @@ _AT_ONCE = 1 << 18  # of them
 
 
 def false_alarms(
-    normal: I64, sample: I64, rule: Callable[[I64, I64], Algorithm1], random_seed: int
+    columns: I64, chosen: int, rule: Callable[[I64, I64], Algorithm1], random_seed: int
 ) -> float:
-    """Share of random splits of all executions in which Algorithm 1 fires for a state."""
-    many = len(normal) + len(sample)
-    # By column, and in order: what is added up and counted lies side by side.
-    columns = np.empty((normal.shape[1], many), np.int64)
-    columns[:, : len(normal)], columns[:, len(normal) :] = normal.T, sample.T
+    """Share of random splits of all executions in which Algorithm 1 fires for a state.
+
+    Of each column what all of them have, which is put in order; so many are the sample's.
+    """
+    many = columns.shape[1]
     # The order of executions must not matter.
     order = order_rows(columns.T)
     for column in columns:
@@ -174,7 +174,7 @@ def false_alarms(
     for some in row_blocks(splits, max(_AT_ONCE // max(columns.size, 1), 1)):
         mine = np.zeros((len(range(splits)[some]), many), np.bool_)
         for row in mine:
-            row[rng.permutation(many)[: len(sample)]] = True
+            row[rng.permutation(many)[:chosen]] = True
         sides = (np.nonzero(of)[1].reshape(len(mine), -1) for of in (~mine, mine))
         found = rule(*(columns[:, side].transpose(1, 2, 0) for side in sides))
         fires = found.average_fires | found.probability_fires
@@ -245,7 +245,7 @@ def detect(
     least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
-    families, (x, y, found, false) = side_by_side(
+    families, (found, false) = side_by_side(
         partial(two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
                 permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
                 runs=runs, blocks=blocks),
@@ -255,9 +255,10 @@ def detect(
     whole = families.whole
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
-    share = floor_share(floor, x[:, -1], strata[0], normal_session)
+    share = floor_share(floor, normal.total, strata[0], normal_session)
     types = _type_names(strata[0], labels)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
+    x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
@@ -290,12 +291,24 @@ def _measure(
     by_paper: Callable[..., Algorithm1] | None,
     blocks: tuple[I64, I64] | None,
     runs: tuple[I64, I64] | None,
-) -> tuple[I64, I64, Effects, float]:
-    """Return the sets' durations with totals, the effects, and the paper's false alarms."""
-    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+) -> tuple[Effects, float]:
+    """Return the effects, and the paper's false alarms."""
+    x, y = _with_totals(normal, sample)
     drawn = seed(y, x)
     found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
-    return x, y, found, false_alarms(x, y, by_paper, drawn) if by_paper else 0.0
+    if by_paper is None:
+        return found, 0.0
+    # By column: what is added up and counted lies side by side.
+    columns = np.empty((x.shape[1], len(x) + len(y)), np.int64)
+    columns[:, : len(x)], columns[:, len(x) :] = x.T, y.T
+    del x, y  # of very many executions each copy counts
+    return found, false_alarms(columns, len(sample), by_paper, drawn)
+
+
+def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:
+    """Return the sets' durations, last the total."""
+    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    return x, y
 
 
 def _with_tails(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def effects(
     order = order_rows(sample_stratum, sample)
     replicates = _REPLICATES if replicates is None else replicates
     kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
-    both = _resampled_means(rng, (*_in_blocks(excess), *kinds), order, replicates)
+    both = _resampled_means(rng, chain(_in_blocks(excess), kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = np.flatnonzero(normal_stratum == s)

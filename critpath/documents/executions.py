@@ -11,8 +11,9 @@ from critpath.documents.exploration import RequestEntry
 
 SETS: Final[tuple[SetName, ...]] = ("normal", "sample")
 
-# What gives a column of some positions, or of all.
-Cells = Callable[[list[int] | None], Iterable[Any]]
+# What gives a column of some positions: consecutive ones, or any.
+Cells = Callable[[slice | list[int]], Iterable[Any]]
+_AT_ONCE: Final = 1 << 16  # of very many a list of each column would be 40 MB a million
 
 
 class ExecutionEntry(Part):
@@ -50,12 +51,16 @@ class ExecutionTable(Sequence[ExecutionEntry]):
 
     Parameters
     ----------
+    sizes : mapping
+        How many executions each set has.
     columns : mapping
-        Of each set what gives every column of `ExecutionEntry`: of some positions, or of all.
+        Of each set what gives every column of `ExecutionEntry`.
     """
 
-    def __init__(self, columns: Mapping[SetName, Mapping[str, Cells]]) -> None:
-        self._columns = columns
+    def __init__(
+        self, sizes: Mapping[SetName, int], columns: Mapping[SetName, Mapping[str, Cells]]
+    ) -> None:
+        self._sizes, self._columns = sizes, columns
         self._entries: list[ExecutionEntry] | None = None
 
     def rows(
@@ -64,7 +69,15 @@ class ExecutionTable(Sequence[ExecutionEntry]):
         """Yield some columns of executions of a set: of some positions, or of all."""
         if self._entries is not None:
             return rows_of(self._entries, which, names, of)
-        return zip(*(self._columns[which][name](of) for name in names), strict=True)
+        return self._cells(which, names, of)
+
+    def _cells(
+        self, which: SetName, names: Sequence[str], of: list[int] | None
+    ) -> Iterator[tuple[Any, ...]]:
+        many = self._sizes[which]
+        every = (slice(at, min(at + _AT_ONCE, many)) for at in range(0, many, _AT_ONCE))
+        for some in every if of is None else [of]:
+            yield from zip(*(self._columns[which][name](some) for name in names), strict=True)
 
     def marked(self) -> list[ExecutionEntry]:
         """Return the executions that stand out."""
@@ -95,8 +108,7 @@ class ExecutionTable(Sequence[ExecutionEntry]):
         return self._entries
 
     def _make(self, which: SetName, positions: list[int] | None) -> Iterator[ExecutionEntry]:
-        columns = (self._columns[which][name] for name in ExecutionEntry.__struct_fields__)
-        cells = zip(*(column(positions) for column in columns), strict=True)
+        cells = self._cells(which, ExecutionEntry.__struct_fields__, positions)
         return itertools.starmap(ExecutionEntry, cells)
 
 

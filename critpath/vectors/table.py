@@ -90,29 +90,26 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
     VectorTable
         As `vector_table` gives it.
     """
-    tables = []
+    # Not joined from the chunks' tables: what is left of these the process would keep.
+    shape = len(path_set), len(coder.symbols)
+    counts, structure = np.zeros((2, *shape), np.int32)
+    durations = np.zeros(shape, np.int64)
+    first = 0
     for chunk in path_set.chunks():
         paths, codes = chunk.paths, coder.codes(chunk)
         table = vector_table(chunk, coder.symbols, codes)
-        tables.append(table)
+        mine = slice(first, first + len(chunk))
+        counts[mine], structure[mine] = table.counts, table.structure
+        durations[mine] = table.durations
+        first += len(chunk)
         if not strangers:
             continue
         rows = np.flatnonzero(paths.state == State.WAIT_CPU)
         theirs = paths.look_up(paths.detail[rows], lambda text: rival_name(text) in strangers)
         rows = rows[theirs > 0]
         path = np.searchsorted(paths.start, rows, side="right") - 1
-        durations = table.durations.copy()
-        np.subtract.at(durations, (path, codes[rows]), paths.duration[rows])
-        tables[-1] = replace(table, durations=durations)
-    if len(tables) == 1:
-        return tables[0]
-    if not tables:
-        return VectorTable(coder.symbols, *np.zeros((3, 0, len(coder.symbols)), np.int64))
-    joined = (
-        np.concatenate([getattr(table, name) for table in tables])
-        for name in ("counts", "durations", "structure")
-    )
-    return VectorTable(coder.symbols, *joined)
+        np.subtract.at(durations[mine], (path, codes[rows]), paths.duration[rows])
+    return VectorTable(coder.symbols, counts, durations, structure)
 
 
 def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
@@ -139,7 +136,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
     kind = np.zeros(256, np.uint8)
     kind[[int(state) for state in RUNNING]] = 1
     kind[[int(State.IRQ), int(State.SOFTIRQ)]] = 2
-    tables, hosts = [], path_set.hosts
+    result, first, hosts = np.zeros((len(path_set), len(roles)), np.int32), 0, path_set.hosts
     places = {role: place for place, role in enumerate(roles)}
     for chunk in path_set.chunks():
         paths = chunk.paths
@@ -154,8 +151,9 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
             count_trips(
                 paths.start, paths.tid, paths.host, codes, kind[paths.state], column, rival, trips
             )
-        tables.append(trips.astype(np.int32))
-    return roles, np.concatenate([np.zeros((0, len(roles)), np.int32), *tables])
+        result[first : first + len(chunk)] = trips
+        first += len(chunk)
+    return roles, result
 
 
 # Alphabets: segments -> symbols.

@@ -126,7 +126,8 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
     comparison : Analysis
         The outcome of every stage.
     entries : bool
-        Make an entry of every execution; without, as for text, where somebody asks for them.
+        Make an entry of every execution; without, as for text, where somebody asks for them,
+        and with nothing else that only files have of each.
 
     Returns
     -------
@@ -137,10 +138,11 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
     aligned = [_aligned(comparison, one) for one in comparison.aligned]
     outliers = comparison.outliers
     table = ExecutionTable(
+        {"normal": len(comparison.normal), "sample": len(comparison.sample)},
         {
             "normal": _executions(comparison, "normal", comparison.normal),
             "sample": _executions(comparison, "sample", comparison.sample),
-        }
+        },
     )
     document = ComparisonDocument(
         format=COMPARISON_FORMAT,
@@ -163,12 +165,14 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         states=_states(comparison),
         detection=_detection(comparison),
         clusters=Clusters(
-            normal=_clustering(comparison.normal_clusters, comparison.normal),
-            sample=_clustering(comparison.sample_clusters, comparison.sample),
+            normal=_clustering(comparison.normal_clusters, comparison.normal, order=entries),
+            sample=_clustering(comparison.sample_clusters, comparison.sample, order=entries),
             pairs=_pairs(comparison.pairs),
             notes=list(comparison.pairs.notes),
         ),
-        plane=project_counts(comparison.normal_vectors, comparison.sample_vectors),
+        plane=project_counts(comparison.normal_vectors, comparison.sample_vectors)
+        if entries
+        else None,
         outliers=OutliersEntry(
             anomalous=int(outliers.anomalous.sum()),
             paper=int(outliers.paper.sum()),
@@ -498,7 +502,7 @@ def _members(clusters: Clustering) -> list[I64]:
     return [order[first:after] for first, after in pairwise(bounds.tolist())]
 
 
-def _clustering(clusters: Clustering, paths: PathSet) -> ClusteringEntry:
+def _clustering(clusters: Clustering, paths: PathSet, *, order: bool) -> ClusteringEntry:
     duration = paths.executions.end - paths.executions.begin
     return ClusteringEntry(
         method=clusters.method,
@@ -512,8 +516,8 @@ def _clustering(clusters: Clustering, paths: PathSet) -> ClusteringEntry:
             )
             for k, mine in enumerate(_members(clusters))
         ],
-        ordering=[int(i) for i in clusters.ordering],
-        reachability=_numbers(clusters.reachability),
+        ordering=clusters.ordering.tolist() if order else [],
+        reachability=_numbers(clusters.reachability) if order else [],
     )
 
 
@@ -540,17 +544,15 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
     clustered = len(clusters.labels) == many
     judged = sample and len(outliers.score) == many
     result: dict[str, Cells] = {
-        "set": _same(which, many),
+        "set": _same(which),
         "position": _numbers_of(np.arange(many)),
         "source": _numbers_of(paths.session),
         "lossy": _numbers_of(paths.lossy),
-        "request": lambda rows: _requests(executions.requests, many, rows),
+        "request": lambda rows: _requests(executions.requests, _positions(rows)),
         **{name: _texts_of(getattr(executions, name)) for name in ("id", "comm", "label")},
         **{name: _numbers_of(getattr(executions, name)) for name in ("begin", "end", "tid")},
-        **dict.fromkeys(("weak", "anomalous", "paper"), _same(False, many)),
-        **dict.fromkeys(
-            ("cluster", "pair", "excess", "score", "p_value", "symbol"), _same(None, many)
-        ),
+        **dict.fromkeys(("weak", "anomalous", "paper"), _same(False)),
+        **dict.fromkeys(("cluster", "pair", "excess", "score", "p_value", "symbol"), _same(None)),
     }
     if clustered:
         result |= {"cluster": _numbers_of(clusters.labels), "weak": _numbers_of(clusters.weak)}
@@ -561,7 +563,7 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
             result["excess"] = _numbers_of(duration - np.array(usual, np.int64)[clusters.labels])
         else:
             homes = [*pairs.tolist(), *[None] * max(clusters.size - len(pairs), 0)]
-            result["pair"] = lambda rows: [homes[k] for k in _pick(clusters.labels, rows).tolist()]
+            result["pair"] = lambda rows: [homes[k] for k in clusters.labels[rows].tolist()]
     if judged:
         names = [_symbol_name(comparison, code) for code in range(-1, len(_alphabet(comparison)))]
         marks = {name: getattr(outliers, name) for name in ("anomalous", "excess", "paper")}
@@ -569,42 +571,39 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
         result |= {name: _numbers_of(column) for name, column in marks.items()}
         result |= {name: _figures_of(column) for name, column in scores.items()}
         symbols = outliers.symbol
-        result["symbol"] = lambda rows: [names[code + 1] for code in _pick(symbols, rows).tolist()]
+        result["symbol"] = lambda rows: [names[code + 1] for code in symbols[rows].tolist()]
     return result
 
 
-def _pick(column: Any, rows: list[int] | None) -> Any:
-    return column if rows is None else column[rows]
+def _positions(rows: slice | list[int]) -> Sequence[int]:
+    return range(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 def _numbers_of(column: Any) -> Cells:
     # As lists: of a hundred thousand, each number by itself would take longer than all.
-    return lambda rows: _pick(column, rows).tolist()
+    return lambda rows: column[rows].tolist()
 
 
 def _figures_of(column: F64) -> Cells:
-    return lambda rows: map(number, _pick(column, rows).tolist())
+    return lambda rows: map(number, column[rows].tolist())
 
 
 def _texts_of(column: tuple[str, ...]) -> Cells:
-    return lambda rows: column if rows is None else [column[row] for row in rows]
+    return lambda rows: column[rows] if isinstance(rows, slice) else [column[row] for row in rows]
 
 
-def _same(value: Any, many: int) -> Cells:
-    return lambda rows: repeat(value, many if rows is None else len(rows))
+def _same(value: Any) -> Cells:
+    return lambda rows: repeat(value, len(_positions(rows)))
 
 
-def _requests(
-    known: RequestFacts | None, many: int, rows: list[int] | None
-) -> Iterator[RequestEntry | None]:
+def _requests(known: RequestFacts | None, rows: Sequence[int]) -> Iterator[RequestEntry | None]:
     """Yield what is known of each request; None where executions are none."""
-    rows = [*range(many)] if rows is None else rows
     if known is None:
         yield from repeat(None, len(rows))
         return
     words = {
         text: [AskEntry(name, times) for name, times in sorted(json.loads(text or "{}").items())]
-        for text in set(known.asks)
+        for text in {known.asks[i] for i in rows}
     }
     for i in rows:
         yield RequestEntry(

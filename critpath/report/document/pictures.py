@@ -7,6 +7,7 @@ in the picture beside it.  A set's segments are read chunk by chunk.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -234,22 +235,18 @@ def _changes(*columns: I64 | Bool) -> I64:
 # Kinds of requests, from the executions alone: documents of before this have them, too.
 
 
-def describe_kinds(
-    document: ComparisonDocument, weights: list[float] | None = None
-) -> list[KindEntry]:
+def describe_kinds(document: ComparisonDocument, weights: F64 | None = None) -> list[KindEntry]:
     """Return every kind of request: first the one that lost most, then the other changed ones."""
-    rows: dict[str, tuple[list[int], list[int], list[bool], list[float]]] = {}
+    rows: defaultdict[str, _OfKind] = defaultdict(_OfKind)
     weights = weigh_before(document) if weights is None else weights
     normal = document.rows("normal", "label", "begin", "end")
     for (label, begin, end), weight in zip(normal, weights, strict=True):
-        before, _, _, shares = rows.setdefault(label, ([], [], [], []))
-        before.append(end - begin)
-        shares.append(weight)
+        rows[label].before.append(end - begin)
+        rows[label].weights.append(weight)
     for label, begin, end, marked in document.rows("sample", "label", "begin", "end", "anomalous"):
-        _, after, slow, _ = rows.setdefault(label, ([], [], [], []))
-        after.append(end - begin)
-        slow.append(marked)
-    kinds = [_kind(document, label, *mine) for label, mine in rows.items()]
+        rows[label].after.append(end - begin)
+        rows[label].slow.append(marked)
+    kinds = [_kind(document, label, mine) for label, mine in rows.items()]
     lost = {one.label: _lost(one) for one in kinds}
     if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):
         # Whatever it is that was found: the kind that it shows most in.
@@ -269,22 +266,38 @@ def describe_kinds(
     )
 
 
-def weigh_before(document: ComparisonDocument) -> list[float]:
+class _OfKind:
+    """Durations of a kind's executions, what those before count, and which after stand out."""
+
+    def __init__(self) -> None:
+        # No lists: of a million executions each would be 40 MB.
+        self.before, self.after, self.weights = array("d"), array("d"), array("d")
+        self.slow = array("b")
+
+
+def weigh_before(document: ComparisonDocument) -> F64:
     """Return what each execution before counts, so that its kind has the mix of types of after.
 
     Types that are new count as the kind's mean, as in `critpath.detect.effects`.
     """
-    before = [*document.rows("normal", "label", "cluster")]
-    after = [*document.rows("sample", "label", "pair")]
-    many, now = Counter(before), Counter(after)
-    of, new_of = (Counter(label for label, _ in rows) for rows in (before, after))
-    orphans = Counter(row[0] for row in after if row not in many)
-    return [
-        of[row[0]] / new_of[row[0]] * (now[row] / many[row] + orphans[row[0]] / of[row[0]])
+    many, now = (
+        Counter(document.rows("normal", "label", "cluster")),
+        Counter(document.rows("sample", "label", "pair")),
+    )
+    of, new_of, orphans = Counter[str](), Counter[str](), Counter[str]()
+    for row, executions in many.items():
+        of[row[0]] += executions
+    for row, executions in now.items():
+        new_of[row[0]] += executions
+        orphans[row[0]] += 0 if row in many else executions
+    weight = {
+        row: of[row[0]] / new_of[row[0]] * (now[row] / many[row] + orphans[row[0]] / of[row[0]])
         if new_of[row[0]]
         else 1.0
-        for row in before
-    ]
+        for row in many
+    }
+    each = map(weight.__getitem__, document.rows("normal", "label", "cluster"))
+    return np.fromiter(each, np.float64)
 
 
 def _lost(kind: KindEntry) -> float:
@@ -292,21 +305,14 @@ def _lost(kind: KindEntry) -> float:
     return 0.0 if before is None or after is None else (after - before) * kind.executions[1]
 
 
-def _kind(
-    document: ComparisonDocument,
-    label: str,
-    before: list[int],
-    after: list[int],
-    slow: list[bool],
-    weights: list[float],
-) -> KindEntry:
-    sides = np.array(before, np.float64), np.array(after, np.float64)
-    shares = np.array(weights, np.float64), np.ones(len(after))
+def _kind(document: ComparisonDocument, label: str, of: _OfKind) -> KindEntry:
+    sides = np.array(of.before, np.float64), np.array(of.after, np.float64)
+    shares = np.array(of.weights, np.float64), np.ones(len(of.after))
     means = [
         float((side * share).sum() / len(side)) if len(side) else None
         for side, share in zip(sides, shares, strict=True)
     ]
-    marked = sides[1][np.array(slow, np.bool_)] if slow else sides[1]
+    marked = sides[1][np.array(of.slow, np.bool_)]
 
     def quantile(q: float, least: int) -> list[float | int | None]:
         few = min(map(len, sides)) < least
@@ -315,7 +321,7 @@ def _kind(
     return KindEntry(
         label=label,
         change=_change(document, label, means, tuple(map(len, sides)), len(marked)),
-        executions=[len(before), len(after)],
+        executions=[*map(len, sides)],
         slow=len(marked),
         mean=[*means],
         slowest=[float(side.max()) if len(side) else None for side in sides],
@@ -364,12 +370,12 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
     means = _Means([one.label for one in drawn])
     slow = [
-        np.array([marked for (marked,) in document.rows(which, "anomalous")], np.bool_)
+        np.fromiter((marked for (marked,) in document.rows(which, "anomalous")), np.bool_)
         for which in SETS
     ]
-    before, after = np.array(weights_before), np.ones(len(slow[1]))
+    after = np.ones(len(slow[1]))
     side_by_side(
-        lambda: means.add(comparison.normal, threads, slow[0], before, normal=True),
+        lambda: means.add(comparison.normal, threads, slow[0], weights_before, normal=True),
         lambda: means.add(comparison.sample, threads, slow[1], after, normal=False),
     )
     for i, kind in enumerate(drawn):
@@ -509,7 +515,7 @@ def _choose(document: ComparisonDocument, kinds: list[KindEntry]) -> dict[str, l
     chosen: dict[str, dict[int, None]] = {"normal": {}, "sample": {}}
     known = {one.label for one in kinds}
     for side, which in enumerate(SETS):
-        by_kind: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        by_kind = defaultdict[str, Any](lambda: (array("q"), array("q")))
         for label, begin, end, at in document.rows(which, "label", "begin", "end", "position"):
             if label in known:
                 by_kind[label][0].append(end - begin)
