@@ -99,7 +99,10 @@ class Child:
         self._said = place.with_name("said")
         self.pid = os.fork()
         if not self.pid:
-            self._run(place, arguments, modules, writing)
+            try:
+                self._run(place, arguments, modules, writing)
+            finally:  # it must not go on as the worker
+                os._exit(99)
         os.close(writing)
         handle = os.pidfd_open(self.pid)
         ready = select.select([reading, handle], [], [], _PATIENCE)[0]
