@@ -144,7 +144,8 @@ class OutputDirectory:
         """Close the descriptors."""
         for descriptor in (self._fd, self._parent_fd):
             if descriptor >= 0:
-                os.close(descriptor)
+                with contextlib.suppress(OSError):  # nothing was written to it
+                    os.close(descriptor)
         self._fd = self._parent_fd = -1
 
     def low_free_space(self) -> int | None:

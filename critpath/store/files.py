@@ -53,13 +53,17 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
             return
         if sweep:
             remove_abandoned(target)
-        with claimed_file(target) as stream:
-            temporary = Path(stream.name)
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+        claimed = claimed_file(target)
+        temporary = Path(claimed.name)
+        try:
+            yield claimed
+            claimed.flush()
+            os.fsync(claimed.fileno())
             # Before it is closed: until then no other process removes it.
             temporary.replace(target)
+        finally:
+            with suppress(OSError):  # what is whole is on the disk by then, and in its place
+                claimed.close()
     except BaseException as error:
         if temporary is not None:
             _discard(temporary)
@@ -188,7 +192,8 @@ def claimed_directory(target: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written to it
+            os.close(descriptor)
 
 
 def remove_abandoned(target: Path) -> None:

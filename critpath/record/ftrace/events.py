@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -97,18 +97,25 @@ PRIORITIES: Final = frozenset({"prio", "prev_prio", "next_prio", "oldprio", "new
 DROPPED: Final = frozenset({"__syscall_nr"})
 
 
+_SOURCES: Final = {
+    source: name
+    for name, sources in LTTNG_NAMES.items()
+    for source in sources[: 2 if name == "timer_hrtimer_init" else 1]
+}
+_NAMED: Final = {source: name for source, name in _SOURCES.items() if "*" not in source}
+_PATTERNS: Final = {source: name for source, name in _SOURCES.items() if "*" in source}
+
+
 def lttng_name(group: str, event: str) -> str:
     """Return what LTTng calls an event of tracefs."""
     if group in _GROUPS_KEPT_APART:
         return f"{group}:{event}"
     whole = f"{group}/{event}"
-    for name, sources in LTTNG_NAMES.items():
-        own = sources[:2] if name == "timer_hrtimer_init" else sources[:1]
-        for source in own:
-            if source == whole:
-                return name
-            if "*" in source and fnmatchcase(whole, source):
-                return name.replace("*", whole[source.index("*") :])
+    if whole in _NAMED:
+        return _NAMED[whole]
+    for source, name in _PATTERNS.items():
+        if fnmatchcase(whole, source):
+            return name.replace("*", whole[source.index("*") :])
     return event
 
 
@@ -126,9 +133,18 @@ def find_timer_functions(place: Path = Path("/proc/kallsyms")) -> str:
         symbols = place.read_bytes()
     except OSError:
         return ""
-    names = "|".join(_TIMER_FUNCTIONS).encode()
-    found = re.findall(rb"^([0-9a-f]+) [tT] (%s)$" % names, symbols, re.MULTILINE)
+    lines = sorted(x for name in _TIMER_FUNCTIONS for x in _find_lines(symbols, name.encode()))
+    found = [(address, name) for address, kind, name in lines if kind in b"tT"]
     return ",".join(f"{a.decode()}={n.decode()}" for a, n in found if a.strip(b"0"))
+
+
+def _find_lines(symbols: bytes, name: bytes) -> Iterator[list[bytes]]:
+    """Yield the lines that end with a name: a tenth of what a pattern takes in so many bytes."""
+    end = b" " + name + b"\n"
+    at = symbols.find(end)
+    while at >= 0:
+        yield symbols[symbols.rfind(b"\n", 0, at) + 1 : at + len(end)].split()
+        at = symbols.find(end, at + 1)
 
 
 def find_net_devices(

@@ -156,4 +156,5 @@ def discard_raw(directory: Path, *, keep: bool = False) -> None:
         shutil.rmtree(gone, ignore_errors=True)
         raw.rename(gone)
     for _ in range(2):  # what one call refused may go with the next
-        shutil.rmtree(gone, ignore_errors=True)
+        with contextlib.suppress(OSError):  # of a directory that cannot be closed
+            shutil.rmtree(gone, ignore_errors=True)

@@ -227,7 +227,7 @@ class Instance:
             except OSError as error:
                 if error.errno == errno.ENODEV:  # somebody else removes it just now
                     return
-                if error.errno != errno.EBUSY:
+                if error.errno != errno.EBUSY and attempt:  # once may be by chance
                     raise _refusal("remove", self.path, error) from None
                 if attempt == 0:
                     self.turn_off()

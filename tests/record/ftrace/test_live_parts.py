@@ -21,6 +21,7 @@ from critpath.record.ftrace.drain import parse_cpus, watermark
 from critpath.record.ftrace.events import (
     abbreviate_groups,
     find_net_devices,
+    find_timer_functions,
     lttng_name,
     select_events,
 )
@@ -221,6 +222,18 @@ def test_interrupts_of_network_devices_are_told_by_the_bus(tmp_path):
     found = find_net_devices(net, tmp_path / "interrupts")
     assert found == "virtio2-input.0=eth0,tsnep-3=eth1"  # what is shared may be another's
     assert find_net_devices(tmp_path / "none", tmp_path / "interrupts") == ""
+
+
+def test_timer_functions_are_found_by_their_whole_names(tmp_path):
+    symbols = tmp_path / "kallsyms"
+    symbols.write_text(
+        "ffff0010 t tcp_write_timer\nffff0020 T process_timeout\nffff0030 t __process_timeout\n"
+        "ffff0040 d process_timeout\nffff0050 t tcp_write_timer_handler\n"
+        "ffff0060 t tcp_write_timer\n0000 t tcp_delack_timer\nffff0070 t neigh_timer_handler\t[m]\n"
+    )
+    found = "ffff0010=tcp_write_timer,ffff0020=process_timeout,ffff0060=tcp_write_timer"
+    assert find_timer_functions(symbols) == found
+    assert find_timer_functions(tmp_path / "none") == ""
 
 
 def test_the_statedump_has_every_thread_of_ours():
