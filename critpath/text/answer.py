@@ -276,7 +276,7 @@ def _slower(document: ComparisonDocument) -> Headline:
     if tail is not None:
         return tail
     if not slower:
-        return _step(document, None) or Headline(
+        return _step(document) or Headline(
             "SLOWER", f"Some {_requests(document).lower()} became slower"
         )
     main = slower[0]
@@ -297,26 +297,27 @@ def _slower(document: ComparisonDocument) -> Headline:
             positions = _positions(document, main.label, slow=True)
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
-    return _step(document, main) or _by_mean("SLOWER", document, slower)
+    step = _step(document) if len(_kinds(document)) == 1 else None
+    return step or _by_mean("SLOWER", document, slower)
 
 
-def _step(document: ComparisonDocument, kind: KindEntry | None) -> Headline | None:
+def _step(document: ComparisonDocument) -> Headline | None:
     """Tell of states that became surely longer where the whole time may as well have not."""
-    total = _total(document)
+    total, times = _total(document), _times(document)
     flagged = [one for one in document.states if one.flagged and one.state != "total"]
-    if total is None or total.flagged or not flagged or (total.effect_low or 0.0) > 0:
-        return None
-    longer = max(one.effect or 0.0 for one in flagged)
-    times = _times(document)
-    if longer <= 0 or times is None:
+    longer = max((one.effect or 0.0 for one in flagged), default=0.0)
+    if total is None or total.flagged or (total.effect_low or 0.0) > 0 or longer <= 0 or not times:
         return None
     before, after = (" ".join(part) for part in format_pair(*times))
-    label = kind.label if kind and len(_kinds(document)) == 1 else None
-    subject = _lower(_requests(document, label or ""))
-    everybody = frozenset(at for (at,) in document.rows("sample", "position"))
-    whole = f"the whole, {before} → {after}, is within noise"
-    sentence = f"A step of {subject} takes {format_ns(longer)} longer; {whole}"
-    return Headline("SLOWER", sentence, label, *times, everybody)
+    labels = {kind.label for kind in _kinds(document)}
+    label = labels.pop() if len(labels) == 1 else None
+    return Headline(
+        "SLOWER",
+        f"A step of {_lower(_requests(document, label or ''))} takes {format_ns(longer)} longer; "
+        f"the whole, {before} → {after}, is within noise",
+        label,
+        positions=frozenset(at for (at,) in document.rows("sample", "position")),
+    )
 
 
 def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) -> Headline:

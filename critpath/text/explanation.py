@@ -42,6 +42,8 @@ _AGREES: Final = 0.1  # of a contribution: the difference of the two times is as
 _MOST_IDS: Final = 4
 _NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
+# As `notes.some_examined` says it, whatever executions are called.
+_EXAMINED: Final = re.compile(r"\d+ of \d+ slow \w+ were examined, evenly spread")
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
 _HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
@@ -286,15 +288,8 @@ def _subject(
 
 def find_examined(document: ComparisonDocument) -> Collection[int]:
     """Return the requests that were examined for all that are slow; nothing where all were."""
-    examined = {one.position for one in document.aligned}
-    rows = document.rows("sample", "position", "anomalous", "lossy", "excess")
-    whole = [(at, marked, excess or 0) for at, marked, lossy, excess in rows if not lossy]
-    marked = {at for at, anomalous, _ in whole if anomalous}
-    if not examined <= marked:
-        # None stands out alone: as `critpath.localize.segments` chooses them.
-        way = 1 if sum(excess for at, _, excess in whole if at in examined) > 0 else -1
-        marked = {at for at, _, excess in whole if way * excess > 0}
-    return examined if len(examined) < len(marked) else ()
+    some = any(map(_EXAMINED.match, document.warnings))
+    return {one.position for one in document.aligned} if some else ()
 
 
 def peer_name(facts: CauseFacts) -> str:
