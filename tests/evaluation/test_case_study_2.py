@@ -64,6 +64,6 @@ def test_a_quota_is_seen_and_the_groups_are_gone(tmp_path):
     (answer,) = case_study_2.run(tmp_path, ["quota-10"], 1, 36)
     root = find_hierarchies()["cpu"].root
     assert not list(root.glob(f"critpath-evaluation-{os.getpid()}-*"))
-    # Who ran meanwhile is this machine's affair: the wait and the verdict are not.
+    # Who ran meanwhile is this machine's affair, and with it how long requests took: the wait and
+    # the verdict are not.
     assert (answer.verdict, answer.state) == ("anomaly", "WAIT_QUOTA"), answer.cause
-    assert answer.sample > 2 * answer.normal
