@@ -33,13 +33,18 @@ def guest(tmp_path_factory):
     subprocess.run([HERE / "build"], check=True, timeout=1800)
 
     def run(job: str, *files: str, limit: int = 900) -> Path:
-        result = tmp_path_factory.mktemp("guest") / "result"
-        done = subprocess.run(
-            [HERE / "run", JOBS / job, result, *(JOBS / file for file in files)],
-            env={**os.environ, "CRITPATH_GUEST_LIMIT": str(limit)},
-            timeout=limit + 300,
-            check=False,
-        )
+        for _ in range(2):
+            result = tmp_path_factory.mktemp("guest") / "result"
+            done = subprocess.run(
+                [HERE / "run", JOBS / job, result, *(JOBS / file for file in files)],
+                env={**os.environ, "CRITPATH_GUEST_LIMIT": str(limit)},
+                timeout=limit + 300,
+                check=False,
+            )
+            # An emulated processor that hangs, seen once in dozens of runs, is not ours.
+            console = result / "console.log"
+            if not console.exists() or "soft lockup" not in console.read_text(errors="replace"):
+                break
         printed = result / "job.log"
         assert done.returncode == 0, printed.read_text() if printed.exists() else "it did not boot"
         return result / "out"
