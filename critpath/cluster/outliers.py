@@ -62,6 +62,7 @@ from critpath.model import (
     benjamini_hochberg,
     column_blocks,
     draw_groups,
+    excess_over_types,
     mid_ranks,
     order_rows,
     row_blocks,
@@ -219,9 +220,7 @@ def with_excess(
 
     Who is no slower as a whole by these is none.
     """
-    total = tables[0].total.astype(np.float64)
-    mean = np.bincount(types[0], total) / np.maximum(np.bincount(types[0]), 1)
-    excess = np.rint(tables[1].total - mean[types[1]]).astype(np.int64)
+    excess = excess_over_types((tables[0].total, tables[1].total), types)
     return replace(found, excess=excess, anomalous=found.anomalous & (excess > 0))
 
 

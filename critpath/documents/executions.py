@@ -34,7 +34,10 @@ class ExecutionEntry(Part):
     anomalous: Annotated[bool, doc("it stands out")]
     excess: Annotated[
         int | None,
-        doc("its duration less the mean of its normal cluster (ns); strangers may be left out"),
+        doc(
+            "duration less its normal cluster's mean (ns); if in turns, "
+            "without CPU waits for strangers"
+        ),
     ]
     score: Annotated[Maybe, doc("how far it stands out")]
     p_value: Annotated[Maybe, doc("probability of a normal execution to stand out as far")]

@@ -20,6 +20,7 @@ from critpath.model import (
     Finding,
     PathSet,
     State,
+    excess_over_types,
     freeze_columns,
     role_name,
 )
@@ -183,9 +184,9 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
 def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
     """Return what each execution takes longer than its type (ns), in what the verdict rests on.
 
-    And the share of it that few have to have so that it is theirs.
     That is the whole time, unless single states alone became surely longer: on a busy machine the
-    whole time of executions tells which of them were unlucky, not what became slower.
+    whole time of executions tells which of them were unlucky, not what became slower.  Also
+    returns the share of it that those that stand out must have to be explained without the others.
     """
     states = comparison.detection.states
     flagged = [i for i, one in enumerate(states[:-1]) if one.flagged and one.level == "error"]
@@ -195,10 +196,8 @@ def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
         table.durations[:, flagged].sum(axis=1)
         for table in (comparison.normal_vectors, comparison.sample_vectors)
     )
-    types = comparison.normal_clusters.labels
-    mean = np.bincount(types, before) / np.maximum(np.bincount(types), 1)
     homes = comparison.pairs.pair[comparison.sample_clusters.labels]
-    return np.rint(after - mean[homes]).astype(np.int64), 0.8
+    return excess_over_types((before, after), (comparison.normal_clusters.labels, homes)), 0.8
 
 
 def is_faster(comparison: Analysis) -> bool:

@@ -264,6 +264,13 @@ def identifiers(symbols: Sequence[Symbol]) -> list[str]:
 # The few statistics of scipy's that every comparison needs, without scipy's import.
 
 
+def excess_over_types(values: tuple[I64, I64], types: tuple[I64, I64]) -> I64:
+    """Return what each of the sample's values is over the mean of its type's normal ones."""
+    size = np.maximum(np.bincount(types[0]), 1)
+    mean = np.bincount(types[0], values[0].astype(np.float64)) / size
+    return np.rint(values[1] - mean[types[1]]).astype(np.int64)
+
+
 def mid_ranks(values: F64 | I64) -> F64:
     """Rank every column from 1; equal values share the mean of their ranks.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.model.comparison import is_surely_faster
 from critpath.model.kinds import MACHINE_STATES
 from critpath.text.explanation import describe_cause, find_examined, peer_name
+from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_pair, format_share, plural
@@ -48,7 +49,7 @@ _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 # What a reader need not know to believe the answer: how critpath usually works.
 _USUAL: Final = re.compile(
     r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
-    r"|tracefs was not mounted|slow \w+ were examined, evenly spread"
+    rf"|tracefs was not mounted|{SOME_EXAMINED}"
     r"|clocks: [^;]+ (aligned with [^;]+, within [^;]+|one kernel's: one clock)$"
     r"|^recordings of the hosts "
     r"|the operating systems say [^;]+; the messages allow that$"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.model import State
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family
+from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
     IDLE,
@@ -42,8 +43,6 @@ _AGREES: Final = 0.1  # of a contribution: the difference of the two times is as
 _MOST_IDS: Final = 4
 _NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
-# As `notes.some_examined` says it, whatever executions are called.
-_EXAMINED: Final = re.compile(r"\d+ of \d+ slow \w+ were examined, evenly spread")
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
 _HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
@@ -288,7 +287,7 @@ def _subject(
 
 def find_examined(document: ComparisonDocument) -> Collection[int]:
     """Return the requests that were examined for all that are slow; nothing where all were."""
-    some = any(map(_EXAMINED.match, document.warnings))
+    some = any(re.search(SOME_EXAMINED, warning) for warning in document.warnings)
     return {one.position for one in document.aligned} if some else ()
 
 

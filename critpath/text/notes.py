@@ -270,6 +270,10 @@ def partial_comparison(
     )
 
 
+# As the next says it, whatever executions are called.
+SOME_EXAMINED: Final = r"slow \w+ were examined, evenly spread"
+
+
 def some_examined(examined: int, total: int) -> str:
     """Not every execution that stands out was aligned."""
     return (

@@ -41,7 +41,7 @@ def guest(tmp_path_factory):
                 timeout=limit + 300,
                 check=False,
             )
-            # An emulated processor that hangs, seen once in dozens of runs, is not ours.
+            # An emulated processor that hangs, as one did, says nothing of critpath.
             console = result / "console.log"
             if not console.exists() or "soft lockup" not in console.read_text(errors="replace"):
                 break
