@@ -409,22 +409,9 @@ def print_paths(
 ) -> None:
     """Print a set's paths in sums, or every one as text, or as JSON, one object a line."""
     if format_ == "json":
-        from critpath.report.document.path import path_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document.path import write_paths  # noqa: PLC0415 - start-up time
 
-        for index in range(len(paths)):
-            (stream or sys.stdout).write(
-                path_json(
-                    paths.paths,
-                    index,
-                    tid=int(paths.executions.tid[index]),
-                    comm=paths.executions.comm[index],
-                    execution=paths.executions.id[index],
-                    label=paths.executions.label[index],
-                    losses=paths.losses,
-                    uncertainty=paths.uncertainty(index),
-                    confidence=paths.confidence(index),
-                )
-            )
+        (stream or sys.stdout).writelines(write_paths(paths))
         return
     from critpath.report.document.path import (  # noqa: PLC0415 - start-up time
         path_document,

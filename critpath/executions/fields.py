@@ -175,7 +175,7 @@ def field_texts(events: Events, rows: I64, field: str) -> Texts:
     """Return a field of events (given by position) as text, None where it is absent."""
     result = np.full(len(rows), None, object)
     of_row = events.event_class[rows]
-    for index in np.unique(of_row):
+    for index in sorted(set(of_row.tolist())):
         event_class = events.classes[index]
         kind = _type(event_class, field)
         if kind == "absent":
@@ -183,8 +183,10 @@ def field_texts(events: Events, rows: I64, field: str) -> Texts:
         mine = of_row == index
         place = events.offset[rows[mine]] + event_class.fields.index(field)
         # Per distinct value, not per event: most fields have few.
-        distinct, inverse = np.unique(events.values[place], return_inverse=True)
-        result[mine] = _texts_of(events, kind, distinct)[inverse]
+        # Without `np.unique`: its first use imports `numpy.ma`.
+        values = events.values[place]
+        distinct = np.array(sorted(set(values.tolist())), values.dtype)
+        result[mine] = _texts_of(events, kind, distinct)[np.searchsorted(distinct, values)]
     return result
 
 

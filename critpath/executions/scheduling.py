@@ -56,7 +56,7 @@ class Scheduling:
         """Return between which gaps of its host each event lies; one within a gap, alone."""
         result = np.zeros(len(rows), np.int64)
         time, host = self.events.timestamp[rows], hosts_of(self.events, rows)
-        for name in np.unique(self.events.gaps.host).tolist():
+        for name in sorted(set(self.events.gaps.host.tolist())):
             base = self.events.gaps.of(BASE, name)
             mine = host == name
             ended = np.searchsorted(base.end, time[mine], side="right")

@@ -142,7 +142,7 @@ def _find_held(limit: ReachedLimit, periods: I64) -> _Held | None:
     period = limit.limits.get("period", 0)
     best: tuple[float, float] | None = None
     ends = np.zeros(0, np.int64)
-    for timer in np.unique(periods[:, 1]).tolist():
+    for timer in sorted(set(periods[:, 1].tolist())):
         mine = periods[periods[:, 1] == timer, 0]
         found = np.searchsorted(mine, rows[:, 1], side="right") > np.searchsorted(
             mine, rows[:, 0] - _LATE
@@ -205,10 +205,10 @@ def _disk_parts(
     }
     if not len(requests) and not full:
         return
-    queue = _Queue(requests, [c for c, name in enumerate(names) if name.startswith(_WORKER)])
+    queue = _Queue(requests, {c for c, name in enumerate(names) if name.startswith(_WORKER)})
     waits = np.flatnonzero(paths.state == State.WAIT_DISK)
     path_of = np.searchsorted(paths.start, waits, side="right") - 1
-    own: dict[int, list[int]] = {}  # the threads of a path
+    own: dict[int, set[int]] = {}  # the threads of a path
     for row, path in zip(waits.tolist(), path_of.tolist(), strict=True):
         begin, end, tid = int(paths.begin[row]), int(paths.end[row]), int(paths.tid[row])
         detail = ""
@@ -221,7 +221,7 @@ def _disk_parts(
         if not detail and (device := queue.awaited(begin, end)) is not None:
             if path not in own:
                 mine = paths.tid[paths.start[path] : paths.start[path + 1]]
-                own[path] = np.unique(mine).tolist()
+                own[path] = set(mine.tolist())
             code, share = queue.others(begin, end, device, own[path])
             known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
             name = disks.get(device, known)
@@ -233,7 +233,7 @@ def _disk_parts(
 class _Queue:
     """The requests of all disks, for who had them during a wait."""
 
-    def __init__(self, requests: I64, unknown: Sequence[int]) -> None:
+    def __init__(self, requests: I64, unknown: Collection[int]) -> None:
         self._unknown = unknown  # names of threads that issue what others asked for
         self._requests = requests[np.argsort(requests[:, 0], kind="stable")]
         self._by_end = requests[np.argsort(requests[:, 1], kind="stable")]
@@ -251,9 +251,11 @@ class _Queue:
         low, high = np.searchsorted(self._requests[:, 0], (begin - self._longest, end))
         near = self._requests[low:high]
         near = near[(near[:, 2] == device) & (near[:, 1] > begin)]
-        near = near[~np.isin(near[:, 3], list(own)) & ~np.isin(near[:, 4], self._unknown)]
+        # Few are left: sets are faster than `np.isin`.
+        foreign = [tid not in own and by not in self._unknown for *_, tid, by in near.tolist()]
+        near = near[np.array(foreign, np.bool_)]
         best = (0, 0.0)
-        for code in np.unique(near[:, 4]).tolist():
+        for code in sorted(set(near[:, 4].tolist())):
             spans = near[near[:, 4] == code, :2].clip(begin, end)
             reach = np.maximum.accumulate(np.append(begin, spans[:, 1]))[:-1]
             covered = int((spans[:, 1] - np.maximum(spans[:, 0], reach)).clip(min=0).sum())
@@ -270,7 +272,7 @@ def _reclaim_parts(
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield the parts in which a thread freed memory, because a limit or the machine had none."""
     parts: dict[int, list[Part]] = {}
-    for tid in np.unique(reclaims[:, 2]).tolist():
+    for tid in sorted(set(reclaims[:, 2].tolist())):
         rows = np.array(_rows_of(paths, np.array([tid]), _RECLAIMING), np.int64)
         memory = next(
             (limit for limit, members in limits if _MEMORY in limit.rows and tid in members), None
@@ -316,8 +318,10 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
     count = np.ones(len(paths.begin), np.int64)
     count[list(pieces)] = [len(of) for of in pieces.values()]
     begins = np.concatenate([[0], np.cumsum(count)])
+    source = slice(None) if (count == 1).all() else np.repeat(np.arange(len(count)), count)
+    changed = {"begin", "end", "state", "detail", "elsewhere_idle"}
     columns = {
-        name: np.repeat(getattr(paths, name), count)
+        name: np.array(getattr(paths, name)[source], copy=name in changed or None)
         for name in (
             *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
             *("elsewhere_idle", "beneath", "uncertainty", "confidence", "stack", "waker_stack"),

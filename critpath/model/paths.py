@@ -323,7 +323,11 @@ class CriticalPaths(Table):
         rows = np.asarray(rows, np.int64)
         counts = self.start[rows + 1] - self.start[rows]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
+        segments: slice | I64
+        if len(rows) == 1:  # no copy: paths are asked for one by one, and may be long
+            segments = slice(int(self.start[rows[0]]), int(self.start[rows[0] + 1]))
+        else:
+            segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
         columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in _SEGMENT_COLUMNS}
         return CriticalPaths(start=start, **columns, strings=self.strings)
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from critpath.errors import UnreadableError
 from critpath.model import Loss, StreamFacts
 from critpath.read.compiled_trace import stream_size
@@ -86,13 +84,13 @@ def _describe(path: Path, file: StreamFile) -> StreamFacts:
         & (table[:, PacketColumn.PRESENT] >> Role.BEGIN & 1 != 0)
     ]
     ends = [0]
-    for stream in np.unique(whole[:, PacketColumn.STREAM]).tolist():
+    for stream in sorted(set(whole[:, PacketColumn.STREAM].tolist())):
         rows = whole[whole[:, PacketColumn.STREAM] == stream]
         ended = has_end(rows)
         last = rows[~ended & (rows[:, PacketColumn.EVENTS] > 0), PacketColumn.LAST]
         ends += [int(last.max(initial=0))]
         ends += [int(file.times(stream, rows[ended, PacketColumn.END]).max(initial=0))]
-    cpus = np.unique(whole[:, PacketColumn.CPU]).tolist()
+    cpus = sorted(set(whole[:, PacketColumn.CPU].tolist()))
     return StreamFacts(
         name=file.name,
         bytes=stream_size(path),

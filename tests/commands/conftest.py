@@ -165,8 +165,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         "critpath.report.document.path": {
             "path_document": path_document,
             "summarize_paths": lambda paths, _: paths,
-            "path_json": lambda *a, **k: (
-                msgspec.json.encode(path_document(*a, **k)).decode() + "\n"
+            "write_paths": lambda paths: (
+                msgspec.json.encode(Saved("critpath/path/1", i, {"tid": int(tid)})).decode() + "\n"
+                for i, tid in enumerate(paths.executions.tid)
             ),
         },
         "critpath.report.document.as_json": {

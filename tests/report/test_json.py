@@ -16,9 +16,11 @@ from rich.console import Console
 from critpath.documents import PathLoss, PathSubject
 from critpath.errors import UnreadableError
 from critpath.model import Loss
+from critpath.report.document import path as path_module
+from critpath.report.document._segments import join_segments
 from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
-from critpath.report.document.path import path_document, path_json
+from critpath.report.document.path import path_document, path_json, write_paths
 from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
 
@@ -87,6 +89,38 @@ def test_path_as_the_design_says(factory):
     assert document.totals["WAIT_TIMER"] == 30_000_000
     assert document.unexplained == 0
     assert load_document(line) == document
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 2048])
+def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once):
+    monkeypatch.setattr(path_module, "_AT_ONCE", at_once)
+    sample = factory.comparison().sample
+    of = sample.executions
+    lines = "".join(write_paths(sample)).splitlines(keepends=True)
+    assert len(lines) == len(sample) > 1
+    for index, line in enumerate(lines):
+        assert line == path_json(
+            *(sample.paths, index),
+            tid=int(of.tid[index]),
+            comm=of.comm[index],
+            execution=of.id[index],
+            label=of.label[index],
+            losses=sample.losses,
+        )
+
+
+TIMES = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 9, 10, 99, 100, 10**18, -(2**63)])
+
+
+@given(st.lists(st.tuples(TIMES, TIMES)), st.booleans())
+def test_times_of_segments_are_written_as_they_are(times, tiled):
+    begin, end = (np.array([pair[i] for pair in times], np.int64) for i in (0, 1))
+    if tiled:
+        begin[1:] = end[:-1]
+    written = join_segments(begin, end, np.zeros(len(begin), np.int64), [b'"a": 1}'])
+    expected = zip(begin.tolist(), end.tolist(), strict=True)
+    named = [{"begin": first, "end": last, "a": 1} for first, last in expected]
+    assert f"[{written}]" == json.dumps(named)
 
 
 def test_path_with_stacks(factory):
