@@ -288,9 +288,10 @@ def _who_ran(
     if account.waits:
         codes[0] = len(texts)
         texts.append("idle")
-    for worker in np.flatnonzero(account.ran).tolist():
-        codes[2 + worker] = len(texts)
-        texts.append(f"{strings[workers.name[worker]]} ({workers.tid[worker]})")
+    ran = np.flatnonzero(account.ran)
+    codes[2 + ran] = np.arange(len(texts), len(texts) + len(ran))
+    of_each = zip(workers.name[ran].tolist(), workers.tid[ran].tolist(), strict=True)
+    texts += [f"{strings[name]} ({tid})" for name, tid in of_each]
     return codes, tuple(texts)
 
 

@@ -327,12 +327,14 @@ def _segments(
         # In order of text: bytes must not depend on how words are numbered.
         present = np.zeros(len(texts), np.bool_)
         present[codes] = True
-        used = [(code, utf8(texts[code])) for code in np.flatnonzero(present).tolist()]
-        distinct = sorted({text for _, text in used})
+        used = np.flatnonzero(present)
+        named = [texts[code] for code in used.tolist()]
+        if not "".join(named).isascii():
+            named = [*map(utf8, named)]
+        distinct = sorted(set(named))
         place = {text: i for i, text in enumerate(distinct)}
         table = np.zeros(len(texts), np.int32)
-        for code, text in used:
-            table[code] = place[text]
+        table[used] = [place[text] for text in named]
         if texts is not STATES:
             strings.update(distinct)
         indices = of_numbers(table[codes], pa.int32())

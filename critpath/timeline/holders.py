@@ -122,12 +122,15 @@ def find_holds(
 
 def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]) -> list[Link]:
     """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
-    alike = _bins(record.end - record.begin)
-    whose = zip(record.timed.tolist(), _bins(record.length).tolist(), strict=True)
-    slept = Counter((names[worker], length) for worker, length in whose)
+    codes: dict[str, int] = {}
+    code = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
+    slept = Counter(_kinds(code[record.timed], record.length).tolist())
     guessed = (record.waker >= 0) & (record.observed == 0)
     rows = np.flatnonzero(guessed & ~_lost_within(record, losses))
-    kinds = {row: (names[record.sleeper[row]], int(alike[row])) for row in rows.tolist()}
+    length = (record.end - record.begin)[rows]
+    kinds = dict(
+        zip(rows.tolist(), _kinds(code[record.sleeper[rows]], length).tolist(), strict=True)
+    )
     had = (record.holder >= 0) & (record.since <= record.begin)
     times = Counter(kinds.values())
     held = Counter(kind for row, kind in kinds.items() if had[row])
@@ -142,10 +145,10 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
     ]
 
 
-def _bins(length: I64 | F64) -> I64:
-    """Return numbers of which sleeps of one kind have the same (ns)."""
-    numbers: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
-    return numbers
+def _kinds(name: I64, length: I64 | F64) -> I64:
+    """Return numbers of names and of which sleeps have about the same length (ns), as one."""
+    alike: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
+    return (name << 32) + alike
 
 
 def _link(record: HolderRecord, row: int, holder: int, released: int = _NEVER) -> Link:
