@@ -20,6 +20,7 @@ cdef enum:
     INET6 = 10
     JUST_NOW = 1000000    # ns: a thread that connects asks at once
     PEEK = 2              # MSG_PEEK: what is received stays there
+    MOST_BYTES = 0x7ffff000  # that a call moves, MAX_RW_COUNT of Linux: sums do not overflow
     # States of TCP
     ESTABLISHED = 1
     SYN_SENT = 2
@@ -506,11 +507,12 @@ cdef class Activities:
         if kind == KIND_SOCKET_RECEIVE:
             if v[4] & PEEK or v[3] < 0:
                 return 0
-            self.put(time, ACT_RECEIVE if v[3] else ACT_FINISH, tid, host, at, v[3])
+            self.put(
+                time, ACT_RECEIVE if v[3] else ACT_FINISH, tid, host, at, min(v[3], MOST_BYTES))
             if v[3] and not e.first:
                 e.first = 1
         elif v[3] > 0:
-            self.put(time, ACT_SEND, tid, host, at, v[3])
+            self.put(time, ACT_SEND, tid, host, at, min(v[3], MOST_BYTES))
             if not e.first:
                 e.first = 2
         else:

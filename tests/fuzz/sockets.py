@@ -112,6 +112,8 @@ def use_events(data: bytes) -> None:
 def check(found: FoundTurns, made_of: Attributed) -> None:
     """Check requests of one endpoint, slices, and what of a request's time is whose."""
     requests, slices = made_of.requests, made_of.slices
+    moved = min(requests.bytes_in.min(initial=0), requests.bytes_out.min(initial=0))
+    require(moved >= 0, "fewer bytes than none")
     single = np.flatnonzero(requests.end_ns > requests.begin_ns)
     order = single[np.lexsort((requests.begin_ns[single], requests.endpoint[single]))]
     same = requests.endpoint[order][1:] == requests.endpoint[order][:-1]

@@ -249,3 +249,11 @@ def test_connections_of_a_unix_socket_whose_addresses_are_used_again_each_time()
     asked = [int(at) for at in found.requests.endpoint.tolist()]
     assert all(ends.serves[at] == 1 and ends.role_how[at] == 1 for at in asked)  # accepted
     assert len({int(ends.peer[at]) for at in asked}) == expected
+
+
+def test_a_call_moves_no_more_bytes_than_linux_lets_it():
+    """Found by fuzzing: of two such calls the sum overflowed."""
+    kinds = (Kind.SOCKET_RECEIVE, Kind.SOCKET_SEND)
+    moving = [(at, 0, kind, [1 << 40, 2, 6, 2**63 - 1, 0]) for at, kind in enumerate(kinds)]
+    activity = collect(moving).activity
+    assert activity.value.tolist() == [0x7FFFF000] * 2
