@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from critpath.errors import UsageError
 from critpath.model import I64, Bool, EventClass, Events
+from critpath.model.vectors import number_codes
 from critpath.units import shorten
 
 # Event patterns: which events begin or end an execution, and the fields they yield.
@@ -175,7 +176,7 @@ def field_texts(events: Events, rows: I64, field: str) -> Texts:
     """Return a field of events (given by position) as text, None where it is absent."""
     result = np.full(len(rows), None, object)
     of_row = events.event_class[rows]
-    for index in sorted(set(of_row.tolist())):
+    for index in np.flatnonzero(np.bincount(of_row)).tolist():
         event_class = events.classes[index]
         kind = _type(event_class, field)
         if kind == "absent":
@@ -183,10 +184,8 @@ def field_texts(events: Events, rows: I64, field: str) -> Texts:
         mine = of_row == index
         place = events.offset[rows[mine]] + event_class.fields.index(field)
         # Per distinct value, not per event: most fields have few.
-        # Without `np.unique`: its first use imports `numpy.ma`.
-        values = events.values[place]
-        distinct = np.array(sorted(set(values.tolist())), values.dtype)
-        result[mine] = _texts_of(events, kind, distinct)[np.searchsorted(distinct, values)]
+        distinct, inverse = number_codes(events.values[place])
+        result[mine] = _texts_of(events, kind, distinct)[inverse]
     return result
 
 

@@ -226,7 +226,7 @@ def saved_seeds() -> None:
     from critpath.report.document.as_json import to_json  # noqa: PLC0415
     from critpath.report.document.calibration import calibration_document  # noqa: PLC0415
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415
-    from critpath.report.document.path import path_json  # noqa: PLC0415
+    from critpath.report.document.path import write_paths  # noqa: PLC0415
     from critpath.store import save_paths  # noqa: PLC0415
     from critpath.store.baseline import Baseline, baseline_text  # noqa: PLC0415
 
@@ -263,7 +263,7 @@ def saved_seeds() -> None:
         ("baseline", baseline_text(Baseline(sessions, interrupts=True, version="0")).encode()),
         ("document", to_json(comparison_document(small)).encode()),
         ("document", to_json(calibration_document(calibration())).encode()),
-        ("document", path_json(paths.paths, 0, tid=7, comm="worker", losses=()).encode()),
+        ("document", "".join(write_paths(paths)).split("\n")[0].encode()),
         *store_seeds(),
     ):
         keep("saved", bytes([saved.KINDS.index(kind)]) + data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,20 @@ from critpath.report.document import path as path_module
 from critpath.report.document._segments import join_segments
 from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
-from critpath.report.document.path import path_document, path_json, write_paths
+from critpath.report.document.path import path_document, write_paths
 from critpath.report.html.as_html import render_html
 from critpath.report.text.as_text import render_comparison
+
+
+def first_line(sample, paths, tid, comm, execution="", label="", losses=()):
+    """Return the first path's line of `write_paths`, and the document that it is to be of."""
+    given = {"tid": np.full(len(sample), tid, np.int64)}
+    texts = {"comm": comm, "id": execution, "label": label}
+    given |= {name: (text,) * len(sample) for name, text in texts.items()}
+    of = replace(sample.executions, **given)
+    written = "".join(write_paths(replace(sample, paths=paths, executions=of, losses=losses)))
+    named = {"tid": tid, "comm": comm, "execution": execution, "label": label}
+    return written[: written.index("\n") + 1], path_document(paths, 0, **named, losses=losses)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +69,8 @@ def test_path_as_the_design_says(factory):
     loss = Loss(0, 10**18, 0, 0, 5, 2, "discarded")
     far = Loss(10**17, 10**18, 0, 0, 7, 7, "discarded")
     named = {"tid": 1201, "comm": "worker", "execution": "e7", "label": "cpu"}
-    document = path_document(paths, 0, **named, losses=[loss, far])
+    line, document = first_line(comparison.sample, paths, **named, losses=(loss, far))
     # The fast way writes the same text.
-    line = path_json(paths, 0, **named, losses=[loss, far])
     assert line == json.dumps(to_plain(document)) + "\n"
     assert set(to_plain(document)) == {
         "format",
@@ -91,15 +102,16 @@ def test_path_as_the_design_says(factory):
     assert load_document(line) == document
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 2048])
-def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once):
+@pytest.mark.parametrize(("at_once", "kept"), [(1, 0), (2, 3), (2048, 20_000)])
+def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once, kept):
     monkeypatch.setattr(path_module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(path_module, "_KEPT", kept)
     sample = factory.comparison().sample
     of = sample.executions
     lines = "".join(write_paths(sample)).splitlines(keepends=True)
     assert len(lines) == len(sample) > 1
     for index, line in enumerate(lines):
-        assert line == path_json(
+        document = path_document(
             *(sample.paths, index),
             tid=int(of.tid[index]),
             comm=of.comm[index],
@@ -107,6 +119,7 @@ def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once):
             label=of.label[index],
             losses=sample.losses,
         )
+        assert line == json.dumps(to_plain(document)) + "\n"
 
 
 TIMES = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 9, 10, 99, 100, 10**18, -(2**63)])
@@ -124,15 +137,15 @@ def test_times_of_segments_are_written_as_they_are(times, tiled):
 
 
 def test_path_with_stacks(factory):
-    paths = factory.comparison(anomalous=0, samples=1).sample.paths
+    sample = factory.comparison(anomalous=0, samples=1).sample
+    paths = sample.paths
     texts = ("f\ta.c\t7\tapp\ng\t\t0\tapp\t+", "w\t\t0\tapp")
     first, codes = len(paths.strings), np.full(len(paths.begin), -1, np.int32)
     stack, waker = codes.copy(), codes.copy()
     stack[1], waker[1] = first, first + 1
     columns = {"stack": stack, "waker_stack": waker, "strings": (*paths.strings, *texts)}
     changed = type(paths)(**{**vars(paths), **columns})
-    document = path_document(changed, 0, tid=1, comm="", losses=())
-    line = path_json(changed, 0, tid=1, comm="", losses=())
+    line, document = first_line(sample, changed, 1, "")
     assert line == json.dumps(to_plain(document)) + "\n"
     found = json.loads(line)["segments"]
     inner = {"function": "f", "file": "a.c", "line": 7, "module": "app"}
@@ -214,7 +227,8 @@ def test_what_passes_the_reader_renders(factory, data):
 
 
 def test_the_fast_way_escapes_what_a_terminal_acts_on(factory):
-    line = path_json(factory.comparison().sample.paths, 0, tid=1, comm="a\x7f\x1b[31m", losses=())
+    sample = factory.comparison().sample
+    line, _ = first_line(sample, sample.paths, 1, "a\x7f\x1b[31m")
     assert "\x7f" not in line
     assert "\x1b" not in line
     assert json.loads(line)["subject"]["comm"] == "a\x7f\x1b[31m"

@@ -60,7 +60,7 @@ def path_document(
         Times in ns, ``totals`` only of states that occur, ``unexplained`` the ns in
         WAIT_UNEXPLAINED and UNKNOWN.
     """
-    import msgspec  # noqa: PLC0415 - start-up time: `path_json` does without
+    import msgspec  # noqa: PLC0415 - start-up time: `write_paths` does without
 
     from critpath.documents import FrameEntry, PathDocument, PathSegment  # noqa: PLC0415 - as above
 
@@ -101,24 +101,6 @@ def path_document(
     return document
 
 
-def path_json(
-    paths: CriticalPaths,
-    index: int,
-    *,
-    tid: int,
-    comm: str,
-    losses: Sequence[Loss],
-    execution: str = "",
-    label: str = "",
-    uncertainty: int | None = 0,
-    confidence: float = 1.0,
-) -> str:
-    """Write the document of one critical path as a line of JSON: as `write_paths` does."""
-    named = {"execution": execution, "label": label}
-    document = _frame(paths, index, tid, comm, named, losses, (uncertainty, confidence))
-    return "".join(_write_document(document, paths, index, {}))
-
-
 def write_paths(paths: PathSet) -> Iterator[str]:
     """Write the documents of all paths of a set, a line of JSON each, in pieces.
 
@@ -128,6 +110,8 @@ def write_paths(paths: PathSet) -> Iterator[str]:
     kinds: dict[tuple[Any, ...], bytes] = {}
     of = paths.executions
     for index in range(len(paths)):
+        if len(kinds) > _KEPT:  # where every execution is of a thread of its own
+            kinds.clear()
         sure = paths.uncertainty(index), paths.confidence(index)
         named = {"execution": of.id[index], "label": of.label[index]}
         subject = int(of.tid[index]), of.comm[index]
@@ -167,6 +151,7 @@ def _round(probability: float) -> float:
 
 
 _AT_ONCE: Final = 2048  # segments in a piece of text, which stays in the processor's cache
+_KEPT: Final = 20_000  # kinds of segments, some 300 bytes each
 _FRAME: Final = ("function", "file", "line", "module")
 
 
