@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from critpath.model import (
 
 LONGER: Final = 3  # times as long may one of several trips be
 ENOUGH: Final = 4  # for a mean without the longest
+SURE: Final = 2.0  # standard errors that such a mean is lowered by
 MANY: Final = 0.3  # of the executions
 FEW: Final = 0.1  # of as many
 RATIO: Final = 1.25  # a smaller rise changes little
@@ -262,13 +263,10 @@ def charge_steps(
         }
         for symbol, ns in cost.behind.items():
             time[symbol] = time.get(symbol, 0.0) + ns
-        # The typical preparation: one long computation before a wait is not its doing.
         sums = [sum(lead.values()) for lead in cost.leads]
         # What normal executions never do says nothing of how they prepare it.
         if before and step.role not in inferred and (whole := sum(sums)):
-            n = len(sums)
-            typical = (whole - max(sums)) / (n - 1) if n >= ENOUGH else median(sums)
-            scale = min(1.0, typical * n / whole)
+            scale = min(1.0, _typical_lead(sums) * len(sums) / whole)
             for lead in cost.leads:
                 for symbol, ns in lead.items():
                     time[symbol] = time.get(symbol, 0.0) + scale * ns
@@ -283,6 +281,18 @@ def charge_steps(
             charged[symbol] = min(charged[symbol], most)
         charges.append(Charge(step, before, after, own, charged))
     return tuple(charges)
+
+
+def _typical_lead(sums: Sequence[int]) -> float:
+    """Return the preparation that an occurrence takes at least, if all take about the same.
+
+    One long computation before a wait is not its doing.  Where the others differ widely as
+    well, they are no preparation: as when helpers interrupt what is computed anyway.
+    """
+    if len(sums) < ENOUGH:
+        return median(sums)
+    rest = sorted(sums)[:-1]
+    return max(0.0, fmean(rest) - SURE * stdev(rest) / math.sqrt(len(rest)))
 
 
 def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dict[Step, _Cost]:

@@ -56,6 +56,17 @@ def test_a_trip_whose_work_takes_the_callers_cpu_counts_as_one():
     assert facts.share > 0.8
 
 
+def test_helpers_that_interrupt_a_longer_computation_are_no_cause_of_it():
+    # As garbage collectors do, whenever a thread has allocated enough: what it ran before
+    # such an interruption is no preparation, which would be about the same every time.
+    started = "r900 h20 r5 h20 r200 h30"
+    normal = executions(20, f"{started} r100 k20", 1)
+    uneven = "r10 k20 r700 k20 r6 k20 r250 k20 r3 k20 r8 k20"
+    _, cause = first(normal, executions(20, f"{started} r100 k20 {uneven}", 1, seed=2))
+    assert (cause.facts.state, cause.facts.role) == ("RUN", "")
+    assert "on the CPU in their own code" in cause.sentence
+
+
 def test_more_waits_are_told_by_their_number():
     unit = "r20 d40 i90"
     verdict, cause = first(executions(20, unit, 1), executions(20, unit, 6, seed=2))

@@ -256,7 +256,9 @@ def test_code_that_lies_where_another_did_has_its_own_name(python):
         child.stdout.readline()
         sampled = sample_to_the_end(child)
     inner = {tuple(stack[0]) for _, _, stack in sampled.rows() if stack and stack[0][0][:2] == "f_"}
-    assert inner == {(f"f_{n}", f"file_{n}", 3) for n in range(3)}
+    # A function that has just been entered is in the line of its def: a slow machine shows some.
+    entered = {(f"f_{n}", f"file_{n}", 2) for n in range(3)}
+    assert inner - entered == {(f"f_{n}", f"file_{n}", 3) for n in range(3)}
 
 
 FORKED = """
