@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from critpath.model.comparison import is_surely_faster
 from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.stacks import is_helper, location_of
+
+_ALIKE: Final = 1 / 3  # of the shift of those that stand out: the others became slower as well
+_FEW: Final = 3  # that do not stand out tell what those have in common
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +172,7 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     whole = ~comparison.sample.lossy
     marked = np.flatnonzero(outliers.anomalous & whole)
     # A few that stand out do not tell why all of them became slower.
-    alone = over[marked].sum() >= most * over[whole].sum()
+    alone = over[marked].sum() >= most * over[whole].sum() and not _others_too(comparison, marked)
     if comparison.detection.flagged and not (len(marked) and alone):
         marked = np.flatnonzero((over > 0) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
@@ -188,16 +192,52 @@ def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
     whole time of executions tells which of them were unlucky, not what became slower.  Also
     returns the share of it that those that stand out must have to be explained without the others.
     """
-    states = comparison.detection.states
-    flagged = [i for i, one in enumerate(states[:-1]) if one.flagged and one.level == "error"]
-    if states[-1].flagged or not flagged:
+    flagged = _deciding_states(comparison)
+    if comparison.detection.states[-1].flagged or not flagged:
         return comparison.outliers.excess, 0.5
+    return _excess_in(comparison, flagged)[1], 0.8
+
+
+def _deciding_states(comparison: Analysis) -> list[int]:
+    """Return the states that became surely longer and that the verdict rests on."""
+    states = comparison.detection.states[:-1]
+    return [i for i, one in enumerate(states) if one.flagged and one.level == "error"]
+
+
+def _excess_in(comparison: Analysis, states: Sequence[int]) -> tuple[I64, I64]:
+    """Return what normal and sample executions take longer in states than their type (ns)."""
     before, after = (
-        table.durations[:, flagged].sum(axis=1)
+        table.durations[:, states].sum(axis=1)
         for table in (comparison.normal_vectors, comparison.sample_vectors)
     )
-    homes = comparison.pairs.pair[comparison.sample_clusters.labels]
-    return excess_over_types((before, after), (comparison.normal_clusters.labels, homes)), 0.8
+    types, homes = comparison.normal_clusters.labels, _homes(comparison)
+    mine = excess_over_types((before, before), (types, types))
+    return mine, excess_over_types((before, after), (types, homes))
+
+
+def _homes(comparison: Analysis) -> I64:
+    return comparison.pairs.pair[comparison.sample_clusters.labels]
+
+
+def _others_too(comparison: Analysis, marked: I64) -> bool:
+    """Tell whether executions of the same types that do not stand out became slower as well.
+
+    Of all that became slower by as much, those stand out that were unlucky besides.  The
+    fastest are held against the fastest normal ones: the shift function (Doksum 1974), in the
+    deciding state that grew most.
+    """
+    states = {i: comparison.detection.states[i].effect for i in _deciding_states(comparison)}
+    if not states or not len(marked):
+        return False
+    before, after = _excess_in(comparison, [max(states, key=lambda i: states[i])])
+    homes = _homes(comparison)
+    among = np.unique(homes[marked])
+    before = before[np.isin(comparison.normal_clusters.labels, among)]
+    after = np.sort(after[np.isin(homes, among) & ~comparison.sample.lossy])
+    at = (np.arange(len(after)) + 0.5) / len(after)
+    shift = after - np.quantile(before, at, method="hazen")
+    others = len(after) - len(marked)
+    return bool(others >= _FEW and shift[:others].mean() >= _ALIKE * shift[others:].mean())
 
 
 def is_faster(comparison: Analysis) -> bool:

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from critpath.detect.machine import find_strangers
 from critpath.model import State
@@ -142,3 +143,28 @@ def test_what_every_execution_waits_longer_for_is_told_where_a_stranger_hides_it
     assert why.startswith("They wait 1.5 ms instead of 0.30 ms for thread `helper`"), why
     assert len(found.causes[0].positions) >= 18
     assert find_deciding_p(found) < 0.01  # which all outputs give; the whole's is no evidence
+
+
+def noisy(seed, added, count=24):
+    """Return executions that vary by more than most of what is added to their wait."""
+    chance = random.Random(seed)  # noqa: S311 - durations, no secrets
+    return [
+        f"r{chance.gauss(3000, 150):.3f} d{chance.uniform(20, 40) + added(i):.3f} r50"
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("added", [300.0, 450.0])
+def test_what_all_became_slower_by_is_not_told_of_the_unlucky_alone(seed, added):
+    normal, sample = noisy(seed, lambda _: 0.0), noisy(seed + 50, lambda _: added)
+    document = comparison_document(compare(draw(normal), draw(sample)))
+    assert describe_headline(document).sentence.startswith("Processes are ")
+    assert describe_why(document).startswith("They wait ")
+
+
+def test_a_third_that_became_slower_is_told_of_alone():
+    sample = noisy(52, lambda i: 0.0 if i % 3 else 900.0)
+    document = comparison_document(compare(draw(noisy(2, lambda _: 0.0)), draw(sample)))
+    assert describe_headline(document).sentence.startswith("8 of 24 processes take ")
+    assert describe_why(document).startswith("They wait ")
