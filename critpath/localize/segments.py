@@ -30,8 +30,8 @@ from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.stacks import is_helper, location_of
 
-_ALIKE: Final = 1 / 3  # of the shift of those that stand out: the others became slower as well
-_FEW: Final = 3  # that do not stand out tell what those have in common
+_ALIKE: Final = 1 / 3  # least shift of the others, of that of those that stand out
+_FEW: Final = 3  # others that are needed to tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +220,11 @@ def _homes(comparison: Analysis) -> I64:
 
 
 def _others_too(comparison: Analysis, marked: I64) -> bool:
-    """Tell whether executions of the same types that do not stand out became slower as well.
+    """Tell whether the executions of the same types that do not stand out became slower as well.
 
-    Of all that became slower by as much, those stand out that were unlucky besides.  The
-    fastest are held against the fastest normal ones: the shift function (Doksum 1974), in the
-    deciding state that grew most.
+    When all became slower by as much, those stand out that were unlucky as well.  Each is
+    compared with the normal execution of the same rank, in the deciding state that grew most:
+    the shift function (Doksum 1974).
     """
     states = {i: comparison.detection.states[i].effect for i in _deciding_states(comparison)}
     if not states or not len(marked):
