@@ -19,7 +19,9 @@ demo: build ## find a fault, recorded here where that is possible; writes critpa
 
 # PYTEST_OPTIONS= gives one process, and whatever else pytest is to be called with.
 PYTEST_OPTIONS ?= -n 2 --dist loadgroup
-PYTEST = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python -P -m pytest
+# How often a test that failed is tried again; it is named then (RERUN).
+RERUNS ?= 0
+PYTEST = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python -P -m pytest --reruns $(RERUNS)
 
 test: installed packages-test ## all tests, less the long ones, the benchmarks and those in the guest
 	$(PYTEST) -m "not benchmark and not lttng and not long" $(PYTEST_OPTIONS)

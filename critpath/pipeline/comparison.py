@@ -160,6 +160,8 @@ def _explain_and_draw(
     flame: bool,
 ) -> Analysis:
     """Add what an answer has beside the verdict: causes, and where the time goes."""
+    if flame:  # before threads: Python 3.11 fails if two parse modules at once, as pytest has them
+        import critpath.detect.flame  # noqa: F401
     from critpath.vectors.chains import sum_waits
 
     # The verdict is known: what is left to do says only why.

@@ -151,7 +151,7 @@ def test_hostile_texts_are_refused_soon(name):
     start = time.process_time()
     with pytest.raises(MetadataError) as caught:
         read_metadata_bytes((HEAD + HOSTILE[name]).encode(), "metadata")
-    assert time.process_time() - start < 5  # a hang, not a speed, is what this finds
+    assert time.process_time() - start < 30  # a hang, not a speed, is what this finds
     assert caught.value.line >= 1
     assert len(caught.value.message) < 400
 
@@ -169,7 +169,7 @@ def test_many_uses_of_large_types_stay_cheap():
     )
     start = time.process_time()
     trace = read_metadata_bytes(text.encode(), "metadata")
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 15
     payload = trace.streams[0].events[1999].payload
     assert payload.members[0].field.length == ("packet-context", "f1999")
     assert payload.members[1].field.options[0].ranges == ((7, 7),)

@@ -437,8 +437,9 @@ def test_a_program_admits_its_executions_by_kind(tmp_path: Path, way: str) -> No
     total = sum(of["seen"] for of in kinds.values())
     assert total == seen if way == "command" else 0 < total < seen
     common, rare = kinds["common"], kinds["rare"]
-    assert common["selected"] + rare["selected"] == len(rows) > 20
-    assert common["cut"] + rare["cut"] <= 0.02 * len(rows) + 1
+    # Of all kinds: what other tests mark meanwhile is recorded with the machine.
+    assert sum(of["selected"] for of in kinds.values()) == len(rows) > 20
+    assert sum(of["cut"] for of in kinds.values()) <= 0.02 * len(rows) + 1
     assert rare["selected"] / rare["seen"] >= common["selected"] / common["seen"]
     done = subprocess.run(
         [*CRITPATH, "extract", "a", "-o", "paths.parquet", "--execution", "marker"],

@@ -400,7 +400,7 @@ def test_without_lttng_nothing_is_left_and_that_is_known_at_once(monkeypatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     begin = time.monotonic()
     found = {x.name: x for x in missing_requirements(None)}
-    assert time.monotonic() - begin < 0.3
+    assert time.monotonic() - begin < 3
     assert found["lttng-tools"].fatal
     assert "lttng-tools" in found["lttng-tools"].do
     assert find_leftovers() == []

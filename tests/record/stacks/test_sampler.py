@@ -442,7 +442,7 @@ def test_a_chain_without_an_end_is_bounded():
     begin = time.monotonic()
     for _ in range(3):
         sampler.sample()
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 20
     assert sampler.torn
     assert sampler.stacks() == []
 
