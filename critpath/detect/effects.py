@@ -306,7 +306,9 @@ def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
     )  # fmt: skip
 
 
-def flag(families: Families, effects: Effects, *, alpha: float, floor: float) -> Flags:
+def flag(
+    families: Families, effects: Effects, *, alpha: float, floor: float, cpu_waits: Bool
+) -> Flags:
     """Apply the gate.
 
     Parameters
@@ -316,11 +318,17 @@ def flag(families: Families, effects: Effects, *, alpha: float, floor: float) ->
     alpha : float
     floor : float
         Share of the normal mean duration; within a type, of that type's.
+    cpu_waits : bool [columns]
+        Waits for a CPU, of whichever thread.  Those that one thread has more of and others less,
+        the scheduler gave to another: they count where their sum reaches the floor.
     """
     whole = effects.sample_mean - effects.normal_mean
-    over_all = large(whole, effects.error, floor * effects.normal_mean[-1])
+    least = floor * effects.normal_mean[-1]
+    over_all = large(whole, effects.error, least)
+    over_all &= ~cpu_waits | (whole[cpu_waits].sum() >= least)
     least = floor * effects.stratum_mean[:, -1:]
     by_type = large(effects.stratum_effect, effects.stratum_error, least)
+    by_type &= ~cpu_waits | (effects.stratum_effect[:, cpu_waits].sum(axis=1)[:, None] >= least)
     return Flags(
         over_all & (families.p_value <= alpha), by_type & (families.stratum_p_value <= alpha)
     )

@@ -848,11 +848,12 @@ def _flagged(detection: Detection) -> str:
 
 
 def _slight(change: Change) -> str:
-    why = (
-        f"below the floor of {format_ns(change.floor)}"
-        if change.effect < change.floor
-        else "by a mean too uncertain to count"
-    )
+    if change.effect < change.floor:
+        why = f"below the floor of {format_ns(change.floor)}"
+    elif change.name.startswith("WAIT_CPU"):
+        why = "but other threads wait for a CPU less, or the mean is too uncertain to count"
+    else:
+        why = "by a mean too uncertain to count"
     return f"no state is slower enough: {format_change(change)}, {why}"
 
 

@@ -16,9 +16,9 @@ from critpath.errors import InconclusiveError
 from critpath.model import State, Symbol, VectorTable
 
 
-def table(durations):
+def table(durations, state=State.RUN):
     durations = np.asarray(durations, np.int64)
-    names = tuple(Symbol(State.RUN, str(i)) for i in range(durations.shape[1]))
+    names = tuple(Symbol(state, str(i)) for i in range(durations.shape[1]))
     return VectorTable(names, (durations > 0).astype(np.int64), durations)
 
 
@@ -188,6 +188,24 @@ def test_faster_is_no_anomaly_and_is_said():
     found = detect(table(lognormal(rng, 60) * 2), table(lognormal(rng, 60)))
     assert not found.flagged
     assert any("faster" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("taken", [1, 0])
+@pytest.mark.parametrize("types", [1, 2])
+def test_waits_for_a_cpu_that_another_thread_has_less_of_are_no_slow_down(taken, types):
+    """The scheduler let one thread wait instead of another: who waits is not the program's."""
+    rng = np.random.default_rng(3)
+    normal, sample = lognormal(rng, 100, 4, 0.1), lognormal(rng, 100, 4, 0.1)
+    sample[:, 1] += 3_000_000
+    sample[:, 2] -= taken * (sample[:, 2] - 10_000)
+    sample[:, 3] += (1 - taken) * 10
+    kinds = np.arange(100) % types
+    given = {"normal_type": kinds, "sample_type": kinds}
+    found = detect(table(normal, State.WAIT_CPU), table(sample, State.WAIT_CPU), **given)
+    assert found.flagged is not bool(taken)
+    assert not (taken and found.slower)
+    assert {c.name for c in (found.slight if taken else found.slower)} >= {"WAIT_CPU@1"}
+    assert detect(table(normal), table(sample), **given).flagged  # not of other states
 
 
 def test_the_floor_silences_what_is_too_small_to_matter():
