@@ -16,6 +16,7 @@ from critpath.model import (
     INTERFERENCE,
     RUNNING,
     Analysis,
+    Bool,
     Context,
     CriticalPaths,
     Finding,
@@ -174,7 +175,7 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     # A few that stand out do not tell why all of them became slower.
     alone = over[marked].sum() >= most * over[whole].sum() and not _others_too(comparison, marked)
     if comparison.detection.flagged and not (len(marked) and alone):
-        marked = np.flatnonzero((over > 0) & whole)
+        marked = np.flatnonzero(((over > 0) | _have_the_change(comparison)) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
     if sign > 0:
         marked = np.flatnonzero((outliers.excess < 0) & whole)
@@ -183,6 +184,18 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
         return order, 0
     spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
     return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def _have_the_change(comparison: Analysis) -> Bool:
+    """Return which executions are longer in the deciding state that grew most, by half of that.
+
+    Whoever was lucky otherwise may have what made the others slower all the same.
+    """
+    most = _find_most_grown(comparison)
+    if most is None:
+        return np.zeros(len(comparison.sample), np.bool_)
+    least = comparison.detection.states[most].effect / 2
+    return np.asarray(_excess_in(comparison, [most])[1] >= max(least, 1), np.bool_)
 
 
 def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
@@ -202,6 +215,11 @@ def _deciding_states(comparison: Analysis) -> list[int]:
     """Return the states that became surely longer and that the verdict rests on."""
     states = comparison.detection.states[:-1]
     return [i for i, one in enumerate(states) if one.flagged and one.level == "error"]
+
+
+def _find_most_grown(comparison: Analysis) -> int | None:
+    states = comparison.detection.states
+    return max(_deciding_states(comparison), key=lambda i: states[i].effect, default=None)
 
 
 def _excess_in(comparison: Analysis, states: Sequence[int]) -> tuple[I64, I64]:
@@ -226,10 +244,10 @@ def _others_too(comparison: Analysis, marked: I64) -> bool:
     compared with the normal execution of the same rank, in the deciding state that grew most:
     the shift function (Doksum 1974).
     """
-    states = {i: comparison.detection.states[i].effect for i in _deciding_states(comparison)}
-    if not states or not len(marked):
+    most = _find_most_grown(comparison)
+    if most is None or not len(marked):
         return False
-    before, after = _excess_in(comparison, [max(states, key=lambda i: states[i])])
+    before, after = _excess_in(comparison, [most])
     homes = _homes(comparison)
     among = np.unique(homes[marked])
     before = before[np.isin(comparison.normal_clusters.labels, among)]

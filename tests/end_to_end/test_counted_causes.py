@@ -155,12 +155,13 @@ def noisy(seed, added, count=24):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("added", [300.0, 450.0])
+@pytest.mark.parametrize("added", [200.0, 300.0, 450.0])
 def test_what_all_became_slower_by_is_not_told_of_the_unlucky_alone(seed, added):
     normal, sample = noisy(seed, lambda _: 0.0), noisy(seed + 50, lambda _: added)
     document = comparison_document(compare(draw(normal), draw(sample)))
     assert describe_headline(document).sentence.startswith("Processes are ")
     assert describe_why(document).startswith("They wait ")
+    assert len(document.causes[0].positions) == 24  # those that were lucky otherwise, too
 
 
 def test_a_third_that_became_slower_is_told_of_alone():
