@@ -40,7 +40,6 @@ from critpath.model import (
     Bool,
     Change,
     Detection,
-    State,
     StateTest,
     VectorTable,
     column_blocks,
@@ -264,9 +263,7 @@ def detect(
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
     enough = whole.ways * least >= 1
-    waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
-    flags = flag(families, found, alpha=alpha, floor=share, cpu_waits=waits)
-    least_ns = share * found.normal_mean[-1]
+    flags, least_ns = flag(families, found, names, alpha, share), share * found.normal_mean[-1]
     evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)

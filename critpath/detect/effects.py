@@ -17,6 +17,7 @@ from critpath.model import (
     I64,
     Bool,
     Change,
+    State,
     VectorTable,
     column_blocks,
     order_rows,
@@ -307,7 +308,7 @@ def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
 
 
 def flag(
-    families: Families, effects: Effects, *, alpha: float, floor: float, cpu_waits: Bool
+    families: Families, effects: Effects, names: Sequence[str], alpha: float, floor: float
 ) -> Flags:
     """Apply the gate.
 
@@ -315,13 +316,14 @@ def flag(
     ----------
     families : Families
     effects : Effects
+    names : sequence of str
+        Of the columns.  Waits for a CPU that one thread has more of and others less, the scheduler
+        gave to another thread: they count where their sum reaches the floor.
     alpha : float
     floor : float
         Share of the normal mean duration; within a type, of that type's.
-    cpu_waits : bool [columns]
-        Waits for a CPU, of whichever thread.  Those that one thread has more of and others less,
-        the scheduler gave to another: they count where their sum reaches the floor.
     """
+    cpu_waits = np.array([name.startswith(State.WAIT_CPU.name) for name in names], np.bool_)
     whole = effects.sample_mean - effects.normal_mean
     least = floor * effects.normal_mean[-1]
     over_all = large(whole, effects.error, least)

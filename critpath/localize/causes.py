@@ -316,9 +316,14 @@ def weigh_cause(
     def ordinary(finding: Finding) -> float:
         return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
 
+    # What is new, or done more often, brings its waits along; where single executions do it more
+    # often, and that is not what they have in common, the machine may have made these longer.
+    often = count_rise(members) is not None or (reason is not None and reason.counts is not None)
+
     def told(member: Member) -> float:
         f = member.finding
-        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not member.charge
+        brought = member.charge is not None and (often or not member.charge.before)
+        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not brought
         return _SHARED if counts and shared and not find_rival(f, counts)[0] else 1.0
 
     borne_out = len({m.finding.execution for m in members})

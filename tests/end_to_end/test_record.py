@@ -63,7 +63,9 @@ def place(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def record(critpath_process, place):
     def run(name: str, script: str, *options: str) -> Path:
-        arguments = ("--recorder", "ftrace", "-n", RUNS, "--warmup", 3, "-o", name, *options)
+        # By force: a test that is repeated records anew.
+        runs = ("--recorder", "ftrace", "-n", RUNS, "--warmup", 3)
+        arguments = (*runs, "-o", name, "--force", *options)
         done = critpath_process("record", *arguments, "--", *shell(script), cwd=place)
         assert done.returncode == 0, done.stderr
         return place / name
