@@ -20,8 +20,10 @@ STATES = {
     "i": (State.WAIT_CPU, 1, 5),  # nobody has the cpu
     "T": (State.WAIT_TIMER, 2, 0),  # helper sleeps
     "s": (State.RUN_SYSCALL, 1, 4),
+    "q": (State.WAIT_CPU, 2, 0),
+    "l": (State.WAIT_TIMER, 6, 0),  # locker sleeps
 }
-STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg", "idle")
+STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg", "idle", "locker")
 
 
 def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:

@@ -169,3 +169,22 @@ def test_a_third_that_became_slower_is_told_of_alone():
     document = comparison_document(compare(draw(noisy(2, lambda _: 0.0)), draw(sample)))
     assert describe_headline(document).sentence.startswith("8 of 24 processes take ")
     assert describe_why(document).startswith("They wait ")
+
+
+@pytest.mark.long
+def test_a_lock_that_is_new_mostly_comes_before_longer_waits_for_a_cpu():
+    """Some of the slow ones have a trip more to the helper: that is not why it waits for a cpu."""
+
+    def drawn(slow, chance):
+        trips = chance.choice((2, 2, 3)) + (slow and chance.random() < 0.6)
+        wait = 2400 if slow else 700
+        trip = [f"q{chance.expovariate(1 / wait) + 1:.3f} h500 r100" for _ in range(trips)]
+        locked = [f"l{chance.uniform(1350, 1650):.3f}"] if slow else []
+        return " ".join(["r300", *trip, *locked, "r200"])
+
+    told = []
+    for seed in range(10):
+        chance = random.Random(seed)  # noqa: S311 - durations, no secrets
+        sets = [draw([drawn(of and i % 2, chance) for i in range(30)]) for of in (False, True)]
+        told.append(describe_why(comparison_document(compare(*sets))))
+    assert sum("for thread `locker`, which was sleeping" in why for why in told) >= 7, told
