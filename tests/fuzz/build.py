@@ -100,13 +100,23 @@ def _made_by_cython(module: str) -> Path:
     return found[0]
 
 
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file that changed, in one step: another run may have the one before in memory."""
+    now = source.stat()
+    if target.exists() and target.stat().st_mtime_ns == now.st_mtime_ns:
+        return
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    shutil.copy2(source, part)
+    part.replace(target)
+
+
 def _as_it_is(library: Path) -> None:
     """Copy a native module that only works with what others have checked."""
     name = library.name.removesuffix(_SUFFIX)
     [source] = (ROOT / "critpath").rglob(f"{name}.pyx")
     module = str(source.relative_to(ROOT / "critpath").with_suffix(""))
     if module not in MODULES:
-        shutil.copy2(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
+        _copy(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
 
 
 def _compile(module: str) -> None:
@@ -117,7 +127,7 @@ def _compile(module: str) -> None:
     if target.exists() and target.stat().st_mtime >= newest:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
+    part = target.with_suffix(f".{os.getpid()}.part")
     include = sysconfig.get_path("include")
     command = ["clang", *FLAGS, f"-I{include}", str(source), "-o", str(part)]
     subprocess.run(command, check=True)
@@ -140,7 +150,7 @@ def build() -> Path:
     for path in ours:
         target = PLACE / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / path, target)
+        _copy(ROOT / path, target)
     for path in NATIVE.glob(f"critpath/*{_SUFFIX}"):
         _as_it_is(path)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
