@@ -180,7 +180,7 @@ def _welch(normal: tuple[F64, int], sample: tuple[F64, int]) -> tuple[F64, F64]:
     spread = sum(variance**2 / (runs - 1) for variance, runs in (normal, sample))
     freedom = np.divide(both**2, spread, out=np.full(both.shape, np.inf), where=spread > 0)
     error = np.sqrt(both)
-    # Student's t and the normal distribution are one long before so many degrees of freedom.
+    # With so many degrees of freedom Student's t is the normal distribution.
     return error, np.asarray(error * stdtrit(np.minimum(freedom, 1e9), 0.975), np.float64)
 
 
@@ -317,8 +317,8 @@ def flag(
     families : Families
     effects : Effects
     names : sequence of str
-        Of the columns.  Waits for a CPU that one thread has more of and others less, the scheduler
-        gave to another thread: they count where their sum reaches the floor.
+        Of the columns.  If one thread waits longer for a CPU and others wait less, the scheduler
+        only chose another one to wait: such waits count if their sum reaches the floor.
     alpha : float
     floor : float
         Share of the normal mean duration; within a type, of that type's.

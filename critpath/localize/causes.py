@@ -316,8 +316,8 @@ def weigh_cause(
     def ordinary(finding: Finding) -> float:
         return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
 
-    # What is new, or done more often, brings its waits along; where single executions do it more
-    # often, and that is not what they have in common, the machine may have made these longer.
+    # A step that is new, or that all do more often, causes the waits for a CPU that come with it.
+    # If only some do it more often, the machine may have made these waits longer.
     often = count_rise(members) is not None or (reason is not None and reason.counts is not None)
 
     def told(member: Member) -> float:

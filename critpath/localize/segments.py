@@ -189,13 +189,14 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
 def _have_the_change(comparison: Analysis) -> Bool:
     """Return which executions are longer in the deciding state that grew most, by half of that.
 
-    Whoever was lucky otherwise may have what made the others slower all the same.
+    Some took no longer in all, because they happened to wait less for something else.
     """
     most = _find_most_grown(comparison)
     if most is None:
         return np.zeros(len(comparison.sample), np.bool_)
+    # Over all types; a state that became longer in one of them may have become shorter there.
     least = comparison.detection.states[most].effect / 2
-    return np.asarray(_excess_in(comparison, [most])[1] >= max(least, 1), np.bool_)
+    return np.asarray((least > 0) & (_excess_in(comparison, [most])[1] >= least), np.bool_)
 
 
 def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:

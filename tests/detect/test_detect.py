@@ -193,7 +193,7 @@ def test_faster_is_no_anomaly_and_is_said():
 @pytest.mark.parametrize("taken", [1, 0])
 @pytest.mark.parametrize("types", [1, 2])
 def test_waits_for_a_cpu_that_another_thread_has_less_of_are_no_slow_down(taken, types):
-    """The scheduler let one thread wait instead of another: who waits is not the program's."""
+    """The scheduler let one thread wait instead of another; the program did not change."""
     rng = np.random.default_rng(3)
     normal, sample = lognormal(rng, 100, 4, 0.1), lognormal(rng, 100, 4, 0.1)
     sample[:, 1] += 3_000_000

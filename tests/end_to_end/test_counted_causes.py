@@ -161,7 +161,7 @@ def test_what_all_became_slower_by_is_not_told_of_the_unlucky_alone(seed, added)
     document = comparison_document(compare(draw(normal), draw(sample)))
     assert describe_headline(document).sentence.startswith("Processes are ")
     assert describe_why(document).startswith("They wait ")
-    assert len(document.causes[0].positions) >= 22  # those that were lucky otherwise, too
+    assert len(document.causes[0].positions) >= 22  # not only those that took longer in all
 
 
 def test_a_third_that_became_slower_is_told_of_alone():
