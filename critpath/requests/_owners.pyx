@@ -114,6 +114,7 @@ cdef class Owners:
     cdef Thread* threads
     cdef int32_t* cursor
     cdef int32_t* connected
+    cdef int32_t* unsent      # by endpoint: the request received last, until its answer is sent
     cdef int64_t* slices
     cdef int64_t* heals
     cdef int64_t* steps       # receives and steps closed, by loop and kind
@@ -158,12 +159,13 @@ cdef class Owners:
         self.threads = <Thread*> calloc(self.thread_count + 1, sizeof(Thread))
         self.cursor = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
         self.connected = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
+        self.unsent = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
         self.slices = <int64_t*> malloc(self.slice_room * SLICE_COLUMNS * sizeof(int64_t))
         self.heals = <int64_t*> malloc(self.heal_room * HEAL_COLUMNS * sizeof(int64_t))
         self.steps = <int64_t*> calloc(2 * self.loops * self.kinds + 1, sizeof(int64_t))
         if (not self.requests or not self.subs or not self.stays or not self.threads
-                or not self.cursor or not self.connected or not self.slices or not self.heals
-                or not self.steps):
+                or not self.cursor or not self.connected or not self.unsent
+                or not self.slices or not self.heals or not self.steps):
             raise MemoryError
 
     def __dealloc__(self):
@@ -173,6 +175,7 @@ cdef class Owners:
         free(self.threads)
         free(self.cursor)
         free(self.connected)
+        free(self.unsent)
         free(self.slices)
         free(self.heals)
         free(self.steps)
@@ -215,7 +218,7 @@ cdef class Owners:
             t.asleep = t.idle = t.sent = 0
         for i in range(self.endpoint_count):
             self.cursor[i] = self.first[i]
-            self.connected[i] = -1
+            self.connected[i] = self.unsent[i] = -1
         for i in range(2 * self.loops * self.kinds):
             self.steps[i] = 0
         self.stay_count = self.slice_count = self.heal_count = 0
@@ -327,7 +330,7 @@ cdef class Owners:
             self.leave(row)
         if t.loop >= 0:
             self.mark_send(time, number, row, RULE_RESUME, CERTAINTY_CERTAIN)
-        if time != r.end:
+        if time < r.end:
             return 0
         if r.reader == number:
             if t.loop < 0:
@@ -758,6 +761,17 @@ cdef class Owners:
             self.cursor[endpoint] += 1
         return -1
 
+    cdef int32_t find_answered(self, int32_t endpoint, int64_t time, int32_t row) noexcept nogil:
+        """Return what a send answers: mostly the turn at its time.
+
+        A call that sends may end after the answer has arrived, and the next request, too.
+        """
+        cdef int32_t unsent = self.unsent[endpoint]
+        if unsent < 0 or self.requests[unsent].end > time:
+            return row
+        self.unsent[endpoint] = -1
+        return unsent if self.requests[unsent].end < time else row
+
     def run(self, const int64_t[::1] time, const uint8_t[::1] act, const int32_t[::1] thread,
             const int32_t[::1] endpoint, const int32_t[::1] woken, const int32_t[::1] lead,
             const int32_t[::1] root, const int32_t[:, ::1] child, const uint8_t[:, ::1] may,
@@ -787,11 +801,14 @@ cdef class Owners:
                 what, of = act[i], endpoint[i]
                 if of >= 0:
                     row = self.turn_at(of, time[i])
+                    if what == ACT_SEND and self.serves[of]:
+                        row = self.find_answered(of, time[i], row)
                     if row < 0 or thread[i] < 0:
                         continue
                     if self.serves[of]:
                         if what == ACT_RECEIVE:
                             self.receive(time[i], thread[i], row)
+                            self.unsent[of] = row
                         elif what == ACT_SEND:
                             self.answer(time[i], thread[i], row)
                     elif what == ACT_OPEN or what == ACT_SEND:

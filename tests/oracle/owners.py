@@ -137,6 +137,7 @@ class Owners:
     steps: Counter[tuple[int, int]] = field(default_factory=Counter)  # receives, by loop and kind
     closed: Counter[tuple[int, int]] = field(default_factory=Counter)
     heals: list[tuple[int, int, int, int]] = field(default_factory=list)
+    unsent: dict[int, int] = field(default_factory=dict)  # received last, until answered
     departures: int = 0
     connected: dict[int, int] = field(default_factory=dict)
     cursor: Counter[int] = field(default_factory=Counter)
@@ -146,11 +147,18 @@ class Owners:
         for time, act, number, endpoint, woken in rows:
             if endpoint >= 0:
                 row = self.turn_at(endpoint, time)
+                if act == Act.SEND and self.serves[endpoint]:
+                    late = self.unsent.get(endpoint, -1)
+                    if late >= 0 and self.requests[late].end <= time:
+                        # A call may end after its answer has arrived, and the next request.
+                        row = late if self.requests[late].end < time else row
+                        del self.unsent[endpoint]
                 if row < 0 or number < 0:
                     continue
                 if self.serves[endpoint]:
                     if act == Act.RECEIVE:
                         self.receive(time, number, self.requests[row])
+                        self.unsent[endpoint] = row
                     elif act == Act.SEND:
                         self.answer(time, number, self.requests[row])
                 elif act in {Act.OPEN, Act.SEND}:
@@ -259,7 +267,7 @@ class Owners:
             self.leave(request)
         if thread.loop:
             self.mark_send(time, number, request.row, Rule.RESUME, CERTAIN)
-        if time != request.end:
+        if time < request.end:
             return
         if request.reader == number:
             if not thread.loop:

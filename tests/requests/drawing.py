@@ -4,13 +4,14 @@ One line a thread, ``NAME  TOKENS``; a token's column is its time.
 
 ====  =====================================================================================
 R1    receives request 1 (R1 again: more of it)        A1   it arrives (else just before R1)
-S1    sends its answer (S1 again: more of it)
+S1    sends its answer (S1 again: more of it)            E1   it has arrived; its call ends later
 ca    connects connection a                            sa   sends sub-request a (over a)
 ra    receives its answer                              z    sleeps
 !b    wakes thread b; on the line ``net``: an interrupt does
 ====  =====================================================================================
 
-``a2`` in place of ``a`` is a second sub-request over connection a.  Names of threads before a dot
+``a2`` in place of ``a`` is a second sub-request over connection a, ``1.2`` in place of ``1`` a
+second request over connection 1.  Names of threads before a dot
 are their process (``p.x`` and ``p.y``); without one all are of one process.  Below, what is to be
 found: ``= a 1 own certain`` (``= a -``: nobody's) and ``| NAME FROM TO 1 own`` (``*``: shared),
 times as tokens of that line or of another (``b:sa``).
@@ -130,7 +131,7 @@ def draw(drawing: Drawing) -> Tables:
     rows = []
 
     def end(key: str) -> int:
-        return ends.setdefault(key, len(ends))
+        return ends.setdefault(key.partition(".")[0], len(ends))
 
     for time, name, word in events:
         tid = tids.get(name, -1)
@@ -144,9 +145,12 @@ def draw(drawing: Drawing) -> Tables:
             request.setdefault("received", time)
             request.setdefault("reader", tid)
             rows.append((time, Act.RECEIVE, tid, end(of), 1))
+        elif letter == "E":
+            served[of].setdefault("answered", time)
+            served[of]["arrived"] = time
         elif letter == "S":
             served[of].setdefault("answered", time)
-            served[of].update(end=time, tid=tid)
+            served[of].update(end=served[of].get("arrived", time), tid=tid)
             rows.append((time, Act.SEND, tid, end(of), 1))
         elif letter == "c":
             asked[word] = {"begin": time, "end": time, "tid": tid, "connects": 1}
@@ -171,7 +175,7 @@ def draw(drawing: Drawing) -> Tables:
 
     many = len(done)
     requests = fill(
-        RequestTable, many, endpoint=[ends[k] for k in done], turn=np.ones(many),
+        RequestTable, many, endpoint=[end(k) for k in done], turn=np.ones(many),
         service=np.ones(many), label=np.ones(many), begin_ns=column(done, served, "begin"),
         received_ns=column(done, served, "received"), answered_ns=column(done, served, "answered"),
         end_ns=column(done, served, "end"), reader_tid=column(done, served, "reader"),

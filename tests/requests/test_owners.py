@@ -170,7 +170,7 @@ def test_twin_on_servers(simulate: ModuleType, drawing: ModuleType, plain: Modul
 
 
 ROWS = st.lists(
-    st.tuples(st.sampled_from("RSsrzwc"), st.integers(0, 3), st.integers(0, 3)), max_size=60
+    st.tuples(st.sampled_from("RSEsrzwc"), st.integers(0, 3), st.integers(0, 3)), max_size=60
 )
 
 
@@ -188,20 +188,25 @@ def test_twin_on_anything(
 def anything(drawing: ModuleType, rows: list[tuple[str, int, int]]) -> Any:
     """Return the tables of threads that do these things, one after another."""
     made = drawing.Drawing("anything")
-    made.lines = {f"t{i}": [] for i in range(4)}
+    made.lines = {f"t{i}": [] for i in range(4)} | {"net": []}
     numbers, state = [0] * 4, ["", "", "", ""]
     asked, open_calls = [0] * 4, [False] * 4
     for k, (what, thread, other) in enumerate(rows):
         line, time = made.lines[f"t{thread}"], 1000 * (k + 1)
-        name = "abcd"[other]
-        if what == "R":
+        name, turn = "abcd"[other], f"{other}.{numbers[other]}"
+        if what == "R" and state[other] != "E":
             if state[other] == "S" or not numbers[other]:
                 numbers[other] += 1
             state[other] = "R"
-            line.append((f"R{10 * other + 100 * numbers[other]}", time))
+            line.append((f"R{other}.{numbers[other]}", time))
         elif what == "S" and state[other]:
             state[other] = "S"
-            line.append((f"S{10 * other + 100 * numbers[other]}", time))
+            line.append((f"S{turn}", time))
+        elif what == "E" and state[other] == "R":
+            # The answer has arrived, and the next request, before the call ends that sends it.
+            state[other] = "E"
+            line.append((f"E{turn}", time))
+            made.lines["net"].append((f"A{other}.{numbers[other] + 1}", time + 500))
         elif what == "s":
             if not open_calls[other]:
                 asked[other] += 1
