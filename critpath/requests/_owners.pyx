@@ -115,6 +115,7 @@ cdef class Owners:
     cdef int32_t* cursor
     cdef int32_t* connected
     cdef int32_t* unsent      # by endpoint: the request received last, until its answer is sent
+    cdef int32_t* late        # by endpoint: whether a send of the request before goes on
     cdef int64_t* slices
     cdef int64_t* heals
     cdef int64_t* steps       # receives and steps closed, by loop and kind
@@ -160,11 +161,12 @@ cdef class Owners:
         self.cursor = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
         self.connected = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
         self.unsent = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
+        self.late = <int32_t*> calloc(self.endpoint_count + 1, sizeof(int32_t))
         self.slices = <int64_t*> malloc(self.slice_room * SLICE_COLUMNS * sizeof(int64_t))
         self.heals = <int64_t*> malloc(self.heal_room * HEAL_COLUMNS * sizeof(int64_t))
         self.steps = <int64_t*> calloc(2 * self.loops * self.kinds + 1, sizeof(int64_t))
         if (not self.requests or not self.subs or not self.stays or not self.threads
-                or not self.cursor or not self.connected or not self.unsent
+                or not self.cursor or not self.connected or not self.unsent or not self.late
                 or not self.slices or not self.heals or not self.steps):
             raise MemoryError
 
@@ -176,6 +178,7 @@ cdef class Owners:
         free(self.cursor)
         free(self.connected)
         free(self.unsent)
+        free(self.late)
         free(self.slices)
         free(self.heals)
         free(self.steps)
@@ -219,6 +222,7 @@ cdef class Owners:
         for i in range(self.endpoint_count):
             self.cursor[i] = self.first[i]
             self.connected[i] = self.unsent[i] = -1
+            self.late[i] = 0
         for i in range(2 * self.loops * self.kinds):
             self.steps[i] = 0
         self.stay_count = self.slice_count = self.heal_count = 0
@@ -767,10 +771,21 @@ cdef class Owners:
         A call that sends may end after the answer has arrived, and the next request, too.
         """
         cdef int32_t unsent = self.unsent[endpoint]
+        cdef bint late = self.late[endpoint]
+        self.late[endpoint] = 0
         if unsent < 0 or self.requests[unsent].end > time:
-            return row
+            return -1 if late else row
         self.unsent[endpoint] = -1
         return unsent if self.requests[unsent].end < time else row
+
+    cdef int receive_next(self, int32_t endpoint, int64_t time, int32_t row) except -1 nogil:
+        """End the request before, whose answer another thread's call is sending still."""
+        cdef int32_t unsent = self.unsent[endpoint]
+        if unsent >= 0 and unsent != row and self.requests[unsent].end < time:
+            self.answer(time, self.requests[unsent].reader, unsent)
+            self.late[endpoint] = 1
+        self.unsent[endpoint] = row
+        return 0
 
     def run(self, const int64_t[::1] time, const uint8_t[::1] act, const int32_t[::1] thread,
             const int32_t[::1] endpoint, const int32_t[::1] woken, const int32_t[::1] lead,
@@ -807,8 +822,8 @@ cdef class Owners:
                         continue
                     if self.serves[of]:
                         if what == ACT_RECEIVE:
+                            self.receive_next(of, time[i], row)
                             self.receive(time[i], thread[i], row)
-                            self.unsent[of] = row
                         elif what == ACT_SEND:
                             self.answer(time[i], thread[i], row)
                     elif what == ACT_OPEN or what == ACT_SEND:

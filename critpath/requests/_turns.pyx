@@ -52,6 +52,7 @@ ctypedef struct State:
     Py_ssize_t complete   # row of its last turn
     int32_t arrived_by
     int32_t going_by      # whose send may go on though its answer has arrived, 0 nobody's
+    int32_t late_by       # whose send goes on still while the next turn is received, 0 nobody's
     int32_t extra         # since its last receive: data that came apart, of an unanswered turn
     int32_t incomplete
     int32_t unsolicited
@@ -127,9 +128,24 @@ cdef class Cutter:
         s.fresh = t
         return 0
 
+    cdef int end_early(self, State* s, int64_t count) except -1 nogil:
+        """End a turn when its answer arrived: the call that sent it ends later."""
+        s.turn.answered, s.turn.end, s.turn.tid = s.going, s.going, s.going_by
+        s.turn.bytes_out = count
+        self.complete(s)
+        s.phase, s.turn.begin = ARRIVED, s.later
+        return 0
+
     cdef int receive(self, State* s, Threads* thread, int64_t t, int32_t tid,
                      int64_t count) except -1 nogil:
-        if s.phase == ANSWERED:
+        if s.going_by > 0 and s.going_by != tid and s.phase <= RECEIVED:
+            # Another thread receives the next request while the send goes on.
+            if s.phase == RECEIVED:
+                self.end_early(s, 0)
+            elif s.complete >= 0:
+                self.turns[s.complete].end, self.turns[s.complete].tid = s.going, s.going_by
+            s.late_by, s.extra = s.going_by, 0
+        elif s.phase == ANSWERED:
             self.complete(s)
             s.phase = IDLE
             s.extra = 0
@@ -157,10 +173,13 @@ cdef class Cutter:
 
     cdef int send(self, State* s, int64_t t, int32_t tid, int64_t count) except -1 nogil:
         cdef int8_t going = s.going_by > 0 and s.going_by == tid
+        if s.late_by > 0 and s.late_by == tid:
+            s.late_by, s.moved = 0, t
+            if s.complete >= 0:
+                self.turns[s.complete].bytes_out += count
+            return 0
         if s.phase == RECEIVED and going:
-            s.turn.answered, s.turn.end, s.turn.tid, s.turn.bytes_out = s.going, s.going, tid, count
-            self.complete(s)
-            s.phase, s.turn.begin = ARRIVED, s.later
+            self.end_early(s, count)
         elif s.phase == ARRIVED and going:
             if s.complete >= 0:
                 self.turns[s.complete].end, self.turns[s.complete].tid = s.going, tid
@@ -190,7 +209,7 @@ cdef class Cutter:
             self.complete(s)
         elif s.phase == RECEIVED:
             s.incomplete += 1
-        s.phase, s.cut, s.going_by = IDLE, 0, 0
+        s.phase, s.cut, s.going_by, s.late_by = IDLE, 0, 0, 0
         return 0
 
     def feed(self, const int64_t[::1] time, const uint8_t[::1] act, const int32_t[::1] tid,

@@ -137,7 +137,8 @@ class Owners:
     steps: Counter[tuple[int, int]] = field(default_factory=Counter)  # receives, by loop and kind
     closed: Counter[tuple[int, int]] = field(default_factory=Counter)
     heals: list[tuple[int, int, int, int]] = field(default_factory=list)
-    unsent: dict[int, int] = field(default_factory=dict)  # received last, until answered
+    unsent: dict[int, Request] = field(default_factory=dict)  # received last, until answered
+    late: set[int] = field(default_factory=set)  # endpoints where the send before goes on
     departures: int = 0
     connected: dict[int, int] = field(default_factory=dict)
     cursor: Counter[int] = field(default_factory=Counter)
@@ -148,17 +149,25 @@ class Owners:
             if endpoint >= 0:
                 row = self.turn_at(endpoint, time)
                 if act == Act.SEND and self.serves[endpoint]:
-                    late = self.unsent.get(endpoint, -1)
-                    if late >= 0 and self.requests[late].end <= time:
-                        # A call may end after its answer has arrived, and the next request.
-                        row = late if self.requests[late].end < time else row
+                    # A call may end after its answer has arrived, and the next request.
+                    unsent = self.unsent.get(endpoint)
+                    if unsent is not None and unsent.end <= time:
+                        row = unsent.row if unsent.end < time else row
                         del self.unsent[endpoint]
+                    elif endpoint in self.late:
+                        row = -1
+                    self.late.discard(endpoint)
                 if row < 0 or number < 0:
                     continue
                 if self.serves[endpoint]:
                     if act == Act.RECEIVE:
+                        unsent = self.unsent.get(endpoint)
+                        if unsent not in {None, self.requests[row]} and unsent.end < time:
+                            # Another thread sends the answer still.
+                            self.answer(time, unsent.reader, unsent)
+                            self.late.add(endpoint)
+                        self.unsent[endpoint] = self.requests[row]
                         self.receive(time, number, self.requests[row])
-                        self.unsent[endpoint] = row
                     elif act == Act.SEND:
                         self.answer(time, number, self.requests[row])
                 elif act in {Act.OPEN, Act.SEND}:

@@ -24,6 +24,7 @@ class Endpoint:
         self.fresh = None  # the last arrival since the last receive
         self.later = None  # an arrival of the next turn, while this one is not over
         self.going = None  # (when it arrived, by whom): a send that may go on
+        self.late = None  # whose send goes on still while the next turn is received
         self.last = None  # the turn before
         self.last_bytes = 0
         self.seen = False
@@ -52,7 +53,13 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
             complete(of)
         elif of.turn is not None:
             of.incomplete += 1
-        of.turn = of.begin = of.going = None
+        of.turn = of.begin = of.going = of.late = None
+
+    def end_early(of, value):
+        when, by = of.going
+        of.turn |= {"answered": when, "end": when, "tid": by, "bytes_out": value}
+        complete(of)
+        of.begin = of.later
 
     for time, act, tid, place, value in rows:
         if act == Act.WAKE:
@@ -82,7 +89,14 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
                 of.extra += 1
             of.fresh = time
         elif act == Act.RECEIVE:
-            if of.turn is not None and "end" in of.turn:
+            answered = of.turn is not None and "end" in of.turn
+            if of.going is not None and of.going[1] != tid and not answered:
+                if of.turn is not None:
+                    end_early(of, 0)
+                elif of.last is not None:
+                    of.last |= {"end": of.going[0], "tid": of.going[1]}
+                of.late, of.extra = of.going[1], 0
+            elif answered:
                 complete(of)
                 of.begin, of.extra = of.later, 0
             if of.turn is not None:
@@ -111,11 +125,14 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
             of.fresh = of.later = of.going = None
         elif act == Act.SEND:
             own = of.going is not None and of.going[1] == tid
+            if of.late == tid:
+                of.late, of.moved = None, time
+                if of.last is not None:
+                    of.last["bytes_out"] += value
+                moved[tid] = time
+                continue
             if of.turn is not None and "end" not in of.turn and own:
-                when = of.going[0]
-                of.turn |= {"answered": when, "end": when, "tid": tid, "bytes_out": value}
-                complete(of)
-                of.begin = of.later
+                end_early(of, value)
             elif of.turn is None and of.begin is not None and own:
                 if of.last is not None:
                     of.last |= {"end": of.going[0], "tid": tid}

@@ -189,20 +189,24 @@ def anything(drawing: ModuleType, rows: list[tuple[str, int, int]]) -> Any:
     """Return the tables of threads that do these things, one after another."""
     made = drawing.Drawing("anything")
     made.lines = {f"t{i}": [] for i in range(4)} | {"net": []}
-    numbers, state = [0] * 4, ["", "", "", ""]
+    numbers, state, late = [0] * 4, [""] * 4, [""] * 4  # late: of which a send goes on
     asked, open_calls = [0] * 4, [False] * 4
     for k, (what, thread, other) in enumerate(rows):
         line, time = made.lines[f"t{thread}"], 1000 * (k + 1)
         name, turn = "abcd"[other], f"{other}.{numbers[other]}"
-        if what == "R" and state[other] != "E":
-            if state[other] == "S" or not numbers[other]:
+        if what == "R":
+            if state[other] in {"S", "E"} or not numbers[other]:
                 numbers[other] += 1
+            late[other] = turn if state[other] == "E" else late[other]
             state[other] = "R"
             line.append((f"R{other}.{numbers[other]}", time))
+        elif what == "S" and late[other]:
+            line.append((f"S{late[other]}", time))
+            late[other] = ""
         elif what == "S" and state[other]:
             state[other] = "S"
             line.append((f"S{turn}", time))
-        elif what == "E" and state[other] == "R":
+        elif what == "E" and state[other] == "R" and not late[other]:
             # The answer has arrived, and the next request, before the call ends that sends it.
             state[other] = "E"
             line.append((f"E{turn}", time))
