@@ -41,6 +41,15 @@ ctypedef struct Turn:
     int32_t how
     int32_t pauses        # within its answer
 
+ctypedef struct Split:
+    # Another thread receives while a send may go on: if it does, this is the next turn.
+    int32_t by            # whose send that is, 0: there is none
+    int32_t reader
+    int64_t end           # of the turn before: when its answer arrived
+    int64_t begin
+    int64_t received
+    int64_t bytes_in
+
 ctypedef struct State:
     Turn turn
     int64_t moved         # its last receive or send
@@ -52,7 +61,7 @@ ctypedef struct State:
     Py_ssize_t complete   # row of its last turn
     int32_t arrived_by
     int32_t going_by      # whose send may go on though its answer has arrived, 0 nobody's
-    int32_t late_by       # whose send goes on still while the next turn is received, 0 nobody's
+    Split split           # in what may be two turns
     int32_t extra         # since its last receive: data that came apart, of an unanswered turn
     int32_t incomplete
     int32_t unsolicited
@@ -128,30 +137,20 @@ cdef class Cutter:
         s.fresh = t
         return 0
 
-    cdef int end_early(self, State* s, int64_t count) except -1 nogil:
-        """End a turn when its answer arrived: the call that sent it ends later."""
-        s.turn.answered, s.turn.end, s.turn.tid = s.going, s.going, s.going_by
-        s.turn.bytes_out = count
-        self.complete(s)
-        s.phase, s.turn.begin = ARRIVED, s.later
-        return 0
-
     cdef int receive(self, State* s, Threads* thread, int64_t t, int32_t tid,
                      int64_t count) except -1 nogil:
-        if s.going_by > 0 and s.going_by != tid and s.phase <= RECEIVED:
-            # Another thread receives the next request while the send goes on.
-            if s.phase == RECEIVED:
-                self.end_early(s, 0)
-            elif s.complete >= 0:
-                self.turns[s.complete].end, self.turns[s.complete].tid = s.going, s.going_by
-            s.late_by, s.extra = s.going_by, 0
-        elif s.phase == ANSWERED:
+        if s.phase == ANSWERED:
             self.complete(s)
             s.phase = IDLE
             s.extra = 0
             if s.later >= 0:
                 s.phase, s.turn.begin = ARRIVED, s.later
         if s.phase == RECEIVED:
+            if s.split.by > 0:
+                s.split.bytes_in += count
+            elif s.going_by > 0 and s.going_by != tid:
+                s.split.by, s.split.reader, s.split.end = s.going_by, tid, s.going
+                s.split.begin, s.split.received, s.split.bytes_in = s.later, t, count
             s.turn.bytes_in += count
             if s.last_bytes < SEGMENT:
                 s.turn.intrusions += s.extra
@@ -173,13 +172,21 @@ cdef class Cutter:
 
     cdef int send(self, State* s, int64_t t, int32_t tid, int64_t count) except -1 nogil:
         cdef int8_t going = s.going_by > 0 and s.going_by == tid
-        if s.late_by > 0 and s.late_by == tid:
-            s.late_by, s.moved = 0, t
-            if s.complete >= 0:
-                self.turns[s.complete].bytes_out += count
+        if s.phase == RECEIVED and s.split.by > 0 and s.split.by == tid:
+            s.turn.bytes_in -= s.split.bytes_in
+            s.turn.answered, s.turn.end, s.turn.tid = s.split.end, s.split.end, tid
+            s.turn.bytes_out, s.split.by = count, 0
+            self.complete(s)
+            s.turn.begin, s.turn.how, s.turn.received = s.split.begin, BY_ARRIVAL, s.split.received
+            s.turn.reader, s.turn.bytes_in, s.turn.bytes_out = s.split.reader, s.split.bytes_in, 0
+            s.turn.intrusions = s.turn.pauses = 0
+            s.moved, s.extra = t, 0
             return 0
+        s.split.by = 0
         if s.phase == RECEIVED and going:
-            self.end_early(s, count)
+            s.turn.answered, s.turn.end, s.turn.tid, s.turn.bytes_out = s.going, s.going, tid, count
+            self.complete(s)
+            s.phase, s.turn.begin = ARRIVED, s.later
         elif s.phase == ARRIVED and going:
             if s.complete >= 0:
                 self.turns[s.complete].end, self.turns[s.complete].tid = s.going, tid
@@ -209,7 +216,7 @@ cdef class Cutter:
             self.complete(s)
         elif s.phase == RECEIVED:
             s.incomplete += 1
-        s.phase, s.cut, s.going_by, s.late_by = IDLE, 0, 0, 0
+        s.phase, s.cut, s.going_by, s.split.by = IDLE, 0, 0, 0
         return 0
 
     def feed(self, const int64_t[::1] time, const uint8_t[::1] act, const int32_t[::1] tid,

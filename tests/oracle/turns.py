@@ -24,7 +24,7 @@ class Endpoint:
         self.fresh = None  # the last arrival since the last receive
         self.later = None  # an arrival of the next turn, while this one is not over
         self.going = None  # (when it arrived, by whom): a send that may go on
-        self.late = None  # whose send goes on still while the next turn is received
+        self.split = None  # another thread receives while a send may go on: the next turn
         self.last = None  # the turn before
         self.last_bytes = 0
         self.seen = False
@@ -53,13 +53,11 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
             complete(of)
         elif of.turn is not None:
             of.incomplete += 1
-        of.turn = of.begin = of.going = of.late = None
+        of.turn = of.begin = of.going = of.split = None
 
-    def end_early(of, value):
-        when, by = of.going
-        of.turn |= {"answered": when, "end": when, "tid": by, "bytes_out": value}
+    def end_early(of, when, tid, value):
+        of.turn |= {"answered": when, "end": when, "tid": tid, "bytes_out": value}
         complete(of)
-        of.begin = of.later
 
     for time, act, tid, place, value in rows:
         if act == Act.WAKE:
@@ -89,17 +87,26 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
                 of.extra += 1
             of.fresh = time
         elif act == Act.RECEIVE:
-            answered = of.turn is not None and "end" in of.turn
-            if of.going is not None and of.going[1] != tid and not answered:
-                if of.turn is not None:
-                    end_early(of, 0)
-                elif of.last is not None:
-                    of.last |= {"end": of.going[0], "tid": of.going[1]}
-                of.late, of.extra = of.going[1], 0
-            elif answered:
+            if of.turn is not None and "end" in of.turn:
                 complete(of)
                 of.begin, of.extra = of.later, 0
             if of.turn is not None:
+                if of.split is not None:
+                    of.split["bytes_in"] += value
+                elif of.going is not None and of.going[1] != tid:
+                    of.split = {
+                        "going": of.going,
+                        "endpoint": place,
+                        "begin": of.later,
+                        "received": time,
+                        "reader": tid,
+                        "bytes_in": value,
+                        "bytes_out": 0,
+                        "intrusions": 0,
+                        "pauses": 0,
+                        "how": ARRIVAL,
+                        "cut": False,
+                    }
                 of.turn["bytes_in"] += value
                 of.turn["intrusions"] += of.extra if of.last_bytes < SEGMENT else 0
             else:
@@ -125,14 +132,14 @@ def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
             of.fresh = of.later = of.going = None
         elif act == Act.SEND:
             own = of.going is not None and of.going[1] == tid
-            if of.late == tid:
-                of.late, of.moved = None, time
-                if of.last is not None:
-                    of.last["bytes_out"] += value
-                moved[tid] = time
-                continue
-            if of.turn is not None and "end" not in of.turn and own:
-                end_early(of, value)
+            split, of.split = of.split, None
+            if of.turn is not None and split is not None and split["going"][1] == tid:
+                of.turn["bytes_in"] -= split["bytes_in"]
+                end_early(of, split.pop("going")[0], tid, value)
+                of.turn = split
+            elif of.turn is not None and "end" not in of.turn and own:
+                end_early(of, of.going[0], tid, value)
+                of.begin = of.later
             elif of.turn is None and of.begin is not None and own:
                 if of.last is not None:
                     of.last |= {"end": of.going[0], "tid": tid}

@@ -24,7 +24,6 @@ from typing import Final
 from cases import CASES, PACKAGES, PORTS, SHARING, STREAMS, Case, Park
 
 CONNECTIONS: Final = "1,4,16,64"
-_THINK: Final = 2000  # us at most between two requests of a connection
 _BUSY: Final = "while True: pass"
 
 
@@ -34,6 +33,9 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--requests", type=int, default=320, help="of each recording")
     parser.add_argument("--connections", default=CONNECTIONS, help="numbers, with commas between")
+    parser.add_argument(
+        "--think", type=int, default=2000, help="us at most between two requests of a connection"
+    )
     parser.add_argument("--loads", default="idle,busy", help="without and with neighbours")
     parser.add_argument("--python", type=Path, help="an interpreter that has the servers' packages")
     parser.add_argument(
@@ -94,7 +96,7 @@ def record_one(
     to.mkdir(parents=True)
 
     def client(requests: int, output: Path) -> list[str]:
-        words = (PORTS["served"], connections, requests, case.mode, _THINK, output, case.depth)
+        words = (PORTS["served"], connections, requests, case.mode, given.think, output, case.depth)
         by = ["node", STREAMS, "ask"] if case.mode in SHARING else [str(park.place / "client")]
         return [*by, *map(str, words)]
 
