@@ -339,6 +339,10 @@ def _waits_for_thread(
         did = f"running {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "WAIT_NET":
         did = f"waiting for {_network(facts)}"
+    if facts.state == "WAIT_TIMER":
+        main = _main(document, cause)
+        timer = doing(_state(facts), main.detail if main else "").split(" (")[0]
+        did = did if timer.startswith("waiting for a timer") else timer
     if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
@@ -351,12 +355,12 @@ def _waits_for_thread(
     after_it = _brought_along(document, cause, facts)
     if facts.state == "QUEUED":
         who = f"of {quoted(peer_name(facts))}{_mostly_from(facts)}"
-        doing = _meanwhile(facts) or after_it
-        return f"{wait} {words.time} behind other requests {who}{doing}{words.tail}"
+        others = _meanwhile(facts) or after_it
+        return f"{wait} {words.time} behind other requests {who}{others}{words.tail}"
     if facts.state == "SHARED":
         loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
-        doing = _meanwhile(facts) or after_it
-        return f"{words.verb('spend')} {words.time} on {loop}{doing}{words.tail}"
+        others = _meanwhile(facts) or after_it
+        return f"{words.verb('spend')} {words.time} on {loop}{others}{words.tail}"
     waited = f"{wait} {words.time} for {_threads(facts)}, which {were} {did}"
     return f"{waited}{after_it}{elsewhere}{words.tail}"
 

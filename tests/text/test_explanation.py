@@ -508,6 +508,16 @@ def test_a_profile_that_would_tell_more_is_offered(told, state, detail, profile,
     assert expected in "\n".join(answer_lines(one))
 
 
+@pytest.mark.parametrize(
+    ("timer", "expected"),
+    [("hrtimer", "sleeping"), ("tcp_delack_timer", "waiting for data that TCP, without TCP_NODEL")],
+)
+def test_a_timer_of_the_kernel_is_named_where_another_thread_waits_for_it(told, timer, expected):
+    one, cause = told(state="WAIT_TIMER", role="peer")
+    one.findings[cause.main].state, one.findings[cause.main].detail = "WAIT_TIMER", timer
+    assert f"which was {expected}" in " ".join(" ".join(answer_lines(one)).split())
+
+
 def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
     document, cause = told(state="WAIT_DISK", counted="waits", count_before=0.0, count_after=187.5,
                            time_before=0.0)  # fmt: skip
