@@ -333,16 +333,15 @@ def _waits_for_thread(
     often = _more_often(facts, words.noun) if facts.counted in {"trips", "waits"} else ""
     wait = words.verb("wait")
     if often and facts.counted == "trips":
-        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{words.tail}"
+        mostly = _mostly_idle(document, cause)
+        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{mostly}{words.tail}"
     did = _PEER.get(facts.state, "waiting itself")
     if facts.location and not facts.locations:  # a function of Python that was recorded
         did = f"running {in_function(function_of(facts.location, facts.caller))}"
     if facts.state == "WAIT_NET":
         did = f"waiting for {_network(facts)}"
     if facts.state == "WAIT_TIMER":
-        main = _main(document, cause)
-        timer = doing(_state(facts), main.detail if main else "").split(" (")[0]
-        did = did if timer.startswith("waiting for a timer") else timer
+        did = _timed_by(_main(document, cause))
     if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
         did = "held back while a CPU was idle, probably by a CPU quota"
     if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
@@ -398,6 +397,21 @@ def _brought_along(document: ComparisonDocument, cause: CauseEntry, facts: Cause
     if state == facts.state or state not in _PEER or 2 * spent[state] <= sum(spent.values()):
         return ""
     return f" and, for most of the time, {_PEER[state]}"
+
+
+def _timed_by(finding: FindingEntry | None) -> str:
+    """Say what a thread did that a timer woke: it slept, unless the timer is the kernel's own."""
+    timer = doing(State.WAIT_TIMER, finding.detail if finding else "").split(" (")[0]
+    return _PEER["WAIT_TIMER"] if timer.startswith("waiting for a timer") else timer
+
+
+def _mostly_idle(document: ComparisonDocument, cause: CauseEntry) -> str:
+    """Say that another thread slept for most of what trips to it are longer; else ""."""
+    moved = [(document.findings[i].contribution or 0.0, document.findings[i]) for i in cause.findings]
+    slept = [(time, one) for time, one in moved if one.state == "WAIT_TIMER"]
+    if 2 * sum(time for time, _ in slept) <= sum(time for time, _ in moved):
+        return ""
+    return f", mostly {_timed_by(max(slept, key=lambda each: each[0])[1])}"
 
 
 def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:

@@ -518,6 +518,34 @@ def test_a_timer_of_the_kernel_is_named_where_another_thread_waits_for_it(told, 
     assert f"which was {expected}" in " ".join(" ".join(answer_lines(one)).split())
 
 
+@pytest.mark.parametrize(
+    ("timer", "share", "expected"),
+    [
+        ("hrtimer", 0.6, ", mostly sleeping"),
+        ("hrtimer", 0.4, ""),
+        ("tcp_delack_timer", 0.6, ", mostly waiting for data that TCP, without TCP_NODELAY"),
+    ],
+)
+def test_what_took_most_of_many_trips_to_a_thread_is_told_where_it_slept(
+    told, timer, share, expected
+):
+    one, cause = told(
+        state="RUN", role="peer", comm="named", counted="trips", count_before=1.0, count_after=20.0
+    )
+    of = one.findings[cause.main]
+    others = [("WAIT_TIMER", timer, share), ("RUN", "", 1 - share)]
+    for state, detail, part in others:
+        contribution = part * cause.contribution
+        one.findings.append(
+            structs.replace(of, state=state, detail=detail, contribution=contribution)
+        )
+    cause.findings = [len(one.findings) - 2, len(one.findings) - 1]
+    said = " ".join(" ".join(answer_lines(one)).split())
+    assert "wait for named 20 times" in said
+    assert ("mostly" in said) == bool(expected)
+    assert expected in said
+
+
 def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
     document, cause = told(state="WAIT_DISK", counted="waits", count_before=0.0, count_after=187.5,
                            time_before=0.0)  # fmt: skip
