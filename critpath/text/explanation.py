@@ -335,20 +335,8 @@ def _waits_for_thread(
     if often and facts.counted == "trips":
         mostly = _mostly_idle(document, cause)
         return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{mostly}{words.tail}"
-    did = _PEER.get(facts.state, "waiting itself")
-    if facts.location and not facts.locations:  # a function of Python that was recorded
-        did = f"running {in_function(function_of(facts.location, facts.caller))}"
-    if facts.state == "WAIT_NET":
-        did = f"waiting for {_network(facts)}"
-    if facts.state == "WAIT_TIMER":
-        did = _timed_by(_main(document, cause))
-    if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
-        did = "held back while a CPU was idle, probably by a CPU quota"
-    if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
-        did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
     elsewhere = _elsewhere(facts)
-    if elsewhere and facts.state == "WAIT_CPU" and facts.peer == facts.comm:
-        did = f"waiting for a CPU that other threads called {quoted(peer_name(facts))} had"
+    did = _peer_did(document, cause, facts, elsewhere)
     if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
@@ -362,6 +350,26 @@ def _waits_for_thread(
         return f"{words.verb('spend')} {words.time} on {loop}{others}{words.tail}"
     waited = f"{wait} {words.time} for {_threads(facts)}, which {were} {did}"
     return f"{waited}{after_it}{elsewhere}{words.tail}"
+
+
+def _peer_did(
+    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, elsewhere: str
+) -> str:
+    """Say what the thread did that is waited for."""
+    did = _PEER.get(facts.state, "waiting itself")
+    if facts.state == "WAIT_TIMER":
+        did = _timed_by(_main(document, cause))
+    if facts.location and not facts.locations:  # a function of Python that was recorded
+        did = f"running {in_function(function_of(facts.location, facts.caller))}"
+    if facts.state == "WAIT_NET":
+        did = f"waiting for {_network(facts)}"
+    if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
+        did = "held back while a CPU was idle, probably by a CPU quota"
+    if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
+        did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
+    if elsewhere and facts.state == "WAIT_CPU" and facts.peer == facts.comm:
+        did = f"waiting for a CPU that other threads called {quoted(peer_name(facts))} had"
+    return did
 
 
 def _meanwhile(facts: CauseFacts) -> str:
@@ -407,7 +415,9 @@ def _timed_by(finding: FindingEntry | None) -> str:
 
 def _mostly_idle(document: ComparisonDocument, cause: CauseEntry) -> str:
     """Say that another thread slept for most of what trips to it are longer; else ""."""
-    moved = [(document.findings[i].contribution or 0.0, document.findings[i]) for i in cause.findings]
+    moved = [
+        (document.findings[i].contribution or 0.0, document.findings[i]) for i in cause.findings
+    ]
     slept = [(time, one) for time, one in moved if one.state == "WAIT_TIMER"]
     if 2 * sum(time for time, _ in slept) <= sum(time for time, _ in moved):
         return ""

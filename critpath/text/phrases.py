@@ -66,7 +66,8 @@ PACKETS: Final[dict[bool | None, str]] = {
 _RECEIVING: Final = re.compile("recv|accept|connect")  # system calls
 # Timers that the kernel runs for somebody, by their function.
 _TIMERS: Final = {
-    "tcp_delack_timer": "waiting for data that TCP, without TCP_NODELAY, held back until a delayed ACK",
+    "tcp_delack_timer": "waiting for data that TCP, without TCP_NODELAY, "
+    "held back until a delayed ACK",
     "tcp_write_timer": "waiting for TCP to send a packet again (retransmission)",
     "tcp_keepalive_timer": "waiting for TCP's keep-alive timer",
     "reqsk_timer_handler": "waiting for TCP to repeat a connection's handshake",

@@ -149,24 +149,12 @@ class Owners:
             if endpoint >= 0:
                 row = self.turn_at(endpoint, time)
                 if act == Act.SEND and self.serves[endpoint]:
-                    # A call may end after its answer has arrived, and the next request.
-                    unsent = self.unsent.get(endpoint)
-                    if unsent is not None and unsent.end <= time:
-                        row = unsent.row if unsent.end < time else row
-                        del self.unsent[endpoint]
-                    elif endpoint in self.late:
-                        row = -1
-                    self.late.discard(endpoint)
+                    row = self.find_answered(endpoint, time, row)
                 if row < 0 or number < 0:
                     continue
                 if self.serves[endpoint]:
                     if act == Act.RECEIVE:
-                        unsent = self.unsent.get(endpoint)
-                        if unsent not in {None, self.requests[row]} and unsent.end < time:
-                            # Another thread sends the answer still.
-                            self.answer(time, unsent.reader, unsent)
-                            self.late.add(endpoint)
-                        self.unsent[endpoint] = self.requests[row]
+                        self.receive_next(endpoint, time, self.requests[row])
                         self.receive(time, number, self.requests[row])
                     elif act == Act.SEND:
                         self.answer(time, number, self.requests[row])
@@ -178,6 +166,23 @@ class Owners:
                 self.sleep(time, number)
             elif act == Act.WAKE and woken >= 0:
                 self.wake(time, number, woken)
+
+    def find_answered(self, endpoint: int, time: int, row: int) -> int:
+        """Return what a send answers: its call may end after the next request has arrived."""
+        unsent, late = self.unsent.get(endpoint), endpoint in self.late
+        self.late.discard(endpoint)
+        if unsent is None or unsent.end > time:
+            return -1 if late else row
+        del self.unsent[endpoint]
+        return unsent.row if unsent.end < time else row
+
+    def receive_next(self, endpoint: int, time: int, request: Request) -> None:
+        """End the request before, whose answer another thread's call is sending still."""
+        unsent = self.unsent.get(endpoint)
+        if unsent is not None and unsent is not request and unsent.end < time:
+            self.answer(time, unsent.reader, unsent)
+            self.late.add(endpoint)
+        self.unsent[endpoint] = request
 
     def turn_at(self, endpoint: int, time: int) -> int:
         """Return the endpoint's turn at a time, -1 if there is none."""
