@@ -332,11 +332,15 @@ def _waits_for_thread(
     were = "were" if "*" in peer_name(facts) else "was"
     often = _more_often(facts, words.noun) if facts.counted in {"trips", "waits"} else ""
     wait = words.verb("wait")
-    if often and facts.counted == "trips":
-        mostly = _mostly_idle(document, cause)
-        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{mostly}{words.tail}"
     elsewhere = _elsewhere(facts)
     did = _peer_did(document, cause, facts, elsewhere)
+    if often and facts.counted == "trips":
+        most = _did_mostly(document, cause)
+        if _is_longer_each(facts):
+            doing_so = f", which {were} {most}" if most else ""
+            return f"{wait} {words.time} for {_threads(facts)}{doing_so}{words.tail}"
+        mostly = f", mostly {most}" if most and most != _PEER["RUN"] else ""
+        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{mostly}{words.tail}"
     if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
         did += f" {often}"
     after_it = _brought_along(document, cause, facts)
@@ -413,15 +417,32 @@ def _timed_by(finding: FindingEntry | None) -> str:
     return _PEER["WAIT_TIMER"] if timer.startswith("waiting for a timer") else timer
 
 
-def _mostly_idle(document: ComparisonDocument, cause: CauseEntry) -> str:
-    """Say that another thread slept for most of what trips to it are longer; else ""."""
-    moved = [
-        (document.findings[i].contribution or 0.0, document.findings[i]) for i in cause.findings
-    ]
-    slept = [(time, one) for time, one in moved if one.state == "WAIT_TIMER"]
-    if 2 * sum(time for time, _ in slept) <= sum(time for time, _ in moved):
+def _did_mostly(document: ComparisonDocument, cause: CauseEntry) -> str:
+    """Say what another thread did for most of what trips to it are longer, "" if it is mixed."""
+    found: defaultdict[str, list[tuple[float, FindingEntry]]] = defaultdict(list)
+    for index in cause.findings:
+        finding = document.findings[index]
+        state = "RUN" if finding.state in _RUNNING else finding.state
+        found[state].append((finding.contribution or 0.0, finding))
+    times = {state: sum(time for time, _ in of) for state, of in found.items()}
+    most = max(times, key=times.__getitem__, default="")
+    if most not in {"RUN", "WAIT_TIMER"} or 2 * times[most] <= sum(times.values()):
         return ""
-    return f", mostly {_timed_by(max(slept, key=lambda each: each[0])[1])}"
+    if most == "WAIT_TIMER":
+        return _timed_by(max(found[most], key=lambda each: each[0])[1])
+    return _PEER[most]
+
+
+def _is_longer_each(facts: CauseFacts) -> bool:
+    """Tell whether trips became longer by more than they became more, which is not twice as many.
+
+    Twice as many may be another one, which takes longer.
+    """
+    before, after = facts.time_before or 0.0, facts.time_after or 0.0
+    counts = facts.count_before or 0.0, facts.count_after or 0.0
+    if min(before, *counts) <= 0 or counts[1] >= 2 * counts[0]:
+        return False
+    return after / before > (counts[1] / counts[0]) ** 2
 
 
 def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:

@@ -546,6 +546,23 @@ def test_what_took_most_of_many_trips_to_a_thread_is_told_where_it_slept(
     assert expected in said
 
 
+@pytest.mark.parametrize(
+    ("time_before", "expected"),
+    [
+        (5.0, "wait for named 3 times instead of twice: 10.0 ms instead of 5.0 ms"),
+        (1.0, "wait 10.0 ms instead of 1.0 ms for thread named."),
+    ],
+)
+def test_trips_that_became_longer_more_than_more_are_told_by_their_time(
+    told, time_before, expected
+):
+    one, _ = told(
+        state="RUN", role="peer", comm="named", counted="trips", count_before=2.0, count_after=3.0,
+        time_before=time_before * MS, time_after=10.0 * MS,
+    )  # fmt: skip
+    assert expected in " ".join(" ".join(answer_lines(one)).split())
+
+
 def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
     document, cause = told(state="WAIT_DISK", counted="waits", count_before=0.0, count_after=187.5,
                            time_before=0.0)  # fmt: skip
