@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import random
@@ -440,7 +441,9 @@ def test_a_program_admits_its_executions_by_kind(tmp_path: Path, way: str) -> No
     # Of all kinds: what other tests mark meanwhile is recorded with the machine.
     assert sum(of["selected"] for of in kinds.values()) == len(rows) > 20
     assert sum(of["cut"] for of in kinds.values()) <= 0.02 * len(rows) + 1
-    assert rare["selected"] / rare["seen"] >= common["selected"] / common["seen"]
+    # As large a share as of common ones, but for the chance of the few that a slow machine saw.
+    share = common["selected"] / common["seen"] * rare["seen"]
+    assert rare["selected"] >= share - 2 * math.sqrt(share)
     done = subprocess.run(
         [*CRITPATH, "extract", "a", "-o", "paths.parquet", "--execution", "marker"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
