@@ -19,6 +19,7 @@ from types import ModuleType
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -28,6 +29,10 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
+
+# How fast inputs are made says what else the machine did.
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 Completed = subprocess.CompletedProcess[str]
 
