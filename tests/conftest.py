@@ -30,7 +30,7 @@ ROOT = TESTS.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
 
-# How fast inputs are made says what else the machine did.
+# On a busy machine Hypothesis makes its inputs slowly; that is no failure of the test.
 settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
@@ -66,7 +66,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     CI has a limit, and runs on machines of any speed: what there was no time for is better
     left out by name than stopped in the middle with the results of all others.  What failed
-    is tried again at any time: left out, it would count as not tried.
+    is tried again at any time: if that were skipped, its failure would not count.
     """
     until = os.environ.get("CRITPATH_TESTS_UNTIL")
     again = getattr(item, "execution_count", 1) > 1  # of pytest-rerunfailures

@@ -411,7 +411,7 @@ class _Rows:
         best, most = -1, 0
         of = self._of.get(one.port, [])
         last = bisect.bisect_right(of, (one.end + _NEAR,))
-        for begin, end, row in of[max(0, last - 50) : last]:
+        for begin, end, row in of[:last]:
             overlap = min(end, one.end) - max(begin, one.begin)
             if overlap > most:
                 best, most = row, overlap

@@ -27,7 +27,7 @@ left runs
 python "$files/steady.py" &
 steady=$!
 for budget in 5 20; do
-  # A window costs the more of 5 %, the slower the machine: time for several.
+  # On a slow machine one window uses up the 5 % of 20 seconds: time for several.
   duration=$((budget == 5 ? 90 : 45))
   try windows-$budget "${lttng[@]}" --overhead $budget% --execution marker -a --duration $duration -o windows-$budget
 done
