@@ -1,7 +1,7 @@
 """Make what the documentation shows of critpath anew: ``make docs`` runs this.
 
 The transcript in README.md and the reference in docs/commands.md; where chromium is there,
-docs/images/; where this machine may be recorded, the tutorial.  tests/test_project.py
+docs/images/; where this machine may be recorded, the tutorial.  tests/pure/test_project.py
 checks that the texts are up to date.  ``renew.py PART...`` makes only these parts.
 """  # noqa: INP001 - a script beside the documents, no package
 

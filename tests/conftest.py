@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             place = item.path.relative_to(TESTS)
-            group = "kernel" if place.parts[0] == "record" else place.as_posix()
+            group = "kernel" if {"record", "kernel"} & {*place.parts} else place.as_posix()
             item.add_marker(pytest.mark.xdist_group(group))
 
 
@@ -251,7 +251,7 @@ def load() -> Callable[[str], ModuleType]:
 @pytest.fixture(scope="session")
 def factory(load: Callable[[str], ModuleType]) -> ModuleType:
     """Return the factory of synthetic comparisons."""
-    return load("report/factory.py")
+    return load("pure/report/factory.py")
 
 
 @pytest.fixture(scope="session")

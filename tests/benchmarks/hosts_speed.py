@@ -5,7 +5,7 @@
                                            [--pair NORMAL SAMPLE]
 
 The clocks of a pair of hosts with 100,000 messages, and with ten times as many.  Who asked, where
-tokens say it: the simulated asyncio server of `tests/requests` with 32 clients, events a second and
+tokens say it: the simulated asyncio server of `tests/pure/requests` with 32 clients, events a second and
 the share of the whole; real recordings (``--recordings``) likewise.  A million requests of that
 server, in a process of its own: operations of sockets a second that are cut into exchanges, the
 tables that are kept of requests and what they asked, and the peak of memory while it is found out

@@ -8,7 +8,7 @@ Redis at 2,000 requests a second over 16 connections, recorded twice with the pr
 executions as ``windows:``, in rounds, both as whole commands and in a warm process; the native
 passes alone; what tables take in memory; `compare` of the two. Then a million made executions:
 a question of ``critpath explore``, the whole command, and its page. (That a page of 20,000 opens
-in 2 s is a test of `tests/browser`.)
+in 2 s is a test of `tests/process/browser`.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How often work is attributed to the right request, by class of server: ``attribution.py [SEED]``.
 
-Simulated servers with exact truth (tests/requests/simulate.py, which says what counts as right),
+Simulated servers with exact truth (tests/pure/requests/simulate.py, which says what counts as right),
 at 1, 4, 16, 64 and 256 connections, three seeds each.  Ends with the calibration of certainty,
 and with status 1 where it does not hold.
 """

@@ -1,0 +1,259 @@
+"""Requests tier by tier: what each service takes by itself, and what is doubtful."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_facts import found, running, two_tiers
+from test_requesting import MANIFEST, replayed
+
+from critpath.commands.query import Database
+from critpath.commands.settings import effective
+from critpath.errors import UsageError
+from critpath.executions.specification import parse_specification
+from critpath.model.requests import Certainty, Sketches
+from critpath.pipeline import facts_of, sum_tiers
+from critpath.pipeline.requesting import find_sketches
+from critpath.report.exports.as_parquet import sketch_tables
+from critpath.report.text.path import render_tiers
+from critpath.requests.links import attribute, find_links, judge_attribution
+from critpath.requests.paths import compose_paths
+from critpath.store import save_paths
+
+GOLDEN = """\
+        latency       own      asks    n
+───────────────────────────────────────────────────────────────────────────────────────────
+:80      144 µs    100 µs   44.5 µs   60   10.0 µs of its own passed before it was received
+└ :90   34.5 µs   34.5 µs         –   60   10.0 µs of its own passed before it was received
+most: `:80` itself took 90.0 µs of 144 µs (62 %)
+"""
+
+
+def sketch(events, text="requests"):
+    return find_sketches(replayed(events), parse_specification(text), MANIFEST, Path("made"))
+
+
+def drawn(tiers, left=0):
+    stream = io.StringIO()
+    render_tiers(tiers, left, Console(file=stream, width=100, color_system=None))
+    return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
+
+
+def simulated(load, name, connections, requests=120):
+    """Return the sketches of a simulated server, all of whose requests are asked for."""
+    simulate = load("pure/requests/simulate.py")
+    world = simulate.simulate(name, connections, requests, 3)
+    arguments = simulate.arguments(world, load("pure/requests/drawing.py"))[:4]
+    activity, workers, endpoints, table = arguments
+    table = replace(table, boundary=np.zeros(len(table), np.uint8))
+    made = attribute(activity, workers, endpoints, table)
+    links = find_links(activity, endpoints, made.requests, made.subrequests, made.slices)
+    everything = (made.requests, made.subrequests, made.slices, links)
+    sure = judge_attribution(len(made.requests), made.subrequests)
+    ids = tuple(map(str, range(len(made.requests))))
+    top = made.requests.parent < 0
+    return activity, Sketches("made", endpoints, *everything, sure, ids, top)
+
+
+def test_what_is_shown():
+    tiers, left = sum_tiers([sketch(two_tiers())])
+    assert left == 0
+    assert drawn(tiers) == GOLDEN
+
+
+def test_who_is_asked_is_there_though_only_the_front_is_asked_for():
+    tiers, _ = sum_tiers([sketch(two_tiers(), "requests:port=80")])
+    assert [(one.service, one.depth, one.requests) for one in tiers] == [
+        (":80", 0, 60),
+        (":90", 1, 60),
+    ]
+    tiers, _ = sum_tiers([sketch(two_tiers(), "requests:port=90")])
+    assert [(one.service, one.depth) for one in tiers] == [(":90", 0)]
+
+
+def test_one_execution():
+    found = sketch(two_tiers())
+    name = found.id[int(np.flatnonzero(found.requests.parent < 0)[3])]
+    tiers, _ = sum_tiers([found], ids=[name])
+    assert [one.requests for one in tiers] == [1, 1]
+    assert tiers[0].asked_ns == tiers[1].latency_ns + 10_000
+
+
+def test_two_recordings_are_one_table():
+    one, _ = sum_tiers([sketch(two_tiers())])
+    both, _ = sum_tiers([sketch(two_tiers()), sketch(two_tiers())])
+    assert [two.requests for two in both] == [2 * each.requests for each in one]
+    assert [two.latency_ns for two in both] == [each.latency_ns for each in one]
+
+
+def test_who_is_elsewhere_is_there_with_its_time():
+    events = [one for one in two_tiers() if one[3][0] != 1 << 42]
+    tiers, _ = sum_tiers([sketch(events)])
+    assert [(one.service, one.own_ns is None) for one in tiers] == [
+        (":80", False),
+        ("unknown", True),
+    ]
+    assert drawn(tiers).splitlines()[3].split()[:4] == ["└", "unknown", "44.5", "µs"]
+
+
+@pytest.mark.parametrize("name", ["two tiers and a database", "direct loop, pooled, 3 calls"])
+def test_own_and_asked_are_the_latency_in_every_tier(load, name):
+    _, found = simulated(load, name, 4)
+    tiers, _ = sum_tiers([found], doubtful=True)
+    for tier in tiers:
+        if tier.own_ns is not None:
+            assert tier.own_ns + tier.asked_ns == pytest.approx(tier.latency_ns)
+    assert sum(one.requests for one in tiers if not one.depth) == int(found.chosen.sum())
+
+
+def doubtful_world(load):
+    """Return a server of which it is doubtful who asked."""
+    activity, found = simulated(load, "loop, unequal sleeps", 16)
+    assert (found.subrequests.attribution == Certainty.DOUBTFUL).mean() > 0.5
+    return activity, found
+
+
+def test_what_is_doubtful_is_left_out_and_said(load):
+    _, found = doubtful_world(load)
+    tiers, left = sum_tiers([found])
+    roots = sum(one.requests for one in tiers if not one.depth)
+    assert left > 0
+    assert roots + left == int(found.chosen.sum())
+    assert f"left out: {left} of {roots + left} requests" in drawn(tiers, left)
+    everything, none = sum_tiers([found], doubtful=True)
+    assert none == 0
+    assert sum(one.requests for one in everything if not one.depth) == roots + left
+
+
+def test_paths_follow_what_is_doubtful_where_that_is_asked_for(load):
+    activity, found = doubtful_world(load)
+    tables = found.requests, found.subrequests, found.slices
+    rows = np.flatnonzero(found.chosen)
+    _, left = compose_paths(activity, found.endpoints, *tables, rows)
+    pieces, fewer = compose_paths(activity, found.endpoints, *tables, rows, doubtful=True)
+    assert fewer < left
+    first, last = pieces.start[:-1], pieces.start[1:] - 1
+    np.testing.assert_array_equal(pieces.begin[first], found.requests.begin_ns[rows])
+    np.testing.assert_array_equal(pieces.end[last], found.requests.end_ns[rows])
+    assert (pieces.end > pieces.begin).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "specification"),
+    [
+        ({"execution": "requests"}, "requests"),
+        ({"execution": "requests", "doubtful": "include"}, "requests:doubtful=include"),
+        ({"execution": "requests:port=80", "doubtful": "include"},
+         "requests:port=80,doubtful=include"),
+        ({"execution": "requests:doubtful=leave", "doubtful": "include"},
+         "requests:doubtful=leave"),
+    ],
+)  # fmt: skip
+def test_the_specification_keeps_what_becomes_of_the_doubtful(tmp_path, given, specification):
+    text = effective(given, None, tmp_path)["execution"]
+    assert text == specification
+    assert parse_specification(text).requests.doubtful == text.endswith("include")
+
+
+@pytest.mark.parametrize("execution", [None, "process"])
+def test_doubtful_is_about_requests(tmp_path, execution):
+    with pytest.raises(UsageError) as caught:
+        effective({"execution": execution, "doubtful": "include"}, None, tmp_path)
+    assert caught.value.exit_code == 2
+    assert caught.value.do == "add --execution requests"
+
+
+def test_the_account_says_how_sure_it_is_who_worked():
+    said = sketch(two_tiers()).notes[0]
+    assert said.startswith("requests: 120 of 2 services; when they began is certain for 100 %")
+    assert "; what they asked is certain for 100 %" in said
+
+
+@pytest.fixture(scope="module")
+def tables():
+    pytest.importorskip("pyarrow")
+    one = sketch(two_tiers())
+    return sketch_tables([one, replace(one, recording="again")])
+
+
+def test_tables_of_several_recordings_never_meet(tables):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+
+        def ask(sql):
+            return connection.sql(sql).fetchall()
+
+        assert ask("select count(*), count(distinct request) from requests") == [(240, 240)]
+        assert ask(
+            "select c.service, c.recording = p.recording, count(*) from requests c "
+            "join requests p on c.parent = p.request group by all"
+        ) == [(":90", True, 120)]
+        assert ask(
+            "select p.service, c.service, count(*), sum(p.recording != c.recording) "
+            "from subrequests s join requests p on s.request = p.request "
+            "join requests c on s.child = c.request group by all"
+        ) == [(":80", ":90", 120, 0)]
+        # What a request asked is the union of its sub-requests: here there is one each.
+        assert ask(
+            "select sum(abs(asked_ns - (s.end_ns - s.begin_ns))) "
+            "from requests r join subrequests s using (request)"
+        ) == [(0,)]
+        assert ask(
+            "select count(*) from slices s join requests r using (request) "
+            "where s.begin_ns < r.begin_ns or s.end_ns > r.end_ns"
+        ) == [(0,)]
+        assert ask(
+            "select count(*) from links l join slices a on l.from_slice = a.slice "
+            "join slices b on l.to_slice = b.slice where a.recording != b.recording"
+        ) == [(0,)]
+        assert ask("select count(*) from endpoints e join endpoints p on e.peer = p.endpoint") == [
+            (4,)
+        ]
+
+
+def test_a_query_has_the_tables_of_requests(tables):
+    pytest.importorskip("duckdb")
+    known = running(found(two_tiers()))
+    database = Database(known, facts_of(known), tables)
+    assert set(tables) | {"facts", "slow", "tree"} <= set(database.columns())
+    [row] = database.ask(
+        "select count(*) n from requests r join facts f using (execution) where r.parent is null"
+    ).to_pylist()
+    assert row["n"] == 120
+    with pytest.raises(UsageError):
+        database.ask("select * from read_csv('/etc/passwd')")
+
+
+def test_a_file_of_paths_has_no_slices(critpath, tmp_path):
+    place = tmp_path / "tiers.paths"
+    save_paths(running(found(two_tiers())), place)
+    run = critpath("query", place, "select parent_execution from requests limit 1")
+    assert run.returncode == 0, run.stderr
+    for sql in ("select * from slices", "SELECT 1 FROM Links l"):
+        run = critpath("query", place, sql)
+        assert run.returncode == 2
+        assert "has paths alone" in run.stderr
+    run = critpath("export", place, "--format", "sketches", "-o", tmp_path / "out")
+    assert run.returncode == 2
+    assert "paths alone" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_words_may_stand_behind_an_option(critpath, tmp_path):
+    place = tmp_path / "tiers.paths"
+    save_paths(running(found(two_tiers())), place)
+    run = critpath("query", place, "--format", "csv", "select count(*) n from requests")
+    assert run.stdout.splitlines() == ["n", "120"], run.stderr
+    run = critpath("query", place, "--quiet", "select 1", "--nonsense")
+    assert run.returncode == 2
+    assert "--nonsense" in run.stderr

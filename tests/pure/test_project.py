@@ -1,0 +1,332 @@
+"""What the project says of itself is true: documents, links, versions, recordings."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import re
+import shlex
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import critpath_marks
+from critpath import __version__
+from critpath.commands import VERBS
+from critpath.commands.parser import build_parser
+from critpath.commands.settings import SETTINGS, effective
+from critpath.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path
+    for path in (
+        *(*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")),
+        *(*ROOT.glob("fixtures/**/*.md"), ROOT / "marks" / "README.md"),
+    )
+    if path.is_file()
+)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+RECORDINGS = ROOT / "fixtures" / "lttng-guest"
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def renew():
+    place = importlib.util.spec_from_file_location("renew", ROOT / "docs" / "renew.py")
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+# What shells and CI systems put before a command, and what ends its arguments.
+_BEFORE = re.compile(r'^(?:\$ |- |run: |\||sudo |env "PATH=\$PATH" )+')
+_AFTER = {"|", "||", "&&", ";", "&", ">", ">>", "<", ">|"}
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return every line of a console, shell or YAML block that runs critpath."""
+    blocks = re.findall(
+        r"^ *```(?:console|sh|bash|shell|yaml|yml)\n(.*?)```", text, re.DOTALL | re.MULTILINE
+    )
+    lines = "\n".join(blocks).replace("\\\n", "").splitlines()
+    bare = [_BEFORE.sub("", line.strip()) for line in lines]
+    return [line for line in bare if line.startswith("critpath ")]
+
+
+def arguments(line: str) -> list[str]:
+    """Return what critpath gets of a line: no redirection, no further command, no comment."""
+    line = re.sub(r"(?<=\s)\d>", ">", line)
+    words = shlex.shlex(line, posix=True, punctuation_chars=";<>|&")
+    words.whitespace_split = True
+    return list(itertools.takewhile(lambda word: word not in _AFTER, words))[1:]
+
+
+SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(("document", "line"), SHOWN)
+def test_commands_that_documents_show_are_understood(document, line):
+    del document
+    build_parser(VERBS).parse_args(arguments(line))
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [
+        ("$ critpath doctor", ["doctor"]),
+        ('$ sudo env "PATH=$PATH" critpath record -o a -- b', ["record", "-o", "a", "--", "b"]),
+        ("critpath compare a b >/dev/null 2>&1; echo $?", ["compare", "a", "b"]),
+        ("critpath compare a b  # exit code 1", ["compare", "a", "b"]),
+        ("critpath compare a \\\n  b || true", ["compare", "a", "b"]),
+        ("    - run: critpath compare a b", ["compare", "a", "b"]),
+        ("echo critpath", None),
+    ],
+)
+def test_a_command_is_found_in_what_documents_show(block, found):
+    lines = shell_lines(f"```sh\n{block}\n```\n")
+    assert [arguments(line) for line in lines] == ([found] if found else [])
+
+
+def test_documents_show_commands_and_a_wrong_one_is_refused():
+    assert {verb for _, line in SHOWN for verb in [line.split()[1]]} >= {"compare", "path"}
+    with pytest.raises(UsageError):
+        build_parser(VERBS).parse_args(["compare", "normal"])
+
+
+def test_the_transcript_in_the_readme_is_what_critpath_says(renew):
+    shown = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert shown == renew.readme(), "run make docs"
+
+
+def test_the_alignment_that_is_explained_is_what_critpath_says(renew):
+    shown = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
+    assert shown == renew.reading(), "run make docs"
+
+
+def test_the_reference_of_commands_is_the_parsers(renew):
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == renew.commands(), (
+        "run make docs"
+    )
+
+
+def test_the_reference_of_json_is_the_schemas(renew):
+    shown = (ROOT / "docs" / "reference-json.md").read_text(encoding="utf-8")
+    assert shown == renew.json_reference(), "run make docs"
+
+
+def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
+    published = {p.name: p.read_text("utf-8") for p in (ROOT / "docs" / "schema").iterdir()}
+    assert published == renew.schemas(), "run make docs"
+
+
+def test_variables_of_the_environment_that_are_read_are_documented():
+    files = [*(ROOT / "critpath").rglob("*.py"), *(ROOT / "marks").rglob("*.py")]
+    code = "\n".join(p.read_text(encoding="utf-8") for p in files)
+    own = set(re.findall(r'"(CRITPATH_[A-Z_]+|GITHUB_[A-Z_]+)"', code))
+    read = own | set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', code))
+    documented = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    # Between critpath's own processes, and what tells them from others.
+    inner = {"CRITPATH_DAEMON", "CRITPATH_SESSION", "PYTHONSAFEPATH"}
+    assert sorted(name for name in read - inner if f"`{name}`" not in documented) == []
+
+
+SETTINGS_FILES = [
+    (name(path), block)
+    for path in DOCUMENTS
+    for block in re.findall(r"```toml\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+    if "[tool.critpath" in block
+]
+
+
+@pytest.mark.parametrize(("document", "block"), SETTINGS_FILES)
+def test_settings_files_that_documents_show_are_understood(document, block, tmp_path):
+    del document
+    file = tmp_path / "pyproject.toml"
+    file.write_text(block, encoding="utf-8")
+    inside = {key for key in tomllib.loads(block)["tool"]["critpath"] if key != "gate"}
+    assert effective({}, file, tmp_path) is not None
+    assert inside <= set(SETTINGS)
+
+
+def test_documents_show_settings_files():
+    assert {"docs/commands.md", "docs/tutorial.md"} <= {document for document, _ in SETTINGS_FILES}
+
+
+def test_the_examples_in_python_give_what_is_shown(renew):
+    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert "Traceback" not in shown
+    assert shown == renew.python(), "run make docs"
+
+
+@pytest.mark.long
+def test_the_examples_of_exports_print_what_is_shown():
+    place = importlib.util.spec_from_file_location("examples", ROOT / "docs" / "examples.py")
+    examples = importlib.util.module_from_spec(place)
+    place.loader.exec_module(examples)
+    assert examples.PAGE.read_text(encoding="utf-8") == examples.page(), "run make docs"
+
+
+def anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (path.parent / file).resolve() if file else path
+        assert place.exists(), target
+        if anchor:
+            assert anchor in anchors(place.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_pictures_are_there_light_and_dark(path):
+    text = path.read_text(encoding="utf-8")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert [p for p in pictures if not (path.parent / p).is_file()] == []
+    light = [p for p in pictures if "-light-" in p]
+    assert [p for p in light if p.replace("-light-", "-dark-") not in pictures] == []
+    assert text.count("<img ") == len(re.findall(r'<img alt="[^"]{20,}"', text))
+
+
+def test_places_that_documents_name_are_there():
+    missing = []
+    for path in DOCUMENTS:
+        for place in re.findall(r"`((?:critpath|tests|docs|fixtures)/[\w./-]+)`", path.read_text()):
+            if not (ROOT / place).exists() and not place.startswith("critpath/record"):
+                # Formats are named as files are: critpath/path/1.
+                if re.fullmatch(r"critpath/[\w-]+/[\dN]", place):
+                    continue
+                missing.append(f"{name(path)}: {place}")
+    assert missing == []
+
+
+def test_every_document_is_reached_from_the_readme():
+    reached, pending = set(), [ROOT / "README.md"]
+    while pending:
+        path = pending.pop()
+        if path in reached or path.suffix != ".md":
+            continue
+        reached.add(path)
+        targets = re.findall(r"\]\(([^)\s#]+)", path.read_text(encoding="utf-8"))
+        pending += [(path.parent / t).resolve() for t in targets if not t.startswith("https://")]
+    assert set(DOCUMENTS) - reached == set()
+
+
+def test_sections_that_the_code_refers_to_exist():
+    titles = anchors((ROOT / "docs" / "critical-path.md").read_text(encoding="utf-8"))
+    assert {"states", "rules", "path"} <= titles
+
+
+def test_the_changelog_has_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{__version__}]" in text
+    assert PROJECT["project"]["version"] == __version__
+    assert f"version: '{__version__}'" in (ROOT / "meson.build").read_text(encoding="utf-8")
+    assert critpath_marks.__version__ == __version__
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("no git checkout")
+    return [ROOT / line for line in done.stdout.splitlines()]
+
+
+def test_no_file_names_a_place_of_one_machine():
+    places = re.compile(r"/(?:home|Users|root|work|opt)/\w")
+    found = []
+    for path in tracked():
+        if path.suffix in {".xz", ".png", ".parquet"} or not path.is_file():
+            continue
+        if ROOT / "tests" / "fuzz" in path.parents and path.suffix in {"", ".stream"}:
+            continue  # bytes that are meant to be no text
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if places.search(line):
+                found.append(f"{name(path)}:{number}: {line.strip()[:80]}")
+    assert found == []
+
+
+def test_dependencies_are_imported_and_argued():
+    argued = (ROOT / "docs/decisions/1-dependencies.md").read_text(encoding="utf-8")
+    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
+    modules = {"scikit-learn": "sklearn", "biopython": "Bio"}
+    for line in PROJECT["project"]["dependencies"]:
+        package = re.match(r"[\w-]+", line)[0]
+        assert f"| {package} |" in argued
+        assert re.search(
+            rf"^\s*(?:import|from) {modules.get(package, package)}\b", code, re.MULTILINE
+        )
+
+
+def test_every_recording_is_described_and_whole():
+    text = (RECORDINGS / "README.md").read_text(encoding="utf-8")
+    archives = sorted(RECORDINGS.glob("*.tar.xz"))
+    described = set(re.findall(r"^\| `([\w-]+\.tar\.xz)` \|", text, re.MULTILINE))
+    assert described == {archive.name for archive in archives}
+    for archive in archives:
+        top = archive.name.removesuffix(".tar.xz")
+        with tarfile.open(archive) as tar:
+            names = set(tar.getnames())
+        assert {f"{top}/truth.csv", f"{top}/trace/kernel/metadata"} <= names
+        assert all(n == top or n.startswith(f"{top}/") for n in names)
+
+
+def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_screenshots():
+    pictures = sorted((ROOT / "docs" / "images").glob("*.png"))
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert max(picture.stat().st_size for picture in pictures) < 200_000
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
+    script = (ROOT / "docs" / "screenshots.py").read_text(encoding="utf-8")
+    views = {
+        f"{page or 'report'}-{name}"
+        for name, page in re.findall(r'View\("(\w+)".*?(?:page="(\w+)")?\),\n', script)
+    }
+    variants = {f"{theme}-{width}" for theme in ("light", "dark") for width in (1400, 700)}
+    names = {f"{view}-{variant}.png" for view in views for variant in variants}
+    assert {picture.name for picture in pictures} == names
+
+
+# Pages that one looks things up in; every other page is to be read, and short.
+REFERENCE = {
+    *("commands", "reference-json", "file-formats", "critical-path", "promises"),
+    *("evaluation", "evaluation-ab", "evaluation-simulated"),
+    *("architecture", "pipeline"),  # of the source: what is where
+}
+MOST_WORDS = 1500
+
+
+def prose_of(page: Path) -> str:
+    """Return a page without what programs print or run: fenced blocks."""
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_pages_are_short():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert {page.stem for page in pages} >= REFERENCE
+    counted = {p.name: len(prose_of(p).split()) for p in pages if p.stem not in REFERENCE}
+    assert {name: count for name, count in counted.items() if count > MOST_WORDS} == {}
+
+
+def test_pages_speak_as_the_answer_does():
+    """Before and after, requests, slowdown, µs: where people read, not look up."""
+    read = [ROOT / "README.md"]
+    read += [p for p in (ROOT / "docs").glob("*.md") if p.stem not in {*REFERENCE, "glossary"}]
+    old = re.compile(r"slow-down|\b\d+ us\b|(normal|sample) executions?\b|sample set")
+    for page in read:
+        prose = re.sub(r"`[^`\n]*`", "", prose_of(page))
+        assert not old.search(prose), (page.name, old.search(prose))

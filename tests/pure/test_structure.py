@@ -1,0 +1,407 @@
+"""The tree keeps its shape: who imports whom, how large, and what is not there at all."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from critpath.model import Kind, State
+
+PACKAGE: Final = Path(__file__).resolve().parents[2] / "critpath"
+MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
+PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
+
+LEAVES: Final = {"model", "documents", "errors", "units", "untrusted", "processes", "text"}
+STAGES: Final = {
+    *("record", "read", "timeline", "graph", "executions", "requests", "clocks", "vectors"),
+    *("detect", "cluster", "align", "explore", "localize", "ab", "report", "signatures"),
+}
+# What each part of the tree may import of ours, besides its own siblings.
+MAY_IMPORT: Final[dict[str, set[str]]] = {
+    **{leaf: set[str]() for leaf in LEAVES},
+    # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
+    "model": {"units"},
+    # What is wrong with a regular expression is said to who wrote it.
+    "untrusted": {"errors", "units"},
+    # A document names the states.
+    "documents": {"model"},
+    # Sentences are made of what passes between stages.
+    "text": {"model", "documents", "units"},
+    **{stage: set(LEAVES) for stage in STAGES},
+    # A document says which version wrote it.
+    "report": {*LEAVES, "__init__"},
+    "store": set(LEAVES),
+    # A store of files, written as the others are.
+    "known": {*LEAVES, "store"},
+    # A worker on another machine says which version it has.
+    "pipeline": {*LEAVES, *STAGES, "store", "known", "__init__"},
+    # The commands show the version, which is the package's own.
+    "commands": {*LEAVES, "pipeline", "store", "known", "record", "read", "report", "__init__"},
+    # A front end like the commands, whose settings and checks it shares.
+    "pytest_gate": {
+        *LEAVES,
+        "commands",
+        "pipeline",
+        "store",
+        "record",
+        "report",
+        "__init__",
+    },
+    # The Python API: a front end like the commands, with their settings and checks.
+    "api": {*LEAVES, "commands", "pipeline", "store", "report", "text"},
+    # Runs in the recorded program, whose interpreter may have nothing of critpath.
+    "functions": set(),
+    # The door: every name of the API, and what a program marks its executions with.
+    "__init__": {"api", "errors", "model"},
+    "__main__": {"commands"},
+}
+# One by one: a method of a type that users hold stands where the type does, and hands on.
+EXCEPTIONS: Final = {("model/paths.py", "critpath.store.save_paths")}
+# Libraries, and the only places that may import them.
+ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
+    # What marked programs and recorders agree on.
+    "critpath_marks": ("__init__.py", "record/", "commands/mark.py"),
+    "bt2": ("read/babeltrace_child.py",),
+    # The demo's workload is a program of its own, with a command line of its own.
+    "argparse": ("commands/", "record/workload.py"),
+    # Of a bisection git and the user's own build line.
+    "subprocess": ("record/", "read/babeltrace.py", "commands/bisect.py"),
+    # Where it has what a stage needs; for the rest the tests compare with it.
+    "sklearn": ("signatures/classifiers.py",),
+    # Alignment.to_biopython: a method stands where its type does.
+    "Bio": ("align/", "report/", "model/findings.py"),
+    "networkx": ("graph/", "report/"),
+    "rich": ("commands/", "report/"),
+    "duckdb": ("commands/query.py",),
+    "msgspec": ("documents/", "report/", "known/entries.py"),  # and stores have millions of counts
+    # Table.to_arrow: a method stands where its type does; and Parquet is a format.
+    # A regular expression of a user takes linear time there.
+    "pyarrow": (
+        *("store/", "model/table.py", "report/exports/as_parquet.py"),
+        *("untrusted.py", "commands/query.py"),
+    ),
+    # Recordings are read elsewhere only when that is asked for.
+    **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),
+    # Never: nothing of a trace or a saved file is ever executed.
+    **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
+}
+# What gives facts to `text`, where every sentence of an answer is made.
+WORDLESS: Final = ("detect", "explore", "localize", "cluster", "align", "vectors", "ab", "pipeline")
+# A text with so many words in small letters is prose, not a name or a key.
+PROSE: Final = 3
+WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
+# The one part of a stage that others may read: the names of the rules and what depends on them.
+SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
+FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
+LINES: Final = 900  # of a module
+FUNCTION: Final = 100  # lines
+SMALL: Final = 120  # lines of a module that one sibling alone should not need
+
+
+def place(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def part(path: Path) -> str:
+    """Return the stage, or the top-level module."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield every import in a file, wherever it stands, as (line, dotted name)."""
+    package = ["critpath", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+        elif isinstance(node, ast.Call) and called(node) in {"__import__", "import_module"}:
+            for argument in node.args[:1]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield node.lineno, argument.value
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    return (
+        function.id
+        if isinstance(function, ast.Name)
+        else function.attr
+        if isinstance(function, ast.Attribute)
+        else ""
+    )
+
+
+def wrong_imports(path: Path) -> list[str]:
+    mine = part(path)
+    allowed = MAY_IMPORT[mine] | {mine}
+    found = []
+    for line, name in imports(path):
+        top, *rest = name.split(".")
+        if top != "critpath":
+            continue
+        # `from critpath import __version__` is an import of the package itself.
+        target = rest[0] if rest and (rest[0] in MAY_IMPORT) else "__init__"
+        if target == "__init__" and rest and rest[0] != "__version__":
+            target = "api"
+        shared = mine in SHARED.get(name.rpartition(".")[0], ())
+        if target not in allowed and not shared and (place(path), name) not in EXCEPTIONS:
+            found.append(f"{place(path)}:{line} imports {name}")
+    return found
+
+
+def wrong_libraries(path: Path) -> list[str]:
+    found = []
+    for line, name in imports(path):
+        top = name.split(".")[0]
+        if top in ONLY_IN and not place(path).startswith(ONLY_IN[top] or ("//",)):
+            found.append(f"{place(path)}:{line} imports {name}")
+    return found
+
+
+def test_the_tree_is_known():
+    assert {part(p) for p in MODULES} <= set(MAY_IMPORT)
+    assert PYTHON
+
+
+def test_the_import_rule():
+    assert [w for p in PYTHON for w in wrong_imports(p)] == []
+
+
+def test_libraries_stay_in_their_places():
+    assert [w for p in PYTHON for w in wrong_libraries(p)] == []
+
+
+def test_compiled_modules_keep_the_import_rule():
+    for path in MODULES:
+        if path.suffix not in {".pyx", ".pxi"}:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            words = line.split()
+            if words[:1] in (["from"], ["import"], ["cimport"]) and words[1].startswith("critpath"):
+                target = words[1].split(".")[1:2] or words[3:4]
+                assert target[0] in {*LEAVES, part(path)}, f"{place(path)}:{number}: {line}"
+
+
+def test_kinds_and_states_stand_once():
+    """The build writes the Cython enums: no native file types one of these numbers again."""
+    names = [*Kind.__members__, *State.__members__]
+    typed = re.compile(rf"^\s+(?:S_|KIND_|STATE_)?({'|'.join(names)}) = -?\d", re.MULTILINE)
+    found = [
+        f"{place(path)}: {match[0].strip()}"
+        for path in MODULES
+        if path.suffix in {".pyx", ".pxi"}
+        for match in typed.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_only_commands_print():
+    found = [
+        f"{place(path)}:{node.lineno}"
+        for path in PYTHON
+        if part(path) != "commands"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+    assert found == []
+
+
+def sentences(path: Path) -> list[str]:
+    """Return the texts of three or more words that are no docstring, error or progress.
+
+    Errors are raised where they are found, or returned by a function that ends in `Error`;
+    progress goes to `tell` or `progress`.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    passed: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Expr) or (
+            isinstance(node, ast.Call)
+            and called(node).endswith(("Error", "tell", "progress", "Failure"))
+        ):
+            if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+                continue
+            passed.update(ast.walk(node))
+    found = []
+    for node in ast.walk(tree):
+        if node in passed:
+            continue
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            passed.update(ast.walk(node))
+            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
+            text = "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        if sum(WORD.fullmatch(word) is not None for word in text.split()) >= PROSE:
+            found.append(f"{place(path)}:{node.lineno}: {text}")
+    return found
+
+
+def test_sentences_are_made_in_text():
+    assert [s for p in PYTHON if part(p) in WORDLESS for s in sentences(p)] == []
+
+
+def test_nothing_is_evaluated():
+    found = [
+        f"{place(path)}:{node.lineno}: {node.func.id}"
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"eval", "exec", "compile"}
+    ]
+    assert found == []
+
+
+def importers() -> dict[str, set[str]]:
+    """Return who imports each Python module, by dotted names below the package."""
+    names = {
+        place(p).removesuffix(".py").replace("/", ".").removesuffix(".__init__") for p in PYTHON
+    }
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in PYTHON:
+        mine = place(path).removesuffix(".py").replace("/", ".")
+        for _, name in imports(path):
+            whole = name.removeprefix("critpath.")
+            target = whole if whole in names else whole.rpartition(".")[0]
+            if name.startswith("critpath.") and target in names:
+                found[target].add(mine)
+    return found
+
+
+def test_a_module_has_a_subject_of_its_own():
+    """Doubted: a small module that one sibling alone imports."""
+    doubted = []
+    for name, users in importers().items():
+        folder = name.rpartition(".")[0]
+        path = PACKAGE / f"{name.replace('.', '/')}.py"
+        if len(users) != 1 or not path.is_file():
+            continue
+        [user] = users
+        # A package's `__init__` hands names on to other packages.
+        size = len(path.read_text(encoding="utf-8").splitlines())
+        if size < SMALL and not user.endswith("__init__") and user.rpartition(".")[0] == folder:
+            doubted.append(f"{name}: {size} lines, imported by {user} alone")
+    assert doubted == []
+
+
+def test_no_module_is_endless():
+    sizes = {place(p): len(p.read_text(encoding="utf-8").splitlines()) for p in MODULES}
+    assert {name: size for name, size in sizes.items() if size > LINES} == {}
+
+
+def test_no_function_is_endless():
+    found = [
+        f"{place(path)}:{node.lineno}: {node.name}"
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION
+    ]
+    assert found == []
+
+
+def test_names_say_what_a_module_is_for():
+    names = {name for p in MODULES for name in (*p.relative_to(PACKAGE).parts[:-1], p.stem)}
+    assert names & FORBIDDEN_NAMES == set()
+    assert [place(p) for p in MODULES if "-" in p.stem or p.stem != p.stem.lower()] == []
+
+
+def test_stages_do_not_import_slow_libraries_at_the_top():
+    slow = {"sklearn", "scipy", "networkx", "Bio", "pyarrow"}
+    found = []
+    for path in PYTHON:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:
+            names = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            found += [f"{place(path)}:{node.lineno} {n}" for n in names if n.split(".")[0] in slow]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "wrong"),
+    [
+        ("graph/walk.py", "from critpath.model import State", False),
+        ("graph/walk.py", "from critpath.graph.build import build", False),
+        ("graph/walk.py", "from . import build", False),
+        ("graph/walk.py", "from critpath.timeline import replay", True),
+        ("graph/walk.py", "from critpath import timeline", True),
+        ("graph/walk.py", "from ..timeline import replay", True),
+        ("graph/walk.py", "def f():\n    import critpath.timeline", True),
+        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.read')", True),
+        ("graph/walk.py", "from critpath import store", True),
+        ("commands/settings.py", "from critpath.detect.rules import RULES", False),
+        ("commands/settings.py", "from critpath.detect.gate import gate", True),
+        ("align/dp.py", "from critpath.detect.rules import RULES", True),
+        ("detect/gate.py", "from critpath.text import notes", False),
+        ("text/notes.py", "from critpath.report import palette", True),
+        ("model/paths.py", "from critpath.units import plural", False),
+        ("model/paths.py", "from critpath.graph import walk", True),
+        ("model/paths.py", "def f():\n    from critpath.store import save_paths", False),
+        ("model/paths.py", "from critpath.store import load_paths", True),
+        ("pipeline/comparison.py", "from critpath import api", True),
+        ("pipeline/comparison.py", "from critpath import compare", True),
+        ("units.py", "from critpath.model import State", True),
+        ("store/dataset.py", "from critpath.graph import walk", True),
+        ("pipeline/comparison.py", "from critpath.commands import main", True),
+        ("pipeline/comparison.py", "from critpath.graph import walk", False),
+        ("commands/path.py", "from critpath.graph import walk", True),
+        ("commands/path.py", "from critpath import pipeline", False),
+        ("graph/walk.py", "import subprocess", True),
+        ("read/babeltrace.py", "import subprocess", False),
+        ("read/streaming.py", "import bt2", True),
+        ("record/run.py", "import subprocess", False),
+        ("store/reading.py", "import pickle", True),
+        ("cluster/optics.py", "def f():\n    from sklearn.cluster import OPTICS", True),
+        ("align/muscle.py", "def f():\n    from Bio import Align", False),
+        ("model/findings.py", "def f():\n    from Bio import Align", False),
+        ("cluster/optics.py", "def f():\n    from Bio import Align", True),
+        ("model/table.py", "def f():\n    import pyarrow as pa", False),
+        ("model/paths.py", "def f():\n    import pyarrow as pa", True),
+    ],
+)
+def test_these_tests_can_fail(tmp_path, monkeypatch, where, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / where
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    assert bool(wrong_imports(path) + wrong_libraries(path)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('notes.append(f"{n} executions have no type")', True),
+        ('return "the sample is faster"', True),
+        ('raise ValueError("one type per execution expected")', False),
+        ('error = UsageError("give more permutations to it")', False),
+        ('tell(f"aligning {n} of the executions")', False),
+        ('"""A docstring of many words."""', False),
+        ('levels = "error warn"', False),
+        ('return f"{name} ({level})"', False),
+    ],
+)
+def test_a_sentence_is_recognized(tmp_path, monkeypatch, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / "stage.py"
+    path.write_text(text, encoding="utf-8")
+    assert bool(sentences(path)) == wrong

@@ -1,8 +1,0 @@
-"""The oracles beside the tests are importable as ``oracle.NAME``."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
