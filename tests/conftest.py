@@ -30,9 +30,18 @@ ROOT = TESTS.parent
 FIXTURES = ROOT / "fixtures"
 SHARED = ROOT.parent / "shared"
 
+# What is drawn is the same in every run: a find of a fresh seed says nothing about a change.
+# `make test-deep` draws anew, and more; a find of it becomes an example of its test.
 # On a busy machine Hypothesis makes its inputs slowly; that is no failure of the test.
-settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("deep", settings.get_profile("ci"), derandomize=False, max_examples=400)
+settings.load_profile("ci")
 
 Completed = subprocess.CompletedProcess[str]
 

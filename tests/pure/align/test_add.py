@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.multiple import Group, align
@@ -29,7 +29,6 @@ def without(alignment, row):
     return symbols[:, (symbols >= 0).any(axis=0)]
 
 
-@settings(max_examples=120, deadline=None)
 @given(ROWS, ROWS.filter(bool))
 def test_the_groups_rows_keep_their_place(sequences, others):
     group = Group(sequences, ones(sequences), 4, others=others)
@@ -44,7 +43,6 @@ def test_the_groups_rows_keep_their_place(sequences, others):
         assert without(added, -1).tolist() == alone
 
 
-@settings(max_examples=60, deadline=None)
 @given(ROWS.filter(bool), st.data())
 def test_a_row_that_the_group_has_stands_where_it_stands(sequences, data):
     which = data.draw(st.integers(0, len(sequences) - 1))
@@ -55,7 +53,6 @@ def test_a_row_that_the_group_has_stands_where_it_stands(sequences, data):
     assert added.score == pytest.approx(together.score)
 
 
-@settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS.filter(bool), st.data())
 def test_what_was_added_before_changes_nothing(sequences, others, data):
     """Equal sequences are aligned once; their durations are each one's own."""

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align import pairwise, progressive
@@ -22,7 +22,6 @@ from critpath.align.profiles import build_profile, f81_model, merge_rows, sum_of
 from critpath.align.progressive import kmer_distances, upgmb
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=9))
 def test_longest_rising_chain_is_longest(values):
     chain = _longest_rising(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align import pairwise, profiles
@@ -24,7 +24,6 @@ def inside(band, path):
     return True
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
 def test_certified_band_holds_every_alignment_that_scores_as_much(oracle, seed, n, m, slack):
     rng = np.random.default_rng(seed)
@@ -41,7 +40,6 @@ def test_certified_band_holds_every_alignment_that_scores_as_much(oracle, seed, 
             assert inside(band, path)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(-6, 6), st.integers(0, 9))
 def test_band_with_the_best_path_in_it_gives_that_path(seed, n, more, width):
     m = max(1, n + more)
@@ -110,7 +108,6 @@ def test_alike_paths_need_few_cells(family, monkeypatch):
     assert sum(cells) < 0.4 * len(a) * len(b)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 12))
 def test_a_known_path_is_worth_what_the_programme_says(seed, n, m):
     rng = np.random.default_rng(seed)

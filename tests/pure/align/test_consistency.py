@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align import _consistency
@@ -229,7 +229,6 @@ def test_few_may_be_asked_for_consistency(family):
     assert dense(after, 1, 2) == pytest.approx(expected, abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))
 def test_the_path_has_the_largest_sum(twin, n, m, seed):
     scores = np.random.default_rng(seed).integers(0, 9, (n, m)).astype(np.int32)
@@ -304,7 +303,6 @@ def test_long_paths_are_aligned_by_posteriors():
     assert np.mean(place[0][both] == place[1][both]) > 0.98
 
 
-@settings(max_examples=80, deadline=None)
 @given(SEQUENCES)
 def test_degapped_rows_are_the_input(sequences):
     sequences = canonical(sequences)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.dp import GRID, Gaps, solve
@@ -18,7 +18,6 @@ def draw_rows(rng, letters, columns):
     return rows
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_profile_is_what_the_columns_hold(seed, columns):
     rng = np.random.default_rng(seed)
@@ -42,7 +41,6 @@ def test_profile_is_what_the_columns_hold(seed, columns):
         assert profile.close[c] == pytest.approx(closing, abs=1 / GRID)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 9), st.sampled_from([3, 12, 64]))
 def test_scores_are_the_log_of_the_expected_ratio(seed, n, m, letters):
     rng = np.random.default_rng(seed)
@@ -66,7 +64,6 @@ def test_scores_are_the_log_of_the_expected_ratio(seed, n, m, letters):
     assert scores.of_pairs(first, second) == pytest.approx(expected[first, second].sum(), abs=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 30))
 def test_whole_numbers_and_doubles_give_the_same(seed, n, m):
     rng = np.random.default_rng(seed)

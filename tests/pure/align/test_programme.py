@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.dp import Gaps, solve
@@ -37,7 +37,6 @@ def run(scores, gaps, **settings):
     return solve(lambda first, last: scores[first:last], gaps, **settings)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 25), st.integers(0, 25), st.booleans())
 def test_path_is_the_twins_path(oracle, seed, n, m, ties):
     scores, gaps = draw_problem(seed, n, m, ties)
@@ -47,7 +46,6 @@ def test_path_is_the_twins_path(oracle, seed, n, m, ties):
     assert score == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 60),

@@ -12,7 +12,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 from Bio.Align import PairwiseAligner, substitution_matrices
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.dp import GRID, Gaps, solve
@@ -29,7 +29,6 @@ from critpath.align.progressive import clustalw_weights, realign_split, refine_r
 
 LETTERS = 5
 SPARE = LETTERS + 2  # an alphabet of which two states are never seen
-RELAXED = settings(deadline=None)
 BOTH = pytest.mark.parametrize("method", METHODS)
 
 
@@ -83,7 +82,6 @@ def of_biopython(scores, opening, extend):
 
 
 @BOTH
-@settings(RELAXED, max_examples=120)
 @given(family_of())
 def test_1_rows_less_their_gaps_are_the_input(method, sequences):
     """Property 1: degapped rows are the input, no column is all gaps, durations stay put."""
@@ -103,7 +101,6 @@ def test_1_rows_less_their_gaps_are_the_input(method, sequences):
 
 
 @BOTH
-@settings(RELAXED, max_examples=80)
 @given(family_of(least=2), st.data())
 def test_2_permuting_the_input_permutes_the_rows(method, sequences, data):
     """Property 2: exactly, score and tree's leaves included."""
@@ -129,7 +126,6 @@ def test_2_permuting_a_family_permutes_the_rows(method, family, seed):
 # ----------------------------------------------------------- 3: the programme is optimal
 
 
-@settings(RELAXED, max_examples=80)
 @given(st.integers(0, 2**32), st.integers(0, 5), st.integers(0, 5), st.booleans())
 def test_3_score_is_the_best_of_all_paths(oracle, seed, n, m, ties):
     """Property 3: brute force, position-specific gaps; the path is worth its score."""
@@ -145,7 +141,6 @@ def test_3_score_is_the_best_of_all_paths(oracle, seed, n, m, ties):
     assert oracle.path_score(path.tolist(), *problem) == pytest.approx(score, abs=1e-9)
 
 
-@settings(RELAXED, max_examples=80)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 60),
@@ -160,7 +155,6 @@ def test_3_constant_gaps_score_as_biopython_does(seed, n, m, costs):
     assert score == pytest.approx(aligner.score(a, b), abs=1e-9)
 
 
-@settings(RELAXED, max_examples=40)
 @given(st.integers(0, 2**32))
 def test_3_profile_columns_as_biopythons_letters(family, seed):
     """Property 3: two profiles under constant gaps; the log-expectation block is the matrix."""
@@ -178,7 +172,6 @@ def test_3_profile_columns_as_biopythons_letters(family, seed):
 # -------------------------------------------------------------------------- 4: reversal
 
 
-@settings(RELAXED, max_examples=80)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(0, 40))
 def test_4_reversed_problem_has_the_same_score(seed, n, m):
     """Property 4: with what opens and what closes a gap exchanged."""
@@ -195,7 +188,6 @@ def test_4_reversed_problem_has_the_same_score(seed, n, m):
 
 
 @BOTH
-@settings(RELAXED, max_examples=60)
 @given(st.integers(0, 2**32), st.permutations(range(LETTERS)))
 def test_5_names_of_states_do_not_matter(method, family, seed, names):
     """Property 5: q and R are estimated from the sequences, so they follow the names."""
@@ -211,7 +203,6 @@ def test_5_names_of_states_do_not_matter(method, family, seed, names):
 
 
 @BOTH
-@settings(RELAXED, max_examples=40)
 @given(sequence(least=1, most=60), st.integers(1, 12))
 def test_6_identical_rows_have_no_gaps(method, one, copies):
     """Property 6: N identical rows."""
@@ -220,7 +211,6 @@ def test_6_identical_rows_have_no_gaps(method, one, copies):
 
 
 @BOTH
-@settings(RELAXED, max_examples=60)
 @given(st.lists(st.integers(5, 9), min_size=1, max_size=7), st.integers(0, 5))
 def test_6_single_deletions_are_found_where_they_are(method, distances, behind):
     """Property 6: nothing repeats in the sequence, so the truth is unique.
@@ -256,7 +246,6 @@ def refined(sequences, passes):
     return rows, after, tree, weights, model
 
 
-@settings(RELAXED, max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from([0.1, 0.3, 0.6]))
 def test_7_refinement_never_lowers_its_objective(family, seed, rate):
     """Property 7: pass by pass; and its result is not below that of stage 2."""
@@ -272,7 +261,6 @@ def test_7_refinement_never_lowers_its_objective(family, seed, rate):
     assert all(b >= a - 1e-9 for a, b in pairwise(values))
 
 
-@settings(RELAXED, max_examples=25)
 @given(st.integers(0, 2**32))
 def test_7_refinement_has_an_end(family, seed):
     """Property 7: once converged, another run of it changes nothing."""
@@ -415,7 +403,6 @@ def test_9_the_bound_of_a_drawing(oracle):
     assert exact_of_three(sequences, model) == pytest.approx(expected)
 
 
-@settings(RELAXED, max_examples=30)
 @given(st.lists(sequence(most=6), min_size=3, max_size=3))
 def test_9_no_result_beats_the_exact_optimum(sequences):
     """Property 9: three rows of at most six letters; the bound allows every alignment."""
@@ -440,7 +427,6 @@ def test_9_most_results_attain_the_exact_optimum(family):
 # ------------------------------------------------------------------------ 10: duplicates
 
 
-@settings(RELAXED, max_examples=60)
 @given(family_of(least=1), st.data())
 def test_10_another_copy_of_a_row_changes_nothing(sequences, data):
     """Property 10: neither columns nor other rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align import repeats
@@ -65,7 +65,6 @@ LOOPS = st.lists(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=150, deadline=None)
 @given(LOOPS, st.randoms(use_true_random=False))
 def test_whatever_is_collapsed_comes_back(method, sequences, random):
     durations = [np.ones(len(s), np.int64) for s in sequences]
@@ -85,7 +84,6 @@ def durations_of(sequences, order):
     return [np.ones(len(sequences[i]), np.int64) for i in order]
 
 
-@settings(max_examples=100, deadline=None)
 @given(LOOPS)
 def test_collapsed_rows_hold_what_the_runs_leave(sequences):
     units = find_units(sequences)
@@ -198,7 +196,6 @@ def test_period_up_to_sixteen(least):
     assert units == ({codes(unit).tobytes()} if least == 1 else set())
 
 
-@settings(max_examples=60, deadline=None)
 @given(LOOPS.filter(bool), st.data())
 def test_a_copy_changes_no_loop(sequences, data):
     which = data.draw(st.integers(0, len(sequences) - 1))
@@ -210,7 +207,6 @@ def test_a_copy_changes_no_loop(sequences, data):
         assert same.iterations.tolist() == [*loop.iterations.tolist(), loop.iterations[which]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(LOOPS.filter(bool), st.permutations([0, 1, 2]))
 def test_numbering_of_letters_does_not_decide_on_loops(sequences, order):
     """Save where letters occur alike, as for the alignment itself."""

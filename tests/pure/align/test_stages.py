@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.multiple import choose_rows
@@ -38,7 +38,6 @@ def test_kmer_distance_counts_repeats_and_lowers_k_for_short_sequences():
     assert distances[0, 1] == pytest.approx(1 - 1 / 5)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=15), min_size=2, max_size=5),
     st.integers(1, 6),
@@ -76,7 +75,6 @@ def test_upgmb_joins_the_nearest_and_mixes_distances():
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 2**32))
 def test_upgmb_heights_never_fall(n, seed):
     rng = np.random.default_rng(seed)
@@ -125,7 +123,6 @@ def test_medoid_first_then_the_farthest():
     assert choose_rows(counts, 3).tolist() == [1, 4, 5]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 20))
 def test_choice_of_vectors_does_not_depend_on_order(seed, limit):
     rng = np.random.default_rng(seed)

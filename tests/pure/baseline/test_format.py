@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError
@@ -81,7 +81,6 @@ def baseline(*sets: PathSet, left_out: int = 0) -> Baseline:
     return Baseline(sessions, interrupts=True, version="0.1.0")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(sets=st.lists(drawn.path_sets(), min_size=1, max_size=3))
 def test_any_paths_survive(tmp_path_factory, sets):
     file = tmp_path_factory.mktemp("any") / "b.json"
@@ -95,7 +94,6 @@ def test_any_paths_survive(tmp_path_factory, sets):
         assert not session.paths.paths.begin.flags.writeable
 
 
-@settings(max_examples=60, deadline=None)
 @given(paths=drawn.path_sets())
 def test_the_text_can_do_no_harm_and_has_a_line_for_each_execution(paths):
     text = baseline_text(baseline(paths))
@@ -247,7 +245,6 @@ def places(value, above=()):
             yield from places(inner, (*above, key))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path_factory, data):
     document = json.loads(EXPECTED)
@@ -269,7 +266,6 @@ def test_a_changed_file_is_read_or_refused(tmp_path_factory, data):
     refused_or_read(file)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     cut=st.integers(0, len(EXPECTED)),
     at=st.integers(0, len(EXPECTED)),

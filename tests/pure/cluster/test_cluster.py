@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
@@ -55,7 +55,6 @@ def six_types(n, seed):
     st.randoms(use_true_random=False),
     st.sampled_from(list(METHODS)),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
 def test_permuting_rows_permutes_labels_and_nothing_else(rows, random, method):
     order = list(range(len(rows)))
     random.shuffle(order)
@@ -209,7 +208,6 @@ def test_a_small_sample_keeps_its_types_apart(simulated, healthy, faulty):
     st.lists(st.tuples(*[st.integers(0, 40)] * 3), min_size=1, max_size=20),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=25, deadline=None, derandomize=True)
 def test_sample_clusters_do_not_depend_on_order(rows, random):
     order = list(range(len(rows)))
     random.shuffle(order)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import OPTICS, cluster_optics_dbscan, cluster_optics_xi
 
@@ -98,28 +98,24 @@ def check_in_any_order(rows, min_samples, size, xi):
 
 
 @given(*UNIQUE)
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_without_repetitions_it_is_scikit_learns_with_ties(rows, min_samples, size, xi):
     check(lattice(rows), min_samples, size, xi)
 
 
 @pytest.mark.long
 @given(*REPEATED)
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_with_many_repetitions_it_is_scikit_learns_of_all(rows, min_samples, size, xi):
     check_in_any_order(rows, min_samples, size, xi)
 
 
 @pytest.mark.long
 @given(*UNIQUE)
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_more_without_repetitions(rows, min_samples, size, xi):
     check(lattice(rows), min_samples, size, xi)
 
 
 @pytest.mark.long
 @given(*REPEATED)
-@settings(max_examples=200, deadline=None, derandomize=True)
 def test_more_with_many_repetitions(rows, min_samples, size, xi):
     check_in_any_order(rows, min_samples, size, xi)
 
@@ -128,7 +124,6 @@ def test_more_with_many_repetitions(rows, min_samples, size, xi):
     st.lists(st.tuples(st.integers(0, 4), st.floats(-3, 3, width=16)), min_size=2, max_size=40),
     st.integers(2, 6),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_it_is_its_plain_twin_to_the_last_bit(rows, min_samples):
     points = np.array(rows + rows[::3], float) + 0.0  # -0.0 and 0.0 are equal, and one row
     expected = TWIN.optics(points.tolist(), min(min_samples, len(points)))
@@ -183,7 +178,6 @@ def test_memory_is_that_of_the_vectors_and_not_of_their_pairs():
     ),
     st.integers(2, 6),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
 def test_core_distances_are_those_of_executions_one_by_one(rows, min_samples):
     rows = np.array(sorted(rows))
     space, weight = rows[:, :2].astype(float), rows[:, 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_samples, silhouette_score
@@ -70,7 +70,6 @@ def test_scores_equal_scikit_learn_on_the_merged_labels(seed):
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4)), min_size=3),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
 def test_scores_with_few_distinct_vectors_anywhere(normal, sample):
     """Equal vectors within a cluster, in different clusters, and in both sets."""
     normal, sample = np.array(normal), np.array(sample)

@@ -105,9 +105,7 @@ def test_no_name_is_anywhere_in_the_page(tmp_path, host, user, command, place):
 
 
 @pytest.mark.long
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(host=word | odd, user=word | odd, command=word | odd, place=word)
 def test_no_drawn_name_is_anywhere_in_the_page(tmp_path, host, user, command, place):
     assert find_names(tmp_path, host, user, command, place) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.executions.find import find_executions
@@ -141,7 +141,6 @@ def recorded(steps) -> Events:
     return recorder.events()
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(STEP, max_size=60), st.integers(1, 20))
 def test_any_events(steps, size):
     events = recorded(steps)

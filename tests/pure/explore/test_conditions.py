@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UsageError
@@ -132,7 +132,6 @@ _CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(text=_CONDITIONS)
 def test_a_condition_is_what_duckdb_makes_of_it(table, database, text):
     found = holds(text, table)
@@ -204,7 +203,6 @@ def test_the_nearest_names_are_offered(table):
     assert caught.value.do.count(",") == 2
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=st.text(max_size=80) | st.lists(st.sampled_from(
     ["latency", ">=", "5", "ms", "p90", "'a'", "(", ")",
      "[", "]", ",", "and", "or", "not", "any", "in", "~", "thread",

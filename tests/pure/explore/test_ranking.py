@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -54,7 +54,6 @@ def test_ratios_have_a_log_normal_interval():
     assert low * high == pytest.approx(ratio**2)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 90), min_size=1, max_size=5),
     st.integers(0, 2**32 - 1),

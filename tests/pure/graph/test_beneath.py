@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.graph.critical_path import find_states
@@ -56,7 +56,6 @@ row = st.tuples(st.sampled_from(STATES), st.integers(1, 9))
 thread = st.lists(row, min_size=1, max_size=12)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(thread, min_size=1, max_size=4), st.data())
 def test_as_the_plain_twin(threads, data):
     length = max(sum(n for _, n in one) for one in threads)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -140,7 +140,6 @@ def graphs(draw):
     return intervals, links, births, workers
 
 
-@settings(max_examples=600, deadline=None)
 @given(graphs(), st.integers(0, 20), st.integers(0, 20))
 def test_native_walk_equals_its_plain_twin_and_tiles_the_window(drawn, a, b):
     intervals, links, births, workers = drawn

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -113,7 +113,6 @@ def segments(paths, row):
     return list(zip(*(getattr(paths, name)[part].tolist() for name in names), detail, strict=True))
 
 
-@settings(max_examples=150, deadline=None)
 @given(recordings(), st.data())
 def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
     workers = timelines.workers

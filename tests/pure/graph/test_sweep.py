@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -172,7 +172,6 @@ def executions(draw):
     return subject, np.minimum(low, high), np.maximum(low, high)
 
 
-@settings(max_examples=400, deadline=None)
 @given(recordings(), cuttings(), st.lists(executions(), max_size=4), st.sampled_from([0, 1 << 20]))
 def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutting, groups, most):
     with pytest.MonkeyPatch.context() as patch:
@@ -184,7 +183,6 @@ def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutti
             assert differences(again.paths(known, begin, end), expected) == []
 
 
-@settings(max_examples=1000, deadline=None)
 @given(recordings(), cuttings(), executions(), st.booleans(), st.integers(0, 3))
 def test_the_cutting_makes_no_difference(timelines, cutting, drawn, interrupts, held_back):
     subjects, begin, end = drawn

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError, UsageError
@@ -423,7 +423,6 @@ def test_counts_of_a_fault_that_was_never_seen_are_like_nothing() -> None:
 
 
 @given(st.integers(0, 5), st.integers(1, 70), st.text(max_size=40), st.text(max_size=40))
-@settings(max_examples=40, deadline=None)
 def test_an_entry_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, label: int, documents: int, note: str, link: str
 ) -> None:
@@ -527,7 +526,6 @@ PAIRS = st.one_of(
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=3), st.sampled_from([None, 1]))
-@settings(max_examples=300, deadline=None)
 def test_native_pairs_are_those_of_the_plain_reader_or_left_to_it(
     every: list[object], indent: int | None
 ) -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.multiple import align
@@ -142,7 +142,6 @@ def groups(draw):
     return Alignment(aligned.rows, aligned.sequences, aligned.durations, loops=tuple(loops))
 
 
-@settings(max_examples=150, deadline=None)
 @given(groups())
 def test_parts_are_the_difference_exactly(alignment):
     symbols = tuple(Symbol(State(i + 1)) for i in range(4))

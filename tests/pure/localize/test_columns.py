@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.localize.columns import column_statistics
@@ -95,7 +95,6 @@ def alignments(draw):
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(alignments())
 def test_contributions_add_up_exactly(alignment):
     statistics = column_statistics(alignment)
@@ -104,7 +103,6 @@ def test_contributions_add_up_exactly(alignment):
     assert int(statistics.contribution.sum()) == n * totals[-1] - sum(totals[:-1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(alignments())
 def test_statistics_equal_counting_by_hand(alignment):
     statistics = column_statistics(alignment)

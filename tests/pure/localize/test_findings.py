@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.multiple import align
@@ -37,7 +37,6 @@ def brute_stretches(scores, first=0):
     return [*left, (first + i, first + j), *right]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(-20, 20), max_size=14), st.integers(0, 2**32))
 def test_maximal_stretches_are_those_of_the_definition(values, seed):
     # A little noise keeps the definition unambiguous.
@@ -362,7 +361,6 @@ def groups(draw):
     return align(sequences, [rng.integers(0, 10**11, n) for n in sizes], 6)
 
 
-@settings(max_examples=100, deadline=None)
 @given(groups())
 def test_findings_and_the_rest_are_the_excess(explanation, alignment):
     n = len(alignment.sequences) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import Block, CriticalPaths, PackedBlocks, PackedPaths
@@ -76,7 +76,6 @@ def assert_same(tables, block):
             np.testing.assert_array_equal(mine, its)
 
 
-@settings(deadline=None, max_examples=400)
 @given(BLOCKS)
 def test_all_values_survive(block):
     packed = pack(block)
@@ -85,7 +84,6 @@ def test_all_values_survive(block):
     assert_same(packed.unpacked(), block)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(BLOCKS, max_size=5), st.randoms(use_true_random=False))
 def test_blocks_in_any_order(blocks, chance):
     kept = PackedBlocks()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import CompareSettings, Executions
@@ -32,7 +32,6 @@ def executions(chance: list[float], label: list[str], took: list[int] | None = N
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

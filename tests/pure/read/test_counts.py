@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError
@@ -132,7 +132,6 @@ def test_endless_lines_links_and_nothing_are_refused(tmp_path):
         read_counts(tmp_path / "nothing")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=300))
 def test_whatever_a_line_holds_there_is_an_answer_or_an_error(tmp_path_factory, content):
     place = tmp_path_factory.mktemp("any")

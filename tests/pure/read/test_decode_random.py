@@ -108,9 +108,6 @@ def written(seed):
 
 
 quiet = settings(
-    max_examples=250,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError
@@ -97,7 +97,6 @@ def test_what_is_no_manifest_is_refused(tmp_path, wrong):
         read_manifest(tmp_path)
 
 
-@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_any_value_anywhere_is_read_or_refused(tmp_path_factory, value):
     place = tmp_path_factory.mktemp("manifest")

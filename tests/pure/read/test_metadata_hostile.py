@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import MetadataError, UnreadableError
@@ -17,13 +17,6 @@ from critpath.read.metadata.load import _unpack, read_metadata, read_metadata_by
 
 HEAD = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };\n"
 INT = "typealias integer { size = 8; } := t;\n"
-CALM = settings(
-    max_examples=200,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
 
 WORDS = [
     *("align", "callsite", "const", "clock", "enum", "env", "event", "floating_point", "integer"),
@@ -59,14 +52,12 @@ def accepted_or_metadata_error(data):
     return None
 
 
-@CALM
 @given(SOUP, st.booleans())
 def test_any_tokens(tokens, spaced):
     text = HEAD + INT.replace(":= t", ":= uint8_t") + (" " if spaced else "").join(tokens)
     accepted_or_metadata_error(text.encode())
 
 
-@CALM
 @given(st.binary(max_size=200), st.sampled_from([b"", HEAD.encode(), b"\x1e", b"\x57\x1d\xd1\x75"]))
 def test_any_bytes(data, before):
     accepted_or_metadata_error(before + data)
@@ -99,7 +90,6 @@ def real_ctf2(shared):
     return (shared("ctf2") / "CTF2-7.0-trace-with-index" / "metadata").read_bytes()
 
 
-@CALM
 @given(st.data())
 def test_mutated_lttng_metadata(real, data):
     plain = b"/* CTF 1.8 */" + _unpack(real, "<")
@@ -108,7 +98,6 @@ def test_mutated_lttng_metadata(real, data):
         accepted_or_metadata_error(mutate(original, data.draw(mutations(original))))
 
 
-@CALM
 @given(st.data())
 def test_mutated_ctf2_metadata(real_ctf2, data):
     assert accepted_or_metadata_error(real_ctf2) is not None

@@ -407,9 +407,6 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("kind", ["plain", "compact", "large"])
 @settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
@@ -482,9 +479,6 @@ def head_of(kind, number, clock, *, wide):
 
 
 @settings(
-    max_examples=120,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 7, 1000]), st.booleans())

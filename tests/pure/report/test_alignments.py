@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from Bio import Align, AlignIO, Phylo
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.documents import AlignedEntry, AlignedRow, AlignedStatistics, LoopEntry
@@ -100,7 +100,6 @@ def test_all_64_letters_survive(as_):
     assert not set(LETTERS) & set("-.*~? \t>#")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(FORMATS),
     st.integers(1, 6).flatmap(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
@@ -36,7 +36,7 @@ anything = st.text(min_size=1, max_size=24) | st.sampled_from(HOSTILE)
 def hostile(test):
     for name in HOSTILE:
         test = example(name=name)(test)
-    return settings(max_examples=40, deadline=None)(given(name=anything)(test))
+    return given(name=anything)(test)
 
 
 def sets_with(factory, name):

@@ -9,7 +9,7 @@ import unicodedata
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -89,7 +89,7 @@ anything = st.text(min_size=1, max_size=24) | st.sampled_from(HOSTILE)
 def hostile(test):
     for name in HOSTILE:
         test = example(name=name)(test)
-    return settings(max_examples=40, deadline=None)(given(name=anything)(test))
+    return given(name=anything)(test)
 
 
 def without_labels(page):

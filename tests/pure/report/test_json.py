@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -206,7 +206,6 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_what_passes_the_reader_renders(factory, data):
     """Replace any one value by any other: refused, or rendered, never a traceback."""
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.documents import PathSubject
@@ -23,7 +23,6 @@ NAMES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(NAMES, max_size=30, unique=True))
 def test_no_two_executions_of_a_set_have_one_name(names):
     short = short_names(names)

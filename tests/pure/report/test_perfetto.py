@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
@@ -264,7 +264,6 @@ segment = st.tuples(
 execution = st.tuples(st.integers(0, 2000) | st.integers(0, 2**61), st.lists(segment, max_size=8))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(execution, max_size=5).map(some_set), max_size=3))
 def test_slices_tile_whatever_the_executions(sets):
     """Executions at the same time, of no time at all, on two hosts, without segments."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -34,7 +34,6 @@ def with_stacks(paths, drawn):
     return replace(paths, paths=replace(paths.paths, stack=stack, strings=strings))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=40), st.integers(1, 4))
 def test_the_sums_are_those_of_a_plain_walk(factory, drawn, most):
     paths = with_stacks(factory.comparison(samples=4, anomalous=1).sample, drawn)

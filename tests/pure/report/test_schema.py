@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rich.console import Console
@@ -305,7 +305,6 @@ ODD += [[0, 1], [0, 1, 2], ["x"], {"x": 1}, {"begin": 0, "end": 1}]
 
 
 @given(data=st.data())
-@settings(max_examples=400, deadline=None)
 def test_the_check_and_the_schema_refuse_the_same(documents, data):
     name = data.draw(st.sampled_from(sorted(TYPES)))
     broken = copy.deepcopy(documents[name])
@@ -331,7 +330,6 @@ def test_the_check_and_the_schema_refuse_the_same(documents, data):
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_a_calibration_that_passes_the_reader_renders(documents, data):
     broken = copy.deepcopy(documents["critpath/calibration/1"])
     *way, last = data.draw(st.sampled_from(places(broken)))
@@ -388,7 +386,6 @@ def test_the_longest_names_and_a_large_tree_are_read(documents):
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_a_comparison_that_passes_the_reader_renders(documents, data):
     broken = copy.deepcopy(documents["critpath/comparison/1"])
     for _ in range(data.draw(st.integers(1, 3))):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import jsonschema
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import ChainTimes, State
@@ -116,7 +116,6 @@ def test_a_profile_per_execution(factory):
         assert found["name"] == " and ".join(one.name for one in sets)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 5), st.integers(3, 30), st.integers(0, 2**31))
 def test_any_set(factory, executions, columns, seed):
     made = factory.comparison(samples=executions, anomalous=0, columns=columns, seed=seed)

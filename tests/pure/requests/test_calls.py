@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -270,7 +270,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(EVENTS)
 def test_whatever_events_say(events):
     drawn = Drawing()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import EventChunk, EventClass, Kind, Workers
@@ -169,7 +169,6 @@ def mutated(draw):
     return events
 
 
-@settings(max_examples=150, deadline=None)
 @given(mutated())
 def test_whatever_events_say_requests_of_an_endpoint_never_overlap(events):
     found = turns.find_turns(collect(events), no_workers(), lambda _: "x", end=10_000)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import Loss
@@ -147,7 +147,6 @@ def lives(draw_one: Any) -> list[tuple[int, Act, int, int, int]]:
 
 
 @pytest.mark.parametrize("marker", ["wake", "fork"])
-@settings(max_examples=60, deadline=None)
 @given(rows=lives())
 def test_as_the_plain_twin(
     drawing: ModuleType, plain: ModuleType, marker: str, rows: list[Any]
@@ -161,7 +160,6 @@ def test_as_the_plain_twin(
     assert list(zip(*(c.tolist() for c in columns), strict=True)) == want
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), rows=lives())
 def test_as_the_plain_twin_by_calls(
     drawing: ModuleType, plain: ModuleType, data: st.DataObject, rows: list[Any]
@@ -187,7 +185,6 @@ def test_as_the_plain_twin_by_calls(
 
 
 @pytest.mark.parametrize("marker", ["wake", "fork"])
-@settings(max_examples=40, deadline=None)
 @given(rows=lives())
 def test_what_always_holds(drawing: ModuleType, marker: str, rows: list[Any]) -> None:
     found = implicit.find_slices(make_activity(rows), drawing.workers_of(PROCESSES), marker)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import Workers
@@ -174,7 +174,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(ROWS, st.integers(0, 2), st.booleans())
 def test_twin_on_anything(
     drawing: ModuleType, plain: ModuleType, rows: list[tuple[str, int, int]], lead: int, learn: bool

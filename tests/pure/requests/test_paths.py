@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import STATES, State
@@ -44,7 +44,6 @@ def test_pieces_tile_every_request_of_every_class(load: Any, connections: int) -
         assert (pieces.end > pieces.begin).all(), name
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_what_always_holds_of_requests(load: Any, data: Any) -> None:
     """Own and asked time are the latency; who asks lasts from before to after; pieces tile."""

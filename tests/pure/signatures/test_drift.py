@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -57,7 +57,6 @@ CORPORA = st.builds(
 
 
 @given(CORPORA, st.integers(1, 19), st.integers(0, 10_000))
-@settings(max_examples=50, deadline=None)
 def test_the_search_finds_the_distances_of_all_pairs(corpus: Corpus, asked: int, seed: int) -> None:
     known = calibrate(corpus)
     some = draw(seed, asked, 1, spread=0.2, documents=1).vectors
@@ -67,7 +66,6 @@ def test_the_search_finds_the_distances_of_all_pairs(corpus: Corpus, asked: int,
 
 
 @given(CORPORA)
-@settings(max_examples=50, deadline=None)
 def test_the_nearest_of_a_session_within_the_bound_are_those_of_a_full_search(
     corpus: Corpus,
 ) -> None:
@@ -107,7 +105,6 @@ def test_a_label_without_documents_is_infinitely_far() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(3, 8), st.integers(2, 20))
-@settings(max_examples=50, deadline=None)
 def test_the_scatter_of_normal_documents_is_the_same_by_terms_and_by_documents(
     seed: int, sides: int, terms: int, documents: int
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of_numpy
 
@@ -40,7 +40,6 @@ def dense(signatures):
 TABLES = of_numpy.arrays(np.int64, (6, 5), elements=st.integers(0, 10**6))
 
 
-@settings(max_examples=50, deadline=None)
 @given(TABLES)
 def test_weights_are_those_of_plain_twins(table):
     hits = np.delete(table, 2, axis=1)
@@ -61,7 +60,6 @@ def test_weights_are_those_of_plain_twins(table):
         assert not found[:, 2].any()  # no event: other units
 
 
-@settings(max_examples=50, deadline=None)
 @given(TABLES)
 def test_the_smooth_one_is_scikit_learns(table):
     text = pytest.importorskip("sklearn.feature_extraction.text")
@@ -79,7 +77,6 @@ def test_rates_are_of_everything_and_differences_of_what_occurs():
     assert np.allclose(found, expected)
 
 
-@settings(max_examples=50, deadline=None)
 @given(TABLES, st.integers(2, 1000))
 def test_scaling_changes_nothing_but_quietness(table, by):
     one, many = (weigh(made(table * factor), "hellinger", quiet_rate=0) for factor in (1, by))

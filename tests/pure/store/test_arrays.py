@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -14,7 +14,6 @@ from critpath.store.columns import numbers, of_numbers, of_texts
 KINDS = [np.bool_, np.uint8, np.int32, np.int64]
 
 
-@settings(deadline=None)  # the first of all imports what pyarrow likes
 @given(st.sampled_from(KINDS).flatmap(lambda kind: hnp.arrays(kind, st.integers(0, 70))))
 def test_numbers_are_what_pyarrow_makes_of_them(values):
     array = of_numbers(values, pa.from_numpy_dtype(values.dtype))
@@ -30,7 +29,6 @@ def test_numbers_take_their_type_or_are_refused():
     assert of_numbers(np.arange(10)[::2], pa.int64()).to_pylist() == [0, 2, 4, 6, 8]
 
 
-@settings(deadline=None)  # the first of all imports what pyarrow likes
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=20))
 def test_texts_are_what_pyarrow_makes_of_them(texts):
     array = of_texts(texts)
@@ -38,7 +36,6 @@ def test_texts_are_what_pyarrow_makes_of_them(texts):
     assert array.equals(pa.array(texts, pa.string()))
 
 
-@settings(deadline=None)  # the first of all imports what pyarrow likes
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_parts_of_arrays_are_read_as_such(values, begin, length):
     for array in (pa.array(values, pa.bool_()), pa.array(list(map(int, values)), pa.int64())):

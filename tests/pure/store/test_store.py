@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
@@ -143,7 +143,6 @@ def test_stacks_are_saved_where_there_are_any(tmp_path, lengths):
     assert_same(joined.take(np.arange(len(saved))).paths, saved.paths)
 
 
-@settings(max_examples=25, deadline=None)
 @given(lengths=st.lists(st.integers(0, 5), max_size=6), seed=st.integers(0, 1000), name=st.text())
 def test_any_paths_survive(tmp_path_factory, lengths, seed, name):
     file = tmp_path_factory.mktemp("any") / "p.parquet"

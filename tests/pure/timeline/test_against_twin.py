@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -162,7 +162,6 @@ def expected(rows, *, ksoftirqd=None, **options):
     return [(tid, thread.intervals) for tid, thread in lives]
 
 
-@settings(max_examples=500, deadline=None)
 @given(schedules())
 def test_random_schedules(drawn):
     rows, end = drawn

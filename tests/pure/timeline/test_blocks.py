@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -159,7 +159,6 @@ def assert_facts(blocks):
             at += count
 
 
-@settings(max_examples=250, deadline=None)
 @given(
     SCHEDULES,
     st.lists(st.integers(0, 9), max_size=30),

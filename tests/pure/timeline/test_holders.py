@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -284,7 +284,6 @@ def records_of(rows, end):
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(schedules(), st.sampled_from([1, 4000, 15_000, 400_000]))
 def test_random_schedules(drawn, scale):
     rows, end = drawn

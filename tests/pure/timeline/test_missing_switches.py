@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -108,7 +108,6 @@ def assert_as_the_twin(events):
 
 
 @pytest.mark.long
-@settings(max_examples=500, deadline=None)
 @given(gapped_events() | wild_events() | on_two_hosts(gapped_events()))
 def test_random_events_as_the_twin(events):
     assert_as_the_twin(events)
@@ -126,7 +125,6 @@ def rows_with_fields(chunks, fields=9):
     return rows
 
 
-@settings(max_examples=300, deadline=None)
 @given(gapped_events(), st.lists(st.integers(0, 9), max_size=30))
 def test_chunks_give_the_same(events, sizes):
     sizes = [*sizes, len(events)]
@@ -145,7 +143,6 @@ def test_chunks_give_the_same(events, sizes):
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
 @given(gapped_events() | wild_events())
 def test_the_replay_says_where_there_may_be_something_to_put_in(events):
     if len(repair_switches(events)) > len(events):

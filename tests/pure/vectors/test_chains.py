@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
@@ -65,7 +65,6 @@ def walk(steps):
     return time
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(STEP, min_size=1, max_size=12), min_size=1, max_size=6))
 def test_time_by_chain_is_that_of_a_plain_walk(paths):
     one = path_set(paths)
@@ -108,7 +107,6 @@ def walk_with_places(steps, stacks):
     return time
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(STEP, st.integers(-1, 2)), min_size=1, max_size=12),

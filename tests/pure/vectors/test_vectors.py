@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import (
@@ -93,7 +93,6 @@ def tables(*sets, alphabet="thread"):
     ]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SETS, SETS, st.sampled_from(sorted(ALPHABETS)))
 def test_durations_add_up_to_the_windows(normal, sample, alphabet):
     sets = path_set(normal), path_set(sample)
@@ -110,7 +109,6 @@ def test_durations_add_up_to_the_windows(normal, sample, alphabet):
         assert not table.structure[:, interference].any()
 
 
-@settings(max_examples=100, deadline=None)
 @given(SETS)
 def test_every_segment_has_the_symbol_of_its_state(executions):
     one = path_set(executions)
@@ -120,7 +118,6 @@ def test_every_segment_has_the_symbol_of_its_state(executions):
         assert states == [State(s) for s in one.paths.state.tolist()]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SETS, st.booleans())
 def test_vectors_are_what_segments_one_by_one_add_up_to(executions, with_roles):
     one = path_set(executions)
@@ -152,7 +149,6 @@ IN_FUNCTIONS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(IN_FUNCTIONS, max_size=12), max_size=6))
 def test_functions_divide_what_threads_do(executions):
     """Their sum is the vector without them; lines and callers tell nothing apart."""
