@@ -264,6 +264,10 @@ def _processes(count: int) -> Iterator[Engine]:
     context = begin_server()
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
+    # All of them begin before the first task, as a pool of forks does it.  One that began with a
+    # later task could be missed: if another dies of its task just then, the pool's own thread ends
+    # those that it knows and waits for all, for ever for the new one, which waits for a task.
+    pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         yield pool
     except BaseException as reason:

@@ -33,6 +33,8 @@ from critpath.pipeline.recordings import fit_jobs, split_resources
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
 import faulthandler, os, signal, sys, time
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from critpath.errors import CritpathError, UnreadableError
 from critpath.pipeline.engines import run
@@ -58,6 +60,18 @@ def always(task):
         os.kill(os.getpid(), signal.SIGKILL)
     return task
 
+def same(task):
+    return task
+
+def start_late(process, start=BaseProcess.start, begun=[]):
+    # While every second one begins, the one before is killed.
+    start(process)
+    begun.append(process)
+    if len(begun) % 2 == 0 and begun[-2].is_alive():
+        begun[-2].kill()
+        wait([begun[-2].sentinel])
+        wait([], 0.2)  # until the pool's own thread has seen it
+
 def large(task):
     return bytes(50_000_000)
 
@@ -76,6 +90,8 @@ if __name__ == "__main__":
             print("closed")
             sys.exit()
         work = globals()[sys.argv[1]]
+        if work is same:
+            BaseProcess.start = start_late
         results = list(run(work, range(6), jobs=2, progress=told.append))
         if sys.argv[1] == "square":
             others = {result[0] for result in results} - {os.getpid()}
@@ -131,6 +147,11 @@ def test_what_kills_every_process_is_named(program):
     assert finished(program("always")).startswith(
         "CritpathError the process that read 2 was killed, 3 times | it may have taken too much"
     )
+
+
+def test_what_is_killed_while_another_begins_is_done_again(program):
+    """The pool's thread would end those that it knows by then, and wait for the new one."""
+    assert finished(program("same")).splitlines()[0] == "[0, 1, 2, 3, 4, 5]"
 
 
 @pytest.mark.parametrize("attempt", range(3))
