@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -255,6 +256,16 @@ def load() -> Callable[[str], ModuleType]:
         return sys.modules[known]
 
     return load_module
+
+
+@pytest.fixture
+def played(
+    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Any]:
+    """Play a kernel to whatever records through tracefs: ``tests/played/tracefs.py``."""
+    kernel = load("played/tracefs.py").play_kernel(monkeypatch, tmp_path / "kernel")
+    yield kernel
+    kernel.close()
 
 
 @pytest.fixture(scope="session")

@@ -134,11 +134,7 @@ class Layer:
 
     def _trigger(self, sign: str, event: str) -> None:
         name = event.replace("/", ":", 1)
-        descriptor = self.instance.open(_RARE, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(descriptor, f"{sign}enable_event:{name} if common_pid < 0\n".encode())
-        finally:
-            os.close(descriptor)
+        self.instance.append(_RARE, f"{sign}enable_event:{name} if common_pid < 0")
 
     def start(
         self,

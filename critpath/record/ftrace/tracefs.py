@@ -116,6 +116,33 @@ def unmount_marker(place: Path) -> None:
         pass
 
 
+class Files:
+    """The calls by which tracefs is used, each through here: tests play a kernel in its place."""
+
+    def make(self, place: Path) -> None:
+        """Make an instance."""
+        place.mkdir()
+
+    def remove(self, place: Path) -> None:
+        """Remove an instance."""
+        place.rmdir()
+
+    def open(self, place: Path, flags: int) -> int:
+        """Open a file, not inherited by children."""
+        return os.open(place, flags | os.O_CLOEXEC)
+
+    def read(self, place: Path) -> bytes:
+        """Return the content of a file."""
+        return place.read_bytes()
+
+    def write(self, descriptor: int, text: bytes) -> None:
+        """Write a setting, or a part of one, to an open file."""
+        os.write(descriptor, text)
+
+
+files = Files()
+
+
 @dataclass(frozen=True)
 class Instance:
     """A private set of ring buffers and settings, which no other tracer sees.
@@ -150,7 +177,7 @@ class Instance:
         """Make the instance with the kernel's default settings; raises CritpathError."""
         try:
             with _names_off(self.path.parents[1], self.path.name):
-                self._place.mkdir()
+                files.make(self._place)
         except OSError as error:
             raise _refusal("make", self.path, error) from None
 
@@ -161,13 +188,17 @@ class Instance:
     def read_bytes(self, name: str) -> bytes:
         """Return the content of a file; raises CritpathError."""
         try:
-            return (self._place / name).read_bytes()
+            return files.read(self._place / name)
         except OSError as error:
             raise _refusal("read", self.path / name, error) from None
 
     def write(self, name: str, value: str) -> None:
         """Write a setting; raises CritpathError, with what to do, if the kernel refuses."""
         self._write(name, [value], os.O_WRONLY | os.O_TRUNC)
+
+    def append(self, name: str, value: str) -> None:
+        """Add a line to a setting; raises CritpathError, too."""
+        self._write(name, [value], os.O_WRONLY | os.O_APPEND)
 
     def enable_events(self, events: Iterable[str]) -> list[str]:
         """Enable further events (``group:event`` or ``group:*``).
@@ -180,7 +211,7 @@ class Instance:
         try:
             for event in events:
                 try:
-                    os.write(descriptor, f"{event}\n".encode())
+                    files.write(descriptor, f"{event}\n".encode())
                 except OSError as error:
                     refused.append(f"{event} ({error.strerror})")
         finally:
@@ -221,7 +252,7 @@ class Instance:
     def _remove(self) -> None:
         for attempt in range(_BUSY_TRIES):
             try:
-                self._place.rmdir()
+                files.remove(self._place)
             except FileNotFoundError:
                 return
             except OSError as error:
@@ -251,7 +282,7 @@ class Instance:
     def open(self, name: str, flags: int) -> int:
         """Open a file, not inherited by children; raises CritpathError."""
         try:
-            return os.open(self._place / name, flags | os.O_CLOEXEC)
+            return files.open(self._place / name, flags)
         except OSError as error:
             raise _refusal("open", self.path / name, error) from None
 
@@ -259,7 +290,7 @@ class Instance:
         descriptor = self.open(name, flags)
         try:
             for value in values:
-                os.write(descriptor, f"{value}\n".encode())
+                files.write(descriptor, f"{value}\n".encode())
         except OSError as error:
             raise _refusal(f"write {value!r} to", self.path / name, error) from None
         finally:
