@@ -9,31 +9,48 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead help demo test test-long test-lttng test-versions fuzz mutations wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-lttng packages-fuzz
+.PHONY: evaluation-overhead help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
-	$(BIN)/critpath demo critpath-demo
+demo: installed ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
+	$(INSTALLED)/bin/critpath demo critpath-demo
 
 # PYTEST_OPTIONS= gives one process, and whatever else pytest is to be called with.
 PYTEST_OPTIONS ?= -n 2 --dist loadgroup
-# How often a test that failed is tried again; it is named then (RERUN).
-RERUNS ?= 0
-PYTEST = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python -P -m pytest --reruns $(RERUNS)
+PYTEST = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python -P -m pytest
 
-test: installed packages-test ## all tests, less the long ones, the benchmarks and those in the guest
-	$(PYTEST) -m "not benchmark and not lttng and not long" $(PYTEST_OPTIONS)
+test: installed packages-test ## the tests of pure Python and of own processes; needs no root
+	$(PYTEST) $(PYTEST_OPTIONS) -m "not deep" tests/pure tests/process
 
-test-long: installed packages-test ## tests of more than three seconds each
-	$(PYTEST) -m long $(PYTEST_OPTIONS)
+test-pure: installed packages-test ## those that start no process: the first half of make test
+	$(PYTEST) $(PYTEST_OPTIONS) -m "not deep" tests/pure
 
-test-lttng: installed packages-lttng ## LTTng's kernel tracer, in an emulated guest (20 minutes)
-	$(PYTEST) -m lttng tests/guest
+test-process: installed packages-test ## those that start processes: the second half
+	$(PYTEST) $(PYTEST_OPTIONS) -m "not deep" tests/process
 
-test-versions: $(VENV)/ready ## a wheel with the oldest and the newest Python and libraries
-	@sh .ci/versions $(VENV)/versions $(BIN)/python
+test-kernel: installed packages-test ## recording with this kernel's tracer; skipped without root
+	$(PYTEST) $(PYTEST_OPTIONS) tests/kernel
+
+test-guest: installed packages-guest ## LTTng's kernel tracer, in an emulated guest (20 minutes)
+	$(PYTEST) tests/guest
+
+test-guest-short: installed packages-guest ## one recording, a budget, read back (5 minutes)
+	$(PYTEST) tests/guest/test_short.py
+
+test-all: test test-kernel test-guest ## every test but the deep ones
+
+test-deep: installed packages-test ## fresh seeds, 400 examples for 25, every size (half an hour)
+	$(PYTEST) $(PYTEST_OPTIONS) -m "deep or hypothesis" --hypothesis-profile deep tests/pure tests/process
+
+test-versions: installed ## the pure tests with the oldest and the newest Python and libraries
+	@sh .ci/versions $(VENV)/versions $(BIN)/python $(VENV)/wheel
+
+# One report, critpath-nightly/report.txt: a line for each suite.  NIGHTLY names some of them.
+NIGHTLY ?=
+nightly: ## what takes hours: fresh seeds, the whole guest, fuzzing, changed code; writes a report
+	@bash .ci/nightly critpath-nightly $(NIGHTLY)
 
 wheel: $(VENV)/ready ## dist/: the source distribution and a wheel, which needs no compiler
 	@sh .ci/wheel dist $(BIN)/python
@@ -101,7 +118,7 @@ ab-tables: build ## how often critpath ab is right, simulated and live (an hour 
 	$(BIN)/python tests/evaluation/ab_tables.py cost
 	$(BIN)/python tests/evaluation/ab_tables.py table
 
-lint: build ## ruff and mypy --strict
+lint: $(VENV)/ready ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -124,7 +141,7 @@ site: build ## docs/*.md as pages, in build/site; a link that leads nowhere is a
 	@echo "build/site/index.html"
 
 clean: ## remove .venv and everything that was built, less critpath-mutations/
-	rm -rf $(VENV) build dist critpath-demo critpath-evaluation
+	rm -rf $(VENV) build dist critpath-demo critpath-evaluation critpath-nightly
 
 # ------------------------------------------------------------------- how it is set up
 
@@ -139,8 +156,8 @@ packages-test: python | $(VENV)/ready
 	@PYTHON="$(PYTHON)" sh .ci/packages test
 	@sh .ci/peers $(abspath $(VENV))/peers
 
-packages-lttng: python
-	@PYTHON="$(PYTHON)" sh .ci/packages lttng
+packages-guest: python
+	@PYTHON="$(PYTHON)" sh .ci/packages guest
 
 packages-fuzz: python
 	@PYTHON="$(PYTHON)" sh .ci/packages fuzz
@@ -161,7 +178,8 @@ $(VENV)/native.ini: | $(VENV)/ready
 # or deleted file changes its directory's time.
 DIRECTORIES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
 SOURCES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
-# Both installations share one build directory: native modules are compiled once.
+# A wheel and an editable install share one build directory: a native module is compiled once,
+# and after a change of one `.pyx` only that.
 MESON = --config-settings=build-dir=build/native \
   --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 
@@ -179,6 +197,12 @@ $(INSTALLED)/pyvenv.cfg: $(VENV)/ready
 	ln -sfn ../peers $(INSTALLED)/peers
 	touch $@
 
-$(INSTALLED)/built: $(VENV)/native.ini $(INSTALLED)/pyvenv.cfg pyproject.toml meson.build marks/meson.build $(DIRECTORIES) $(SOURCES)
-	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-build-isolation . $(MESON)
+# What all suites test, demos show and versions install, made once.
+$(VENV)/wheel/made: $(VENV)/native.ini pyproject.toml meson.build marks/meson.build $(DIRECTORIES) $(SOURCES)
+	rm -rf $(@D)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(@D) . $(MESON)
+	touch $@
+
+$(INSTALLED)/built: $(VENV)/wheel/made $(INSTALLED)/pyvenv.cfg
+	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-deps --force-reinstall $(VENV)/wheel/*.whl
 	touch $@

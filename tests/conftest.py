@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -53,50 +54,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Mount tracefs, which nobody has on a fresh machine; what needs it skips without.
+    """Let signals act as they do in a terminal.
 
-    Before the first test is even collected, and not by our own code: a recorder says
-    once, in the process that did it, that it did.
+    A shell starts what runs in the background, and nohup what it runs, with signals ignored; a
+    recording keeps them so, and tests of signals would test nothing.
     """
-    place = Path("/sys/kernel/tracing")
-    if os.geteuid() == 0 and place.is_dir() and not (place / "instances").exists():
-        command = ["mount", "-t", "tracefs", "nodev", str(place)]
-        subprocess.run(command, check=False, capture_output=True)
-    # A shell starts what runs in the background, and nohup what it runs, with signals
-    # ignored; a recording keeps them so, and tests of signals would test nothing.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             default = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)  # before fixtures, which is where the time goes
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what begins later than ``CRITPATH_TESTS_UNTIL`` (s since 1970), and say so.
-
-    CI has a limit, and runs on machines of any speed: what there was no time for is better
-    left out by name than stopped in the middle with the results of all others.  What failed
-    is tried again at any time: if that were skipped, its failure would not count.
-    """
-    until = os.environ.get("CRITPATH_TESTS_UNTIL")
-    again = getattr(item, "execution_count", 1) > 1  # of pytest-rerunfailures
-    if until and time.time() > float(until) and not again:
-        pytest.skip("no time is left for it")
+def quarantined() -> dict[str, dict[str, str]]:
+    """Return the tests that do not fail a run for now, by id, with why and since when."""
+    return tomllib.loads((TESTS / "quarantine.toml").read_text(encoding="utf-8"))
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file in one worker of pytest-xdist, as they share fixtures.
 
-    Another group is named by a mark: ``xdist_group("kernel")`` for what traces this kernel
-    or needs a quiet machine's timing, which one worker runs, one after another.  All of
-    ``record`` is in it: a recorder removes what dead ones left on the machine, those of
-    other tests too.
+    What traces this kernel is one group, which one worker runs: a recorder removes what dead ones
+    left on the machine, those of other tests too.
     """
+    quarantine = quarantined()
     for item in items:
+        if (known := quarantine.get(item.nodeid)) is not None:
+            reason = f"in quarantine since {known['since']}: {known['reason']}"
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
         if item.get_closest_marker("xdist_group") is None:
             place = item.path.relative_to(TESTS)
-            group = "kernel" if {"record", "kernel"} & {*place.parts} else place.as_posix()
+            kernel = place.parts[0] in {"kernel", "record"}
+            group = "kernel" if kernel else place.as_posix()
             item.add_marker(pytest.mark.xdist_group(group))
 
 
@@ -129,6 +118,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         )
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[..., Any]:
+    """Return a function that waits until a condition holds, and returns its value.
+
+    It is the only place where tests of processes sleep, and look at a clock to give up.
+    """
+
+    def wait(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+        end = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > end:
+                pytest.fail(f"it did not happen within {seconds:.0f} s")
+            time.sleep(0.01)
+        return value
+
+    return wait
 
 
 @pytest.fixture(scope="session", autouse=True)

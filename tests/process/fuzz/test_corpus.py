@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[2] / "fuzz"
 TARGETS = ("metadata", "streams", "saved", "sockets", "stacks")
 MIB = 1 << 20
 # The promise of docs/fuzzing.md for each input; a process that replays all of them keeps it.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[2] / "fuzz"
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import mutate  # noqa: E402 - found by the path above
