@@ -73,8 +73,8 @@ mutations: build ## 1,000,000 changed traces: no crash, no hang, no loss without
 	  --state critpath-mutations/mutations.state --json critpath-mutations/mutations.json
 
 bench: build packages-test ## speed and quality as ratios against peers measured beside
-	$(BIN)/pytest -m benchmark tests/benchmarks -s -rs || [ $$? = 5 ]
-	@for script in $$(grep -ls __main__ tests/benchmarks/*.py); do \
+	$(BIN)/pytest -m benchmark evaluation/benchmarks -s -rs || [ $$? = 5 ]
+	@for script in $$(grep -ls __main__ evaluation/benchmarks/*.py); do \
 	  if grep -q shared "$$script" && [ ! -d ../shared ]; then \
 	    echo "== $$script: left out, it needs ../shared"; continue; \
 	  fi; \
@@ -84,39 +84,39 @@ bench: build packages-test ## speed and quality as ratios against peers measured
 # `faults.py --resume` goes on where an interrupted matrix was; this begins anew.
 evaluation: build ## case studies and faults as in the paper, on this kernel (an hour, as root)
 	@mkdir -p critpath-evaluation
-	$(BIN)/python tests/evaluation/case_study_1.py --json critpath-evaluation/case-study-1.json
-	$(BIN)/python tests/evaluation/case_study_2.py --json critpath-evaluation/case-study-2.json
-	$(BIN)/python tests/evaluation/pinned.py critpath-evaluation/pinned
-	$(BIN)/python tests/evaluation/faults.py --csv critpath-evaluation/faults.csv \
+	$(BIN)/python evaluation/case_studies/case_study_1.py --json critpath-evaluation/case-study-1.json
+	$(BIN)/python evaluation/case_studies/case_study_2.py --json critpath-evaluation/case-study-2.json
+	$(BIN)/python evaluation/case_studies/pinned.py critpath-evaluation/pinned
+	$(BIN)/python evaluation/case_studies/faults.py --csv critpath-evaluation/faults.csv \
 	  --json critpath-evaluation/faults.json
 
 # Debian's packages that it needs are named where they are missing.
 evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
-	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services
+	$(BIN)/python evaluation/services/run.py critpath-evaluation/services
 
 evaluation-requests: build ## how surely requests of real servers are found, and faults by them (an hour, as root)
-	$(BIN)/python tests/servers/run.py critpath-evaluation/requests
-	$(BIN)/python tests/servers/tiers.py critpath-evaluation/tiers
-	$(BIN)/python tests/evaluation/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
-	$(BIN)/python tests/evaluation/services/run.py critpath-evaluation/services-requests --requests
+	$(BIN)/python evaluation/servers/run.py critpath-evaluation/requests
+	$(BIN)/python evaluation/servers/tiers.py critpath-evaluation/tiers
+	$(BIN)/python evaluation/servers/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
+	$(BIN)/python evaluation/services/run.py critpath-evaluation/services-requests --requests
 
 evaluation-hosts: build ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)
-	$(BIN)/python tests/evaluation/clocks.py
-	$(BIN)/python tests/evaluation/hosts.py critpath-evaluation/hosts
+	$(BIN)/python evaluation/hosts/clocks.py
+	$(BIN)/python evaluation/hosts/hosts.py critpath-evaluation/hosts
 
 evaluation-overhead: build ## five loads under budgets of 1 to 20 %, on this kernel (10 minutes, as root)
-	$(BIN)/python tests/simulation/budget.py fair global cascade
-	$(BIN)/python tests/evaluation/overhead.py critpath-evaluation/overhead
+	$(BIN)/python evaluation/simulation/budget.py fair global cascade
+	$(BIN)/python evaluation/recording/overhead.py critpath-evaluation/overhead
 
 evaluation-smco: build ## the two monitors of the paper on overhead control (three hours, a quiet machine)
-	$(BIN)/python tests/evaluation/smco/smco.py critpath-evaluation/smco
+	$(BIN)/python evaluation/smco/smco.py critpath-evaluation/smco
 
 ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
-	$(BIN)/python tests/evaluation/ab_tables.py simulate
-	$(BIN)/python tests/evaluation/ab_tables.py live --seconds 3000
-	$(BIN)/python tests/evaluation/ab_tables.py simulate --only relabelled
-	$(BIN)/python tests/evaluation/ab_tables.py cost
-	$(BIN)/python tests/evaluation/ab_tables.py table
+	$(BIN)/python evaluation/ab/ab_tables.py simulate
+	$(BIN)/python evaluation/ab/ab_tables.py live --seconds 3000
+	$(BIN)/python evaluation/ab/ab_tables.py simulate --only relabelled
+	$(BIN)/python evaluation/ab/ab_tables.py cost
+	$(BIN)/python evaluation/ab/ab_tables.py table
 
 lint: $(VENV)/ready ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -250,12 +250,16 @@ def tracefs_instance() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def load() -> Callable[[str], ModuleType]:
-    """Return a function that imports ``tests/NAME``, which importlib mode puts on no path."""
+    """Return a function that imports ``tests/NAME``, which importlib mode puts on no path.
+
+    A name that begins with ``evaluation/`` is that of an experiment's module.
+    """
 
     def load_module(name: str) -> ModuleType:
-        known = f"critpath tests/{name}"
+        place = (ROOT if name.startswith("evaluation/") else TESTS) / name
+        known = f"critpath {place.relative_to(ROOT)}"
         if known not in sys.modules:
-            spec = importlib.util.spec_from_file_location(known, TESTS / name)
+            spec = importlib.util.spec_from_file_location(known, place)
             assert spec is not None
             assert spec.loader is not None
             sys.modules[known] = importlib.util.module_from_spec(spec)

@@ -67,7 +67,7 @@ def find_differences(
       stand out in total, since on virtual machines it fluctuates.
 
     Longer ones come first, then shorter ones, each by weight.  The shares were chosen on
-    families like those of tests/benchmarks/injected.py, which measures the outcome.
+    families like those of evaluation/benchmarks/injected.py, which measures the outcome.
 
     Parameters
     ----------

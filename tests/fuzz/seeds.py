@@ -178,7 +178,7 @@ def generated() -> list[bytes]:
     """Return the kernel's streams of a simulated machine, their UUID that of our metadata."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "trace"
-        program = ROOT / "tests" / "benchmarks" / "large_trace.py"
+        program = ROOT / "evaluation" / "benchmarks" / "large_trace.py"
         options = ["--events", "400", "--cpus", "2", "--threads", "50", "--subbuffer", "4096"]
         command = [sys.executable, str(program), str(out), *options, "--executions", "3"]
         subprocess.run(command, check=True, capture_output=True)

@@ -91,7 +91,7 @@ class Services:
         try:
             self.place.chmod(0o755)
             self.spaces.__enter__()
-            source = HERE.parent / "servers/client.c"
+            source = HERE.parents[1] / "evaluation/servers/client.c"
             words = ["gcc", "-O2", "-pthread", "-o", str(self.place / "client"), str(source)]
             subprocess.run(words, check=True)
             for number in range(8):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "servers"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "evaluation" / "servers"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import services
@@ -22,7 +22,7 @@ from record import draw_clocks, write_split
 from split import EVERYWHERE, NEIGHBOUR, Clock, Owners, Recording, split
 from truth import Exchange, judge, read_truth, split_at_end
 
-JUDGE = Path(__file__).parents[1] / "servers/judge.py"
+JUDGE = Path(__file__).resolve().parents[2] / "evaluation/servers/judge.py"
 ARCHIVES = Path(__file__).parents[2] / "fixtures/hosts"
 # Of an interpreter with the servers' packages, where this one has not got them.
 PYTHON = Path(os.environ.get("CRITPATH_SERVERS_PYTHON", sys.executable))

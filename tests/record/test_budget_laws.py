@@ -18,7 +18,7 @@ from critpath.record.budget.account import IDLE, Account, overhead_of, share_of
 from critpath.record.budget.control import BUSIEST, SOFT, Budget, Control, Costs, Reading
 from critpath.record.budget.laws import CONTROLLERS, Trim, find_level, share_fairly
 
-sys.path.append(str(Path(__file__).parents[1] / "simulation"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "evaluation" / "simulation"))
 import budget as simulation
 
 _SHARES = st.floats(0.005, 0.3)

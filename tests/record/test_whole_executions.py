@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from critpath.record.budget.account import share_of
 from critpath.record.budget.selection import Kinds
 
-sys.path.append(str(Path(__file__).parents[1] / "simulation"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "evaluation" / "simulation"))
 import whole_executions as simulation
 
 

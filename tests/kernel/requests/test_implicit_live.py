@@ -92,7 +92,7 @@ def test_stages_behind_a_barrier(critpath_process, tmp_path):
     stages, program = 20, tmp_path / "pinned"
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    source = ROOT / "tests" / "servers" / "pinned.c"
+    source = ROOT / "evaluation" / "servers" / "pinned.c"
     subprocess.run(["gcc", "-O1", "-pthread", "-o", program, source], check=True)
     options = ("--recorder", "ftrace", "--no-probe", "-o", "recording", "--")
     done = critpath_process("record", *options, program, stages, cwd=tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def measured(load):
-    msa = load("benchmarks/msa.py")
+    msa = load("evaluation/benchmarks/msa.py")
     if not msa.BENCH.exists():
         pytest.skip("../shared/msa-bench is not here")
     return msa.measure(4, 300)
@@ -34,7 +34,7 @@ def test_easy_families_are_nearly_right(measured, kind, sp, tc):
 
 
 def test_scores_of_a_drawing(load):
-    msa = load("benchmarks/msa.py")
+    msa = load("evaluation/benchmarks/msa.py")
     reference = msa.columns_of(["ab-c", "abdc", "ab--"])
     # Columns a, b of three, c of two; d stands alone. One row's b went astray.
     test = msa.columns_of(["ab-c", "abdc", "a-b-"])

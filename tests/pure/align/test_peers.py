@@ -16,12 +16,12 @@ PEERS = ("muscle3", "muscle5", "mafft-text-fftns2", "mafft-text-ginsi")
 
 @pytest.fixture(scope="module")
 def peers(load):
-    return load("benchmarks/peers.py")
+    return load("evaluation/benchmarks/peers.py")
 
 
 @pytest.fixture(scope="module")
 def msa(load):
-    return load("benchmarks/msa.py")
+    return load("evaluation/benchmarks/msa.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Makes the recordings of the tutorial in docs/tutorial-known.md, fixtures/known, anew.
 
-    python tests/evaluation/fmeter_sessions.py DIR --sessions 4 --seconds 6.2 --events minimal \\
-        --only find,gcc,pg,pg-async,pipe-4k,pipe-64k,forks
+    python evaluation/signatures/fmeter_sessions.py DIR --sessions 4 --seconds 6.2 \\
+        --events minimal --only find,gcc,pg,pg-async,pipe-4k,pipe-64k,forks
     python tests/pure/known/pack.py DIR fixtures/known
 
 Of the last session two recordings are kept as they are, for readers to ask about: ``today``

@@ -113,7 +113,7 @@ def test_public_traces(shared, monkeypatch, name, text):
 
 @pytest.fixture(scope="module")
 def large_trace():
-    file = Path(__file__).parents[2] / "benchmarks" / "large_trace.py"
+    file = Path(__file__).parents[3] / "evaluation" / "benchmarks" / "large_trace.py"
     spec = importlib.util.spec_from_file_location("large_trace", file)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault("large_trace", module)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "servers"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation" / "servers"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "hosts"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "oracle"))
 
@@ -33,13 +33,14 @@ from critpath.requests.assign import (
 from critpath.requests.others import _follow_threads
 from critpath.requests.transitions import ANSWER, END, Transitions, Way, translate
 
-TESTS = Path(__file__).resolve().parents[2]
-ARCHIVES = TESTS.parent / "fixtures/hosts"
+ROOT = Path(__file__).resolve().parents[3]
+ARCHIVES = ROOT / "fixtures/hosts"
 SETS = ("cpu-1-8", "select1-2-8", "outer-3-8", "lock-4-8", "sleep-5-8", "cpu-6-8")
 
 
 def find(recorded, method="queues", learn=None):
-    found = importlib.util.spec_from_file_location("servers_judge", TESTS / "servers/judge.py")
+    judge_file = ROOT / "evaluation/servers/judge.py"
+    found = importlib.util.spec_from_file_location("servers_judge", judge_file)
     module = importlib.util.module_from_spec(found)
     sys.modules["servers_judge"] = module
     found.loader.exec_module(module)

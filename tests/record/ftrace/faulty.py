@@ -1,7 +1,7 @@
 """Recordings of numbered work to which something happens, on this machine's own kernel.
 
 Each case is a function that takes a `Bench` and returns a `Result`; ``test_faults.py`` asks
-whether it held, ``tests/evaluation/recording_faults.py`` makes a table of them.  Needs root.
+whether it held, ``evaluation/recording/recording_faults.py`` makes a table of them.  Needs root.
 """
 
 from __future__ import annotations
