@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from critpath.record import runner
 from critpath.record.signals import SI_KERNEL, Signals, StopRequested
@@ -39,6 +39,15 @@ class Clock:
     def clock_gettime_ns(self, _which: int) -> int:
         self.now += 1e-6  # no two moments are the same
         return int(self.now * 1e9)
+
+    def clock_gettime(self, _which: int) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return self.monotonic_ns()
+
+    def thread_time(self) -> float:
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -211,7 +220,7 @@ class PlayedSignals(Signals):
         super().__init__(inherited, say)
         self.world = world
 
-    def __enter__(self) -> PlayedSignals:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

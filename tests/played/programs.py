@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+CompletedProcess = subprocess.CompletedProcess
 Answer = Callable[..., "subprocess.CompletedProcess[Any]"]
 
 

@@ -143,4 +143,3 @@ class Done:
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
-

@@ -13,7 +13,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,21 +46,7 @@ def start_daemon(session: str) -> int:
             program = trusted_program(_PROGRAM)
             if program is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            pid = os.posix_spawn(
-                "/bin/sh",
-                ["sh", "-c", 'cd / && exec "$0"', program],
-                environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, stderr.fileno(), 2),
-                ],
-                setsid=True,
-                # Whoever records has signals blocked, and a daemon that inherits that
-                # hears no SIGTERM.
-                setsigmask=(),
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
+            pid = _launch(program, environment, stderr.fileno())
         except OSError as error:
             raise CritpathError(
                 f"cannot start {_PROGRAM}: {error.strerror}", "install lttng-tools"
@@ -88,8 +74,35 @@ def start_daemon(session: str) -> int:
     )
 
 
+def _launch(program: str, environment: Mapping[str, str], stderr: int) -> int:
+    """Start a daemon in a session of its own; return its pid."""
+    return os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", 'cd / && exec "$0"', program],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, stderr, 2),
+        ],
+        setsid=True,
+        # Whoever records has signals blocked, and a daemon that inherits that hears no SIGTERM.
+        setsigmask=(),
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    )
+
+
 def find_own_daemons() -> Iterator[tuple[int, str]]:
     """Yield the session daemons that any critpath started: pid, session."""
+    found = _read_daemons()
+    # A daemon has a child of the same name, which ends with it.
+    for pid, (parent_pid, name) in found.items():
+        if parent_pid not in found and owner_of(name) is not None:
+            yield pid, name
+
+
+def _read_daemons() -> dict[int, tuple[int, str]]:
+    """Return the session daemons with a session in their environment: parent and session."""
     found = {}
     wanted = DAEMON_VARIABLE.encode() + b"="
     for entry in Path("/proc").iterdir():
@@ -106,10 +119,7 @@ def find_own_daemons() -> Iterator[tuple[int, str]]:
             if variable.startswith(wanted):
                 name = variable.removeprefix(wanted).decode("ascii", "replace")
                 found[int(entry.name)] = (int(parent), name)
-    # A daemon has a child of the same name, which ends with it.
-    for pid, (parent_pid, name) in found.items():
-        if parent_pid not in found and owner_of(name) is not None:
-            yield pid, name
+    return found
 
 
 def end_daemon(pid: int) -> bool:
@@ -138,7 +148,7 @@ def _terminate(pid: int) -> None:
     for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
         for one in whom:
             try:
-                os.kill(one, number)
+                _send(one, number)
             except ProcessLookupError:
                 continue
             except PermissionError:
@@ -151,6 +161,10 @@ def _terminate(pid: int) -> None:
                 return
             time.sleep(_POLL)
     raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
+
+
+def _send(pid: int, number: int) -> None:
+    os.kill(pid, number)
 
 
 def _is_alive(pid: int, started: int = 0) -> bool:

@@ -164,8 +164,8 @@ def test_before_the_first_run(session, option):
         return STAYS
 
     session.commands(sh=stay, work=stay)
-    arguments = ("--prepare", "tidy", "true") if option == "--prepare" else ("--warmup", "2", "work")
-    done = session.record(*arguments)
+    words = {"--prepare": ("tidy", "true"), "--warmup": ("2", "work")}
+    done = session.record(option, *words[option])
     assert done.code == 130, done.err
     [process] = session.started
     assert process.got[-1] == INT
@@ -197,9 +197,7 @@ def test_the_whole_machine_until_a_signal(session, number):
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(session):
     def work(process):
         process.traps[INT] = lambda: session.clock.call_at(0, lambda: process.exit(10))
-        session.clock.call_at(
-            session.clock.now + 1, lambda: session.world.interrupt(terminal=True)
-        )
+        session.clock.call_at(session.clock.now + 1, lambda: session.world.interrupt(terminal=True))
         return STAYS
 
     session.commands(work=work)

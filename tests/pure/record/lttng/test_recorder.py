@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,7 +12,6 @@ from critpath.errors import CritpathError, UsageError
 from critpath.model import Manifest
 from critpath.model.recording import RECORDING
 from critpath.record.lttng import program
-from critpath.record.lttng import recorder as ending
 from critpath.record.lttng import recorder as recorder_module
 from critpath.record.lttng.daemon import start_daemon
 from critpath.record.lttng.recorder import (
@@ -27,6 +23,7 @@ from critpath.record.lttng.recorder import (
 from critpath.record.manifests import write_manifest
 from critpath.record.recorder import RecorderSettings, UnfinishedError
 from critpath_marks import sessions
+from tests.played.names import dead_name
 
 ENOUGH = {"sched_switch", "sched_waking", "lttng_logger"}
 
@@ -55,14 +52,6 @@ def record(settings):
 def end(recorder):
     recorder.stop()
     return recorder.finish(lambda _: None)
-
-
-def dead_name():
-    """A session's name whose process is gone."""
-    code = "from critpath_marks.sessions import new_session_name; print(new_session_name())"
-    return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 def note(directory, session):
@@ -295,12 +284,11 @@ def test_an_end_that_fails_says_so(machine, settings, verb):
     assert machine.sessions() == []
 
 
-def test_a_consumer_daemon_that_hangs_does_not_hang_the_recorder(machine, settings, monkeypatch):
+def test_a_consumer_daemon_that_hangs_does_not_hang_the_recorder(machine, settings):
     machine.start_foreign_daemon()
     recorder = open_recorder(settings())
     recorder.start()
-    machine.set(slow={"stop": 60})
-    monkeypatch.setattr(ending.stop_session, "__defaults__", (0.5,))
+    machine.set(hangs=["stop"])
     recorder.stop()
     recorded = recorder.finish(lambda _: None)
     assert any("may lack its end" in warning for warning in recorded.warnings)
@@ -356,7 +344,7 @@ def test_the_daemon_of_a_dead_recorder_is_a_leftover_once_its_sessions_are_gone(
 def test_the_next_recording_ends_the_daemon_of_a_dead_recorder(machine, settings):
     first = own_daemon_for(dead_name())
     record(settings())
-    assert sessions.start_time(first) == 0
+    assert first not in machine.daemons
     assert not machine.daemon_runs()
 
 
@@ -396,11 +384,9 @@ def test_a_recording_that_goes_on_is_not_finished(machine, settings):
     recorder.finish(lambda _: None)
 
 
-def test_without_lttng_nothing_is_left_and_that_is_known_at_once(monkeypatch, tmp_path):
+def test_without_lttng_nothing_is_left_and_that_is_known(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    begin = time.monotonic()
     found = {x.name: x for x in missing_requirements(None)}
-    assert time.monotonic() - begin < 3
     assert found["lttng-tools"].fatal
     assert "lttng-tools" in found["lttng-tools"].do
     assert find_leftovers() == []
@@ -409,7 +395,7 @@ def test_without_lttng_nothing_is_left_and_that_is_known_at_once(monkeypatch, tm
 
 def test_a_program_that_does_not_answer(machine):
     machine.start_foreign_daemon()
-    machine.set(slow={"list": 60})
+    machine.set(hangs=["list"])
     with pytest.raises(program.LttngError, match=r"lttng list did not answer in 0 s"):
         program.run_lttng("list", limit=0.3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-import time
+import threading
 from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree as ET
@@ -13,14 +13,19 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from critpath.errors import CritpathError
+from critpath.record.budget import gaps as gaps_module
+from critpath.record.budget import loop as loop_module
 from critpath.record.budget.control import Budget
+from critpath.record.ftrace import budget as budget_module
 from critpath.record.lttng import gate as gate_module
 from critpath.record.lttng import recorder as recorder_module
 from critpath.record.lttng.gate import LttngBudget, SessionGate, Tracker, find_daemons
 from critpath.record.lttng.recorder import find_leftovers, finish_killed, open_recorder
 from critpath.record.recorder import RecorderSettings
 from critpath_marks import sessions
-from tests.record.lttng.test_recorder import dead_name, unfinished
+from tests.played.names import dead_name
+from tests.played.processes import Clock
+from tests.pure.record.lttng.test_recorder import unfinished
 
 EVENTS = ["sched_switch", "sched_waking", "sched_process_fork", "lttng_logger"]
 
@@ -59,8 +64,16 @@ def played(machine, monkeypatch):
 
     monkeypatch.setattr(recorder_module, "Tracker", Tracked)
     monkeypatch.setattr(recorder_module, "find_daemons", list)
-    monkeypatch.setattr(gate_module, "_LAG", 0.01)
     return trackers
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Time of its own for all that a budget of runs does."""
+    made = Clock()
+    for module in (gate_module, recorder_module, gaps_module, budget_module, loop_module):
+        monkeypatch.setattr(module, "time", made)
+    return made
 
 
 @pytest.fixture
@@ -99,7 +112,7 @@ def test_what_a_budget_closes_is_a_session_of_its_own(machine, played, settings)
     assert machine.sessions() == []
 
 
-def test_a_run_that_is_recorded_lies_in_no_gap(played, settings):
+def test_a_run_that_is_recorded_lies_in_no_gap(played, settings, clock):
     asked = settings()
     recorder = open_recorder(asked)
     begin = recorder.start()
@@ -109,8 +122,8 @@ def test_a_run_that_is_recorded_lies_in_no_gap(played, settings):
     spans = []
     for number in range(40):
         recorder.begin_run("true", limited=True)
-        since = time.monotonic_ns()
-        until = time.monotonic_ns()
+        since = clock.monotonic_ns()
+        until = clock.monotonic_ns()
         recorder.end_run("true", 50_000_000)
         recorder.note_run("true", number, since, 1)
         spans.append((since, until))
@@ -146,14 +159,14 @@ def test_a_daemon_that_refuses_ends_the_recording_as_closed(played, settings):
     assert gaps[-1]["end"] == end
 
 
-def test_what_a_killed_recorder_had_closed_is_a_gap_to_the_end(machine, settings):
+def test_what_a_killed_recorder_had_closed_is_a_gap_to_the_end(machine, settings, clock):
     dead = dead_name()
     machine.start_foreign_daemon()
     directory = settings().directory
     unfinished(machine, directory, dead)
     machine.add_session(dead[:-8] + "00000000")  # the other one, of the same owner
     (directory / "raw").mkdir()
-    now = time.monotonic_ns()
+    now = clock.monotonic_ns()
     journal = (directory / "raw" / "gaps-journal.jsonl").open("w")
     print(json.dumps({"layer": "base", "closing": now, "why": "budget"}), file=journal)
     journal.close()
@@ -206,16 +219,17 @@ def test_what_was_recorded_is_counted_by_its_bytes(tmp_path):
     gate.remove()
 
 
-def test_after_closing_a_count_waits_for_what_is_in_the_buffers(tmp_path, monkeypatch):
-    monkeypatch.setattr(gate_module, "_LAG", 2.0)
+def test_after_closing_a_count_waits_for_what_is_in_the_buffers(tmp_path, clock):
     gate = SessionGate("s", tmp_path, "kernel", PlayedTracker("s"), list)
     gate.open()
-    begin = time.monotonic()
+    begin = clock.now
     gate.counts([0])
-    assert time.monotonic() - begin < gate_module._LAG / 2
+    assert clock.now == begin
     gate.close()
     gate.counts([0])
-    assert time.monotonic() - begin >= gate_module._LAG
+    assert clock.now - begin >= gate_module._LAG
+    gate.counts([0])
+    assert clock.now - begin < 2 * gate_module._LAG
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 80, struct.pack(">4I", 0xC1F1DCC1, 1, 1, 0)])
@@ -246,17 +260,20 @@ def test_daemons_are_found_by_name():
 
 
 def test_a_daemon_that_never_answers_is_an_error(monkeypatch):
+    over = threading.Event()
+
     class Library:
         lttng_process_attr_tracker_handle_destroy = mock.MagicMock()
         lttng_session_get_tracker_handle = mock.MagicMock(return_value=10)
         lttng_process_attr_tracker_handle_set_tracking_policy = mock.MagicMock(
-            side_effect=lambda *_: time.sleep(10)
+            side_effect=lambda *_: over.wait()
         )
 
     monkeypatch.setattr(gate_module.ctypes, "CDLL", lambda _: Library)
     monkeypatch.setattr(gate_module, "_ANSWERED", 0.05)
     tracker = Tracker("critpath-1")
-    begin = time.monotonic()
-    with pytest.raises(CritpathError, match="does not open or close"):
-        tracker.follow(every=True)
-    assert time.monotonic() - begin < 8
+    try:
+        with pytest.raises(CritpathError, match="does not open or close"):
+            tracker.follow(every=True)
+    finally:
+        over.set()
