@@ -219,7 +219,7 @@ def store_seeds() -> list[tuple[str, bytes]]:
 
 def saved_seeds() -> None:
     """Files that critpath writes, of a simulated machine and of a synthetic comparison."""
-    sys.path[:0] = [str(ROOT / "tests" / "report")]
+    sys.path[:0] = [str(ROOT / "tests" / "pure" / "report")]
     import factory  # noqa: PLC0415 - by its place
 
     from critpath import pipeline  # noqa: PLC0415 - as below

@@ -17,7 +17,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 from contract import ContractError, hold
-from explore import made
+from pure.explore import made
 
 from critpath import pipeline
 from critpath.explore.ranking import ask

@@ -27,7 +27,7 @@ def wrong(text: str, today: dt.date) -> list[str]:
 
 def test_none_stays_in_quarantine():
     text = (TESTS / "quarantine.toml").read_text(encoding="utf-8")
-    assert wrong(text, dt.datetime.now(datetime.UTC).date()) == []
+    assert wrong(text, dt.datetime.now(dt.UTC).date()) == []
 
 
 @pytest.mark.parametrize(

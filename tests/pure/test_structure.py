@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -112,10 +113,21 @@ def part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def walk(path: Path) -> list[ast.AST]:
+    """Return every node of a file's syntax tree."""
+    return list(ast.walk(parse(path)))
+
+
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Yield every import in a file, wherever it stands, as (line, dotted name)."""
     package = ["critpath", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in walk(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -210,7 +222,7 @@ def test_only_commands_print():
         f"{place(path)}:{node.lineno}"
         for path in PYTHON
         if part(path) != "commands"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in walk(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "print"
@@ -224,9 +236,8 @@ def sentences(path: Path) -> list[str]:
     Errors are raised where they are found, or returned by a function that ends in `Error`;
     progress goes to `tell` or `progress`.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     passed: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in walk(path):
         if isinstance(node, ast.Raise | ast.Expr) or (
             isinstance(node, ast.Call)
             and called(node).endswith(("Error", "tell", "progress", "Failure"))
@@ -235,7 +246,7 @@ def sentences(path: Path) -> list[str]:
                 continue
             passed.update(ast.walk(node))
     found = []
-    for node in ast.walk(tree):
+    for node in walk(path):
         if node in passed:
             continue
         text = ""
@@ -258,7 +269,7 @@ def test_nothing_is_evaluated():
     found = [
         f"{place(path)}:{node.lineno}: {node.func.id}"
         for path in PYTHON
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in walk(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in {"eval", "exec", "compile"}
@@ -307,7 +318,7 @@ def test_no_function_is_endless():
     found = [
         f"{place(path)}:{node.lineno}: {node.name}"
         for path in PYTHON
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in walk(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno >= FUNCTION
     ]
@@ -324,8 +335,7 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
     slow = {"sklearn", "scipy", "networkx", "Bio", "pyarrow"}
     found = []
     for path in PYTHON:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in tree.body:
+        for node in parse(path).body:
             names = (
                 [a.name for a in node.names]
                 if isinstance(node, ast.Import)
