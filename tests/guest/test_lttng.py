@@ -1,99 +1,29 @@
 """`critpath record` with LTTng's kernel tracer, for real: in an emulated Debian guest.
 
-``make test-lttng`` runs these; ``build`` makes the guest, ``jobs/`` is what runs in it.
+``make test-guest`` runs these; ``build`` makes the guest, ``jobs/`` is what runs in it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.lttng
-
-HERE = Path(__file__).resolve().parent
-JOBS = HERE / "jobs"
 MOMENTS = 20
 PROFILES = ("minimal", "syscalls", "network", "full")
 
 
 @pytest.fixture(scope="session")
-def guest(tmp_path_factory):
-    """Return a function that runs a job in the guest and returns its /out."""
-    if os.geteuid() != 0:
-        pytest.skip("the guest can only be built by root")
-    for program in ("debootstrap", "qemu-system-x86_64", "mkfs.ext4"):
-        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
-            pytest.fail(f"{program} is not installed: make test-lttng installs it")
-    subprocess.run([HERE / "build"], check=True, timeout=1800)
-
-    def run(job: str, *files: str, limit: int = 900) -> Path:
-        for _ in range(2):
-            result = tmp_path_factory.mktemp("guest") / "result"
-            done = subprocess.run(
-                [HERE / "run", JOBS / job, result, *(JOBS / file for file in files)],
-                env={**os.environ, "CRITPATH_GUEST_LIMIT": str(limit)},
-                timeout=limit + 300,
-                check=False,
-            )
-            # An emulated processor that hangs, as one did, says nothing of critpath.
-            console = result / "console.log"
-            if not console.exists() or "soft lockup" not in console.read_text(errors="replace"):
-                break
-        printed = result / "job.log"
-        assert done.returncode == 0, printed.read_text() if printed.exists() else "it did not boot"
-        return result / "out"
-
-    return run
+def recorded(run_in_guest) -> Path:
+    return run_in_guest("record.sh", "marked.py", "flood.py")
 
 
 @pytest.fixture(scope="session")
-def recorded(guest) -> Path:
-    return guest("record.sh", "marked.py", "flood.py")
-
-
-@pytest.fixture(scope="session")
-def said(recorded):
-    """Return what a step of the job printed, after checking its exit code."""
-
-    def text(name: str, code: int = 0) -> str:
-        printed = (recorded / f"{name}.txt").read_text()
-        assert int((recorded / f"{name}.code").read_text()) == code, f"{name}: {printed}"
-        return printed
-
-    return text
-
-
-@pytest.fixture(scope="session")
-def critpath(tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("nowhere")
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["critpath", *map(str, arguments)],
-            cwd=elsewhere,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return run
-
-
-def manifest_of(directory: Path) -> dict:
-    return json.loads((directory / "critpath.json").read_text())
-
-
-def executions(critpath, directory: Path) -> list[dict]:
-    done = critpath("path", directory, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def said(recorded, printed_by):
+    return printed_by(recorded)
 
 
 def compare(critpath, normal: Path, sample: Path, place: Path) -> tuple[int, dict]:
@@ -118,19 +48,19 @@ def test_the_doctor_finds_nothing_in_the_way(said):
     assert document["recorder"] == "lttng"
 
 
-def test_auto_takes_lttng_and_says_so(said, recorded):
+def test_auto_takes_lttng_and_says_so(said, recorded, manifest):
     assert "recorder: lttng" in said("auto")
-    assert manifest_of(recorded / "auto")["recorder"]["name"] == "lttng"
+    assert manifest(recorded / "auto")["recorder"]["name"] == "lttng"
 
 
-def test_the_manifest_says_what_was_recorded(said, recorded):
+def test_the_manifest_says_what_was_recorded(said, recorded, manifest):
     said("same")
-    manifest = manifest_of(recorded / "same" / "normal")
-    assert manifest["state"] == "complete"
-    assert len(manifest["runs"]) == 50
-    assert {run["exit_code"] for run in manifest["runs"]} == {0}
-    assert manifest["loss"] == []
-    recorder = manifest["recorder"]
+    known = manifest(recorded / "same" / "normal")
+    assert known["state"] == "complete"
+    assert len(known["runs"]) == 50
+    assert {run["exit_code"] for run in known["runs"]} == {0}
+    assert known["loss"] == []
+    recorder = known["recorder"]
     assert recorder["name"] == "lttng"
     assert recorder["format"] == "ctf-1.8"
     assert recorder["contexts"] == ["pid", "tid"]
@@ -138,10 +68,10 @@ def test_the_manifest_says_what_was_recorded(said, recorded):
     assert {"sched_switch", "sched_waking"} <= set(recorder["events"])
 
 
-def test_every_run_is_one_execution(said, recorded, critpath):
+def test_every_run_is_one_execution(said, recorded, manifest, executions):
     said("sleep")
-    found = executions(critpath, recorded / "sleep")
-    runs = manifest_of(recorded / "sleep")["runs"]
+    found = executions(recorded / "sleep")
+    runs = manifest(recorded / "sleep")["runs"]
     assert len(found) == len(runs) == 30
     for path, run in zip(found, runs, strict=True):
         assert path["subject"]["tid"] == run["pid"]
@@ -174,15 +104,15 @@ def test_a_fault_is_found(said, recorded, critpath, tmp_path, fault, state, amon
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_records(said, recorded, profile, critpath):
+def test_every_profile_records(said, recorded, profile, manifest, executions):
     directory = recorded / ("auto" if profile == "minimal" else profile)
     if profile != "minimal":
         assert "2 of 2 runs failed (exit code 3)" in said(profile, code=3)
-    manifest = manifest_of(directory)
-    assert manifest["profile"] == profile
-    assert manifest["loss"] == []
-    assert not any("does not have" in warning for warning in manifest["warnings"])
-    assert len(executions(critpath, directory)) == 2
+    known = manifest(directory)
+    assert known["profile"] == profile
+    assert known["loss"] == []
+    assert not any("does not have" in warning for warning in known["warnings"])
+    assert len(executions(directory)) == 2
 
 
 @pytest.mark.parametrize(
@@ -205,18 +135,20 @@ def test_marks_are_executions(said, recorded, critpath, tmp_path, name, labels):
     assert counted == labels
 
 
-def test_marks_in_python_come_through_the_agent(recorded):
-    assert manifest_of(recorded / "marks-python")["recorder"]["python_agent"] is True
+def test_marks_in_python_come_through_the_agent(recorded, manifest):
+    assert manifest(recorded / "marks-python")["recorder"]["python_agent"] is True
     metadata = list((recorded / "marks-python" / "trace" / "ust").rglob("metadata"))
     assert len(metadata) == 1
 
 
-def test_loss_is_what_lttng_counted_and_no_verdict_rests_on_it(said, recorded, critpath, tmp_path):
+def test_loss_is_what_lttng_counted_and_no_verdict_rests_on_it(
+    said, recorded, critpath, tmp_path, manifest
+):
     assert "lost" in said("loss")
-    manifest = manifest_of(recorded / "loss")
-    lost = sum(loss["events"] for loss in manifest["loss"])
+    known = manifest(recorded / "loss")
+    lost = sum(loss["events"] for loss in known["loss"])
     assert lost > 0
-    assert manifest["recorder"]["buffer_bytes"] == 8192
+    assert known["recorder"]["buffer_bytes"] == 8192
     # The trace's own marks add up to the same.
     read = subprocess.run(
         ["babeltrace2", recorded / "loss" / "trace"], capture_output=True, text=True, check=True
@@ -257,8 +189,8 @@ def test_nothing_is_left(recorded, step):
 
 
 @pytest.fixture(scope="session")
-def killed(guest):
-    out = guest("kill.sh", "kill.py", limit=1800)
+def killed(run_in_guest):
+    out = run_in_guest("kill.sh", "kill.py", limit=1800)
     lines = (out / "moments").read_text().splitlines()
     return out, [json.loads(line) for line in lines]
 
@@ -276,29 +208,29 @@ def test_a_recorder_that_is_ended_leaves_nothing(killed):
     assert len({moment["state"] for moment in moments}) > 1
 
 
-def test_what_was_recorded_until_then_is_readable(killed, critpath):
+def test_what_was_recorded_until_then_is_readable(killed, manifest, executions):
     out, moments = killed
     for moment in moments:
         if moment["state"] == "absent":
             continue
         directory = out / str(moment["number"])
-        manifest = manifest_of(directory)
-        assert manifest["state"] in {"complete", "interrupted"}, moment
+        known = manifest(directory)
+        assert known["state"] in {"complete", "interrupted"}, moment
         # What Ctrl-C ended is no execution.
-        whole = [run for run in manifest["runs"] if not run["interrupted"]]
+        whole = [run for run in known["runs"] if not run["interrupted"]]
         if whole:
-            assert len(executions(critpath, directory)) == len(whole), moment
+            assert len(executions(directory)) == len(whole), moment
 
 
 @pytest.fixture  # of one test: tried again, it is recorded again
-def asked(guest) -> Path:
-    return guest("requests.sh", "served.py", limit=300)
+def asked(run_in_guest) -> Path:
+    return run_in_guest("requests.sh", "served.py", limit=300)
 
 
-def test_requests_of_a_server_are_found_by_system_calls_and_packets(asked, critpath):
+def test_requests_of_a_server_are_found_by_system_calls_and_packets(asked, critpath, manifest):
     """LTTng has no events of sockets; one connection is older than the recording."""
     assert (asked / "requests.code").read_text() == "0\n", (asked / "requests.txt").read_text()
-    assert manifest_of(asked / "requests")["recorder"]["requests"] == "calls+packets"
+    assert manifest(asked / "requests")["recorder"]["requests"] == "calls+packets"
     truth = json.loads((asked / "truth.json").read_text())
     chosen = ("--execution", "requests:port=9000", "--format", "json")
     done = critpath("path", asked / "requests", *chosen)
@@ -321,8 +253,8 @@ def test_requests_of_a_server_are_found_by_system_calls_and_packets(asked, critp
 
 
 @pytest.fixture(scope="session")
-def held(guest) -> Path:
-    return guest("budget.sh", "steady.py", "flood.py", limit=1500)
+def held(run_in_guest) -> Path:
+    return run_in_guest("budget.sh", "steady.py", "flood.py", limit=1500)
 
 
 def gaps_of(directory: Path) -> list[dict]:
@@ -330,28 +262,30 @@ def gaps_of(directory: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("percent", [5, 20])
-def test_a_budget_opens_windows_and_writes_down_what_is_between(held, critpath, percent):
+def test_a_budget_opens_windows_and_writes_down_what_is_between(
+    held, percent, manifest, executions
+):
     name = f"windows-{percent}"
     assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
-    manifest = manifest_of(held / name)
-    assert manifest["format"] == "critpath/recording/2"
-    base, gaps = manifest["layers"]["base"], gaps_of(held / name)
+    known = manifest(held / name)
+    assert known["format"] == "critpath/recording/2"
+    base, gaps = known["layers"]["base"], gaps_of(held / name)
     assert base["closed_by"] == "tracker"
     assert base["windows"] >= 2
     assert base["events"] > 0
     assert len([gap for gap in gaps if gap["why"] == "budget"]) >= 1
-    found = executions(critpath, held / name)
+    found = executions(held / name)
     assert found
     for one in found:  # none of those that have a path lies in a gap
         assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
 
 
 @pytest.mark.parametrize("percent", [5, 20])
-def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, percent):
+def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, percent, manifest, executions):
     name = f"runs-{percent}"
     assert (held / f"{name}.code").read_text() == "0\n", (held / f"{name}.txt").read_text()
     chosen = [json.loads(x) for x in (held / name / "selected.jsonl").read_text().splitlines()]
-    runs = manifest_of(held / name)["runs"]
+    runs = manifest(held / name)["runs"]
     assert len(runs) == 20
     # Of all runs 5 % pays for hardly any, 20 % for most.
     assert len(chosen) < 20 if percent == 5 else len(chosen) > 0
@@ -360,22 +294,24 @@ def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(held, critpath, pe
     for run in runs:
         inside = any(g["begin"] < run["end"] and run["begin"] < g["end"] for g in gaps)
         assert inside != (run["number"] in whole), run
-    assert len(executions(critpath, held / name)) == len(chosen)
+    assert len(executions(held / name)) == len(chosen)
 
 
-def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_only(held, critpath):
+def test_of_a_killed_recorder_under_a_budget_the_doctor_leaves_the_recording_only(
+    held, manifest, executions
+):
     assert (held / "clean.code").read_text() == "0\n", (held / "clean.txt").read_text()
     assert (held / "clean.left").read_text() == ""
-    assert manifest_of(held / "killed")["state"] == "interrupted"
+    assert manifest(held / "killed")["state"] == "interrupted"
     gaps = gaps_of(held / "killed")
-    for one in executions(critpath, held / "killed"):
+    for one in executions(held / "killed"):
         assert not any(g["begin"] < one["end"] and one["begin"] < g["end"] for g in gaps), one
     assert sorted(p.name for p in (held / "killed").iterdir() if p.is_dir()) == ["trace"]
 
 
 @pytest.fixture(scope="session")
-def disturbed(guest) -> dict[str, dict]:
-    out = guest("faults.sh", "faults.py", "kill.py", limit=900)
+def disturbed(run_in_guest) -> dict[str, dict]:
+    out = run_in_guest("faults.sh", "faults.py", "kill.py", limit=900)
     return {row["case"]: row for row in map(json.loads, (out / "cases").read_text().splitlines())}
 
 

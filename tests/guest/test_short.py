@@ -1,0 +1,46 @@
+"""What every change must keep of LTTng's kernel tracer: record, hold a budget, be read back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def out(run_in_guest):
+    return run_in_guest("short.sh", "flood.py")
+
+
+@pytest.fixture(scope="module")
+def said(out, printed_by):
+    return printed_by(out)
+
+
+def test_the_doctor_finds_nothing_in_the_way(said):
+    found = json.loads(said("doctor"))["recorders"]["lttng"]
+    assert (found["obstacles"], found["usable"]) == ([], True)
+
+
+def test_every_run_is_recorded_and_read_back(out, said, manifest, executions):
+    said("runs", 3)  # the command's own exit code
+    known = manifest(out / "runs")
+    assert (known["state"], known["recorder"]["name"]) == ("complete", "lttng")
+    assert [run["exit_code"] for run in known["runs"]] == [3] * 4
+    assert known["loss"] == []
+    found = executions(out / "runs")
+    assert len(found) == 4
+    states = {segment["state"] for one in found for segment in one["segments"]}
+    assert {"RUN", "WAIT_TIMER"} <= states
+
+
+def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(out, said, manifest, executions):
+    said("budget")
+    assert len(manifest(out / "budget")["runs"]) == 8
+    chosen = (out / "budget" / "selected.jsonl").read_text().splitlines()
+    # How many a budget pays for depends on how fast the machine is; it may be none.
+    assert len(executions(out / "budget") if chosen else []) == len(chosen)
+
+
+def test_nothing_is_left(out):
+    assert (out / "left").read_text() == ""
