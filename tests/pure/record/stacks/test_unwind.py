@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import struct
-import subprocess
 
 import pytest
 from hypothesis import given
@@ -161,19 +159,6 @@ def test_the_line_of_a_function_of_python(tmp_path):
         assert unwind.find_definition("f", str(hostile)) == 0
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
-def test_lines_of_c(tmp_path):
-    source = tmp_path / "a.c"
-    source.write_text("int f(int x)\n{\n  return x * 7;\n}\nint main(void) { return f(3); }\n")
-    program = tmp_path / "a"
-    subprocess.run(["gcc", "-g", "-O0", "-o", program, source], check=True)
-    [(offset, _, virtual)] = unwind.read_segments(str(program))
-    table = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
-    at = next(int(line.split()[0], 16) for line in table.splitlines() if line.endswith(" T f"))
-    address = unwind.Address(str(program), at - virtual + offset, "f", False)
-    assert unwind.find_lines([address]) == {address: [("f", str(source), 2)]}
-
-
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58])
 def test_what_is_no_program_has_no_lines(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
@@ -244,26 +229,6 @@ def test_a_file_of_a_container_has_a_name_that_no_file_here_has(tmp_path):
     names = [f"/{n}".encode().ljust(8, b"\0") for n in range(3)]
     renamed = [old[:72] + name + old[80:] for old, name in zip(records, names, strict=True)]
     assert file.read_bytes() == perf_data(here, *renamed)
-
-
-def test_a_program_of_a_container_is_looked_up_where_it_was_opened(tmp_path):
-    if not shutil.which("gcc"):
-        pytest.skip("no C compiler here")
-    source, program = tmp_path / "a.c", tmp_path / "a"
-    source.write_text("static int f(int n)\n{ return n; }\nint main(void) { return f(0); }\n")
-    subprocess.run(["gcc", "-O0", "-g", "-o", program, source], check=True)
-    said = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
-    virtual = next(int(line.split()[0], 16) for line in said.splitlines() if line.endswith(" f"))
-    ((begin, _, of),) = [
-        s for s in unwind.read_segments(str(program)) if s[2] <= virtual < s[2] + s[1]
-    ]
-    found = unwind.Unwound()
-    found.add([f"\t{virtual - of + begin:x} f+0x0 (/0)"])
-    with program.open("rb") as stream:
-        found.elsewhere = {"/0": unwind.Elsewhere("/app/served", stream.fileno())}
-        out = io.StringIO()
-        write_frames(found, out)
-    assert json.loads(out.getvalue())["frames"] == [["f", str(source), 2, "/app/served", False]]
 
 
 @given(st.binary(max_size=300), st.integers(0, 200))

@@ -6,7 +6,7 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.record.stacks.descriptors import (
@@ -28,7 +28,7 @@ def open_file(found, tid, path, fd, flags=0):
     call(found, tid, "openat", -100, 0, flags, given=path + bytes(256 - len(path)), gives=fd)
 
 
-def asleep(found, tid, name="fsync", fd=3):
+def waiting_in(found, tid, name="fsync", fd=3):
     found.enter(tid, name, [fd, 0, 0, 0, 0, 0], None)
     try:
         return found.find(tid)
@@ -39,9 +39,9 @@ def asleep(found, tid, name="fsync", fd=3):
 def test_a_file_is_known_until_it_is_closed():
     found = Descriptors()
     open_file(found, 7, b"/var/audit.log", 3)
-    assert asleep(found, 7) == ("fsync", "/var/audit.log")
+    assert waiting_in(found, 7) == ("fsync", "/var/audit.log")
     call(found, 7, "close", 3)
-    assert asleep(found, 7) == ("fsync", "descriptor 3")
+    assert waiting_in(found, 7) == ("fsync", "descriptor 3")
     assert found.find(7) is None
 
 
@@ -49,9 +49,9 @@ def test_an_open_that_fails_or_whose_path_is_not_known_names_nothing():
     found = Descriptors()
     open_file(found, 7, b"a", 3)
     open_file(found, 7, b"b", -2)
-    assert asleep(found, 7) == ("fsync", "a")
+    assert waiting_in(found, 7) == ("fsync", "a")
     call(found, 7, "openat", -100, given=None, gives=3)
-    assert asleep(found, 7) == ("fsync", "descriptor 3")
+    assert waiting_in(found, 7) == ("fsync", "descriptor 3")
 
 
 def test_duplicates_name_the_same():
@@ -61,9 +61,9 @@ def test_duplicates_name_the_same():
     call(found, 7, "dup2", 3, 9, gives=9)
     call(found, 7, "fcntl", 3, 1030, gives=5)
     call(found, 7, "close", 3)
-    assert [asleep(found, 7, fd=fd) for fd in (4, 9, 5)] == [("fsync", "a")] * 3
+    assert [waiting_in(found, 7, fd=fd) for fd in (4, 9, 5)] == [("fsync", "a")] * 3
     call(found, 7, "close_range", 4, 0xFFFFFFFF - (1 << 32), 0)
-    assert asleep(found, 7, fd=9) == ("fsync", "descriptor 9")
+    assert waiting_in(found, 7, fd=9) == ("fsync", "descriptor 9")
 
 
 def test_threads_share_and_children_copy():
@@ -72,10 +72,10 @@ def test_threads_share_and_children_copy():
     found.fork(7, 8, 0x400)
     found.fork(7, 9, 0)
     open_file(found, 8, b"b", 3)
-    assert asleep(found, 7) == ("fsync", "b")
-    assert asleep(found, 9) == ("fsync", "a")
+    assert waiting_in(found, 7) == ("fsync", "b")
+    assert waiting_in(found, 9) == ("fsync", "a")
     found.exit(7)
-    assert asleep(found, 8) == ("fsync", "b")
+    assert waiting_in(found, 8) == ("fsync", "b")
 
 
 def test_a_new_program_has_what_does_not_close():
@@ -85,7 +85,7 @@ def test_a_new_program_has_what_does_not_close():
     open_file(found, 7, b"set", 5)
     call(found, 7, "fcntl", 5, 2, 1)
     found.exec(7, 7)
-    names = [asleep(found, 7, fd=fd) for fd in (3, 4, 5)]
+    names = [waiting_in(found, 7, fd=fd) for fd in (3, 4, 5)]
     assert [name for _, name in names] == ["kept", "descriptor 4", "descriptor 5"]
 
 
@@ -93,16 +93,16 @@ def test_peers_have_names():
     found = Descriptors()
     peer = struct.pack("<H", socket.AF_INET) + (5432).to_bytes(2, "big") + bytes([127, 0, 0, 1])
     call(found, 7, "socket", 2, 1 | CLOEXEC, gives=3)
-    assert asleep(found, 7, "recvfrom") == ("recvfrom", "socket")
+    assert waiting_in(found, 7, "recvfrom") == ("recvfrom", "socket")
     found.enter(7, "connect", [3, 0, 16], peer.ljust(112, b"\0"))
     assert found.find(7) == ("connect", "127.0.0.1:5432")
     found.leave(7, "connect", -115)
-    assert asleep(found, 7, "read") == ("read", "127.0.0.1:5432")
+    assert waiting_in(found, 7, "read") == ("read", "127.0.0.1:5432")
     found.exec(7, 7)
-    assert asleep(found, 7, "read") == ("read", "descriptor 3")
+    assert waiting_in(found, 7, "read") == ("read", "descriptor 3")
     call(found, 8, "bind", 4, given=peer)
     call(found, 8, "accept4", 4, 0, 0, 0, gives=5)
-    assert asleep(found, 8, "read", 5) == ("read", "client of 127.0.0.1:5432")
+    assert waiting_in(found, 8, "read", 5) == ("read", "client of 127.0.0.1:5432")
 
 
 def test_a_path_is_that_of_where_its_process_works():
@@ -111,7 +111,7 @@ def test_a_path_is_that_of_where_its_process_works():
     for tid, place in ((7, "/srv/a"), (8, "/srv/b")):
         found.dump([tid], {4: Named("/srv/wal")}, place)
         open_file(found, tid, b"pg_wal/1", 3)
-    assert [asleep(found, tid) for tid in (7, 8)] == [
+    assert [waiting_in(found, tid) for tid in (7, 8)] == [
         ("fsync", "/srv/a/pg_wal/1"),
         ("fsync", "/srv/b/pg_wal/1"),
     ]
@@ -120,14 +120,14 @@ def test_a_path_is_that_of_where_its_process_works():
     call(found, 10, "chdir", 0, given=b"base\0", gives=0)
     call(found, 8, "chdir", 0, given=b"/gone\0", gives=-2)
     call(found, 8, "openat", 4, 0, 0, given=b"2", gives=5)
-    assert asleep(found, 8, fd=5) == ("fsync", "/srv/wal/2")
+    assert waiting_in(found, 8, fd=5) == ("fsync", "/srv/wal/2")
     for tid, path in ((7, "/srv/a/base/x"), (8, "/srv/b/x"), (9, "/srv/a/x")):
         call(found, tid, "open", 0, 0, given=b"x", gives=3)
-        assert asleep(found, tid) == ("fsync", path)
+        assert waiting_in(found, tid) == ("fsync", path)
     call(found, 9, "fchdir", 4, gives=0)
     found.exec(9, 9)
     open_file(found, 9, b"y", 3)
-    assert asleep(found, 9) == ("fsync", "/srv/wal/y")
+    assert waiting_in(found, 9) == ("fsync", "/srv/wal/y")
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,10 @@ STEPS = st.lists(
         st.integers(0, 3),
         st.booleans(),
     ),
-    max_size=60,
+    max_size=30,
 )
 
 
-@settings(deadline=None)  # of a busy machine
 @given(STEPS)
 def test_descriptors_are_those_of_a_plain_twin(steps):
     """Each process of the twin is a list of who shares it and a table."""
@@ -210,7 +209,7 @@ def test_descriptors_are_those_of_a_plain_twin(steps):
         for thread, table in twin.items():
             for fd in range(4):
                 name = table[fd][0] if fd in table else f"descriptor {fd}"
-                assert asleep(found, thread, fd=fd) == ("fsync", name)
+                assert waiting_in(found, thread, fd=fd) == ("fsync", name)
 
 
 @given(st.binary(max_size=300), st.sampled_from(["openat", "connect", "bind", "poll", "open"]))
