@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-WITH_AUDIT = Path(__file__).parents[2] / "record" / "with_audit.py"
+WITH_AUDIT = Path(__file__).parents[2] / "played" / "with_audit.py"
 # Commands to a shell, a way out of a directory, modules, templates: of the lengths they replace.
 HOSTILE = (b"$(>ran)", b";>ran;#", b"|>ran #", b"../ran\0", b"/tmp/x\0", b"%0A::x\0", b"{{7*7}}")
 

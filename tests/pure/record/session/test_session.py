@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.record import session as choose
+from critpath.record._spawn import SpawnError
 from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import owner_of
 from tests.played.session import STAYS
@@ -412,3 +414,30 @@ def test_runs_are_on_disk_while_it_records(session):
     assert seen[0] == ""
     assert (json.loads(seen[1])["number"], seen[1][-1]) == (1, "\n")
     assert not (session.output / "runs.jsonl").exists()
+
+
+def failed(number, step):
+    error = SpawnError(number, os.strerror(number))
+    error.step = step
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (failed(errno.ENOENT, "exec"), 127, "work: command not found"),
+        (failed(errno.EACCES, "exec"), 126, "work: cannot be executed"),
+        (failed(errno.EPERM, "user"), 125, "give --as-root to run it as root"),
+        (OSError(errno.EAGAIN, "no more processes"), 125, "no more processes"),
+    ],
+)
+def test_a_start_that_fails_late_leaves_nothing(session, error, code, said):
+    def fail(_):
+        raise error
+
+    session.commands(work=fail)
+    done = session.record("work")
+    assert done.code == code
+    assert said in done.err
+    assert session.is_clean()
+    assert session.calls() == ["start", "abort"]

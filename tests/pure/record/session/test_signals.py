@@ -85,6 +85,25 @@ def test_a_child_that_is_forked_before_its_parent_halts_gets_it_too(session, mon
     assert [process.got for process in tree] == [[signal.SIGSTOP, TERM]] * 3
 
 
+def test_what_a_command_starts_to_clean_up_does_not_get_it(session):
+    """It came after the signal: from a terminal it would not get it either."""
+    cleaning = []
+
+    def work(process):
+        def clean_up():
+            cleaning.append(process.fork())
+            cleaning[0].exit()
+            process.exit(3)
+
+        process.traps[TERM] = clean_up
+        session.world.interrupt(TERM)
+        return STAYS
+
+    session.commands(work=work)
+    assert session.record("-n", "9", "work").code == 3
+    assert cleaning[0].got == []
+
+
 def test_the_second_ends_at_once(session):
     tree = []
 
