@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -14,14 +16,18 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -46,6 +52,44 @@ settings.register_profile("deep", settings.get_profile("ci"), derandomize=False,
 settings.load_profile("ci")
 
 Completed = subprocess.CompletedProcess[str]
+MakeOnce = Callable[[str, Callable[[Path], object]], Path]
+# What an execution is in the recordings of fixtures/lttng-guest.
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+
+
+def digest_of(*words: str) -> str:
+    """Return a name for what words ask for."""
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
+
+
+class Answer:
+    """What ``critpath compare`` said, and what it wrote into ``--json``."""
+
+    def __init__(self, place: Path) -> None:
+        self.code = int((place / "code").read_text())
+        self.stdout = (place / "stdout").read_text(encoding="utf-8")
+        self.stderr = (place / "stderr").read_text(encoding="utf-8")
+        # Where the command could not answer, it wrote none.
+        self.json = (place / "json").read_bytes() if (place / "json").exists() else b""
+
+    @cached_property
+    def document(self) -> ComparisonDocument:
+        """The document, as a reader of it has it."""
+        from critpath.report.document.as_json import load_document  # noqa: PLC0415
+
+        return load_document(self.json.decode())
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The document as the JSON that it is."""
+        return json.loads(self.json)
+
+    @cached_property
+    def html(self) -> str:
+        """The page, which ``--html`` writes."""
+        from critpath.report.html.as_html import render_html  # noqa: PLC0415
+
+        return render_html(self.document)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -286,23 +330,36 @@ def factory(load: Callable[[str], ModuleType]) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def unpack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Return a function that unpacks an archive once, for all workers, and returns its place."""
+def make_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+    """Return a function that makes a file or a directory once, for all workers."""
     base = tmp_path_factory.getbasetemp()
-    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "unpacked"
-    home.mkdir(exist_ok=True)
+    home = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    def unpack_once(archive: Path) -> Path:
-        target = home / archive.relative_to(archive.parents[2])
+    def make(name: str, into: Callable[[Path], object]) -> Path:
+        target = home / name
         if not target.exists():
-            with (home / "lock").open("w") as lock:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with Path(f"{target}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not target.exists():
                     partial = Path(f"{target}.partial")
-                    with tarfile.open(archive) as tar:
-                        tar.extractall(partial, **DATA_ONLY)  # noqa: S202 - archives of our own
+                    into(partial)
                     partial.rename(target)
         return target
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def unpack(make_once: MakeOnce) -> Callable[[Path], Path]:
+    """Return a function that unpacks an archive once, for all workers, and returns its place."""
+
+    def unpack_once(archive: Path) -> Path:
+        def into(place: Path) -> None:
+            with tarfile.open(archive) as tar:
+                tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
+
+        return make_once(f"unpacked/{archive.relative_to(archive.parents[2])}", into)
 
     return unpack_once
 
@@ -342,3 +399,54 @@ def shared(unpack: Callable[[Path], Path]) -> Callable[[str], Path]:
         return inner if inner.exists() else top
 
     return find
+
+
+@pytest.fixture(scope="session")
+def extracted(guest: Callable[[str], Path], make_once: MakeOnce) -> Callable[..., Path]:
+    """Return a function from a guest recording's name to its extract, made once for all workers.
+
+    The file is called as the recording is.
+    """
+
+    def extract_once(name: str, execution: str = REQUESTS) -> Path:
+        from critpath.pipeline import extract  # noqa: PLC0415 - not for every test
+        from critpath.store import save_paths  # noqa: PLC0415
+
+        recording = guest(name)
+        return make_once(
+            f"extracted/{digest_of(execution)}/{name}",
+            lambda place: save_paths(extract([recording], specification=execution), place),
+        )
+
+    return extract_once
+
+
+@pytest.fixture(scope="session")
+def answer(
+    critpath: Callable[..., Completed], extracted: Callable[..., Path], make_once: MakeOnce
+) -> Callable[..., Answer]:
+    """Return a function from a sample's name to its comparison, made once for all workers.
+
+    ``answer("sample-lock", "--gate", "p90")`` is what the command answers with these options.
+    It reads extracts: that these answer as their recordings do is a test of its own.
+    """
+
+    @cache
+    def ask(
+        sample: str, *options: object, normal: str = "normal", execution: str = REQUESTS
+    ) -> Answer:
+        place = extracted(normal, execution).parent
+        extracted(sample, execution)
+
+        def into(partial: Path) -> None:
+            partial.mkdir()
+            words = ("compare", normal, sample, "--json", partial / "json", *options)
+            done = critpath(*words, cwd=place)
+            for name in ("stdout", "stderr"):
+                (partial / name).write_text(getattr(done, name), encoding="utf-8")
+            (partial / "code").write_text(str(done.returncode))
+
+        asked = (normal, sample, execution, *map(str, options))
+        return Answer(make_once(f"answers/{sample}-{digest_of(*asked)}", into))
+
+    return ask

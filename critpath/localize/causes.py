@@ -8,6 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from critpath.localize.common import (
+    count_rise,
+    find_elsewhere,
+    main_member,
+    most_detail,
+    where_in,
+)
 from critpath.localize.counts import StepCounts
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
@@ -29,14 +36,6 @@ from critpath.model import (
     rival_name,
 )
 from critpath.model.vectors import name_family
-from critpath.text.causes import (
-    cause_sentence,
-    count_rise,
-    find_elsewhere,
-    main_member,
-    most_detail,
-    where_in,
-)
 from critpath.text.phrases import (
     IDLE,
     LATE_NS,
@@ -46,7 +45,6 @@ from critpath.text.phrases import (
     function_and_caller,
     whose_packet,
 )
-from critpath.units import plural
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
 UNSEEN_COUNTS = 0.5  # what was not observed comes after what was, if that is half as much
@@ -76,7 +74,6 @@ def group_causes(
     executions: Sequence[Explained],
     total: int,
     *,
-    kind: str = "",
     contexts: Sequence[Context] = (),
     quota: bool = False,
     inferred: Collection[str] = (),
@@ -96,11 +93,9 @@ def group_causes(
     executions : sequence of Explained
         Every anomalous execution, with findings or not.
     total : int
-        Executions in the sample set, for "4 of 11".
-    kind : str
-        What these executions are, where they are not all: "examined".
+        Executions in the sample set, or those of them that were examined.
     contexts : sequence of Context
-        Of every finding, for "in system call read, after `helper` woke it".
+        Of every finding: in which system call it was, and where in the code.
     quota : bool
         A CPU quota throttled a thread while only the sample was recorded: the thread that
         had the cpu then is perhaps not to blame.
@@ -125,10 +120,8 @@ def group_causes(
         not observed counts half, and what normal executions do as well a quarter, where
         enough of them were aligned to tell.
     """
-    normals = {e.execution: e.normals for e in executions}
     sign = -1 if faster else 1
     excess = sum(e.excess for e in executions if sign * e.excess > 0)
-    of_all = plural(total, f"{kind} execution".strip())
     charged = charge_findings(findings, charges or {})
     groups = [
         [
@@ -156,13 +149,7 @@ def group_causes(
     ranked = sorted(((group, find_reason(group, counts)) for group in groups), key=rank)
     causes = []
     for number, (members, reason) in enumerate(ranked):
-        cause = _cause(
-            *(members, normals, of_all, excess),
-            first=not number,
-            quota=quota,
-            inferred=inferred,
-            reason=reason,
-        )
+        cause = _cause(members, excess, reason, first=not number)
         facts = state_facts(
             *(cause, members, total, counts), quota=quota, inferred=inferred, reason=reason
         )
@@ -200,26 +187,15 @@ def in_order_of_causes(
 
 def _cause(
     members: list[Member],
-    normals: dict[int, int],
-    of_all: str,
     excess: float,
+    reason: Reason | None,
     *,
     first: bool,
-    quota: bool,
-    inferred: Collection[str],
-    reason: Reason | None,
 ) -> Cause:
     executions = sorted({m.finding.execution for m in members})
     whole = math.fsum(m.finding.contribution for m in members)
     each = whole / len(executions)
     return Cause(
-        sentence=cause_sentence(
-            *(members, normals, of_all),
-            each=each,
-            quota=quota,
-            inferred=inferred,
-            reason=reason,
-        ),
         findings=tuple(m.place for m in members),
         executions=tuple(executions),
         contribution=each,
@@ -467,7 +443,7 @@ def state_facts(
         tids=tuple(sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol})),
         peer=peer,
         device=device,
-        call=detail if state == State.RUN_SYSCALL else where_in(members)[0],
+        call=detail if state == State.RUN_SYSCALL else where_in(members),
         kind=main.kind if rise is None else "extra",
         counted=counted,
         count_before=before,

@@ -321,10 +321,10 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
 
 
 def find_context(paths: PathSet, finding: Finding) -> Context:
-    """Look back along the path from where a finding begins.
+    """Look back along the path from where a finding begins: for the call it waits in.
 
-    Its own running, and what the machine does to it (interrupts, the wait for a cpu),
-    come before nearly everything and tell nothing: they are skipped.
+    What the machine does to it (interrupts, the wait for a cpu) comes before nearly
+    everything and tells nothing: it is skipped.
 
     Parameters
     ----------
@@ -345,17 +345,12 @@ def find_context(paths: PathSet, finding: Finding) -> Context:
         if elsewhere and not own:
             continue  # what the subject was already waiting for by then
         elsewhere = False
-        detail = path.strings[path.detail[i]]
         if own and state in INTERFERENCE:
             continue
-        if own and state in RUNNING:
-            # Only what it ran last can be the call it waited in.
-            call = detail if waits and state == State.RUN_SYSCALL else call
-            waits = False
-            continue
-        if own:
-            return replace(place, call=call, state=state, detail=detail)
-        return replace(place, call=call, waker=path.strings[path.comm[i]])
+        # Only what it ran last can be the call it waited in.
+        if own and waits and state == State.RUN_SYSCALL:
+            call = path.strings[path.detail[i]]
+        break
     return replace(place, call=call)
 
 

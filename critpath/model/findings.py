@@ -367,12 +367,6 @@ class Context:
     ----------
     call : str
         System call in which the subject waited; "" if it did not, or the trace has none.
-    waker : str
-        Name of the thread that ended the subject's last wait; "" where it was its own.
-    state : State or None
-        What the subject last waited for by itself; None at the beginning, or with a waker.
-    detail : str
-        Its qualifier.
     location, waker_location : mapping of str to int
         Of the finding's segments, where in the code their thread was, and where the one that
         woke it: so many nanoseconds in each place.
@@ -381,9 +375,6 @@ class Context:
     """
 
     call: str = ""
-    waker: str = ""
-    state: State | None = None
-    detail: str = ""
     location: Mapping[str, int] = field(default_factory=dict)
     waker_location: Mapping[str, int] = field(default_factory=dict)
     waits_at: str = ""
@@ -585,8 +576,6 @@ class Cause:
 
     Attributes
     ----------
-    sentence : str
-        "4 of 11 executions, +30.1 ms each: waiting for a timer in `worker-#`..."
     findings : tuple of int
         Positions in `Analysis.findings`.
     executions : tuple of int
@@ -597,13 +586,12 @@ class Cause:
         Of the whole excess: that of all executions that were explained, not only of
         these.  NaN if there is none.
     main : int
-        The finding that the sentence names first.
+        The finding that stands for all.
     minor : bool
         So small a part of the whole that a summary counts it with others.
     facts : Facts or None
     """
 
-    sentence: str
     findings: tuple[int, ...]
     executions: tuple[int, ...]
     contribution: float

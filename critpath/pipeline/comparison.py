@@ -542,7 +542,6 @@ def _name_causes(
         [finding for one in explained for finding in one.findings],
         [Explained(a.execution, a.excess, len(a.normals)) for a in (o.aligned for o in explained)],
         len(comparison.sample) if all_of_them else len(explained),
-        kind="" if all_of_them else "examined",
         contexts=[context for one in explained for context in one.contexts],
         quota=is_throttled(comparison.normal, comparison.sample),
         inferred=groups.inferred,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -21,11 +20,6 @@ LATE_NS: Final = 2_000_000
 # Of waits for a cpu, from when on it is said that another was idle, and without a share.
 _HALF: Final = 0.5
 _NEARLY_ALL: Final = 0.8
-LATE: Final = "(late to start it)"
-THROTTLED: Final = "(throttled: held back by a quota or an affinity)"
-
-# Who has what is waited for, as far as no event tells.
-INFERRED: Final = "inferred: its work coincides with the time-outs of waits that it ends"
 
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
@@ -183,19 +177,15 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else ""
 
 
-def doing(state: State, detail: str, thread: str = "", longest: float = math.nan) -> str:
+def doing(state: State, detail: str) -> str:
     """Say what a thread was doing."""
-    where = f" in {thread}" if thread else ""
-    if state == State.UNKNOWN:
-        return f"{thread} {_WHAT[state]}".strip()
     if state in {State.RUN, State.RUN_USER} and detail:
-        return f"running{where} {in_function(detail)}"
+        return f"running {in_function(detail)}"
     if state != State.WAIT_CPU:
-        return _qualified(state, detail) + where
-    what = f"waiting{where} for a cpu"
+        return _qualified(state, detail)
+    what = "waiting for a cpu"
     if detail == IDLE:
-        why = THROTTLED if longest >= LATE_NS else LATE
-        return f"{what} that was idle" + ("" if math.isnan(longest) else f" {why}")
+        return f"{what} that was idle"
     if detail.startswith(OTHERS):
         return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
     return f"{what} that {_rival(detail)} had" if detail else what
@@ -238,23 +228,6 @@ def state_words(state: State) -> str:
     if state == State.WAIT_CPU:
         return "waiting for a CPU"
     return _WHAT[state].partition(":")[0].format("")
-
-
-def often(state: State, thread: str, before: float, after: float) -> str:
-    """Say how often a thread waits, and how often normally."""
-    what = _WHAT[state].format("")
-    what = what.replace("waiting", "waits", 1) if what.startswith("waiting") else f"is {what}"
-    return f"{thread} {what} {how_often(before, after)}".strip()
-
-
-def how_often(before: float, after: float) -> str:
-    """Say how often something is, and how often normally."""
-    return f"{_times(after)} instead of {_times(before)}"
-
-
-def _times(count: float) -> str:
-    shown = f"{count:.3g}"
-    return {"0": "never", "1": "once", "2": "twice"}.get(shown, f"{shown} times")
 
 
 def _rival(detail: str) -> str:

@@ -20,6 +20,7 @@ from short_slice import shorten
 from critpath import pipeline
 from critpath.model import Analysis, PathSet
 from critpath.record.ftrace.recorder import missing_requirements
+from critpath.report.document.comparison import comparison_document
 
 HERE: Final = Path(__file__).resolve().parent
 # The application and what competes with it has this many times the turns of another group
@@ -187,6 +188,7 @@ class FirstCause:
         Of the excess of all executions that stand out.
     executions : tuple of int
     sentence : str
+        As every output has it.
     """
 
     state: str = ""
@@ -213,7 +215,7 @@ def first_cause(comparison: Analysis) -> FirstCause:
         contribution=cause.contribution / 1e6,
         share=cause.share,
         executions=cause.executions,
-        sentence=cause.sentence,
+        sentence=comparison_document(comparison).causes[0].sentence,
     )
 
 

@@ -182,7 +182,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         findings=[_finding(comparison, finding) for finding in comparison.findings],
         causes=[
             CauseEntry(
-                sentence=cause.sentence,
+                sentence="",  # as below, of the whole document
                 findings=[int(place) for place in cause.findings],
                 executions=[comparison.sample.executions.id[i] for i in cause.executions],
                 positions=[int(position) for position in cause.executions],

@@ -38,7 +38,6 @@ def test_more_trips_to_a_thread_are_one_cause_with_what_each_brings_along():
     unit = "r60 h20 i90"  # prepared, done, waited for a cpu
     verdict, cause = first(executions(20, unit, 2), executions(20, unit, 22, seed=2))
     assert verdict == "anomaly"
-    assert "wait for `helper` 22 times instead of twice" in cause.sentence
     facts = cause.facts
     assert (facts.state, facts.role, facts.peer) == ("RUN", "helper", "helper")
     assert (facts.counted, facts.count_before, facts.count_after) == ("trips", 2, 22)
@@ -51,7 +50,6 @@ def test_a_trip_whose_work_takes_the_callers_cpu_counts_as_one():
     sample = executions(20, f"{asleep} {preempted} {preempted}", 7, seed=2)
     verdict, cause = first(executions(20, asleep, 2), sample)
     assert verdict == "anomaly"
-    assert "wait for `helper` 21 times instead of twice" in cause.sentence
     facts = cause.facts
     assert (facts.role, facts.counted, facts.count_after) == ("helper", "trips", 21)
     assert facts.share > 0.8
@@ -65,14 +63,12 @@ def test_helpers_that_interrupt_a_longer_computation_are_no_cause_of_it():
     uneven = "r10 k20 r700 k20 r6 k20 r250 k20 r3 k20 r8 k20"
     _, cause = first(normal, executions(20, f"{started} r100 k20 {uneven}", 1, seed=2))
     assert (cause.facts.state, cause.facts.role) == ("RUN", "")
-    assert "on the CPU in their own code" in cause.sentence
 
 
 def test_more_waits_are_told_by_their_number():
     unit = "r20 d40 i90"
     verdict, cause = first(executions(20, unit, 1), executions(20, unit, 6, seed=2))
     assert verdict == "anomaly"
-    assert "wait for the disk 6 times instead of once" in cause.sentence
     facts = cause.facts
     assert (facts.state, facts.counted) == ("WAIT_DISK", "waits")
     assert (facts.count_before, facts.count_after) == (1, 6)
@@ -90,8 +86,8 @@ def test_a_sample_that_is_faster_is_explained_as_well():
     verdict, cause = first(executions(20, unit, 6), executions(20, unit, 1, seed=2))
     assert verdict == "ok"
     assert cause.contribution < 0
-    assert cause.facts.state == State.WAIT_TIMER.name
-    assert "instead of 5.4 ms for thread `helper`, which was sleeping" in cause.sentence
+    assert (cause.facts.state, cause.facts.peer) == ("WAIT_TIMER", "helper")
+    assert cause.facts.time_before == pytest.approx(5.4e6, rel=0.02)
 
 
 def test_every_state_says_how_often_executions_are_in_it():

@@ -65,51 +65,29 @@ HELPS, LATE = (State.RUN, "", "helper"), (State.WAIT_CPU, "", "helper")
 
 
 @pytest.mark.parametrize(
-    ("segments", "at", "state", "role", "expected"),
+    ("segments", "at", "state", "role", "call"),
     [
         # It waits in the call it ran last; interrupts in between tell nothing.
-        ([RUN, READ, DISK], 2, State.WAIT_DISK, "", Context("pread64")),
-        ([RUN, READ, IRQ, CPU, DISK], 4, State.WAIT_DISK, "", Context("pread64")),
+        ([RUN, READ, DISK], 2, State.WAIT_DISK, "", "pread64"),
+        ([RUN, READ, IRQ, CPU, DISK], 4, State.WAIT_DISK, "", "pread64"),
         # It came back to user space: no call.
-        ([READ, RUN, DISK], 2, State.WAIT_DISK, "", Context("")),
-        # Running is in no call that it waits in, but after something.
-        (
-            [READ, DISK, READ, RUN],
-            3,
-            State.RUN_USER,
-            "",
-            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
-        ),
+        ([READ, RUN, DISK], 2, State.WAIT_DISK, "", ""),
+        # Running is in no call that it waits in.
+        ([READ, DISK, READ, RUN], 3, State.RUN_USER, "", ""),
+        ([RUN], 0, State.RUN_USER, "", ""),
+        # A wait before it is over, with its call.
+        ([READ, DISK, CPU, DISK], 3, State.WAIT_DISK, "", ""),
         # A path leaves a thread where that thread woke the subject.
-        (
-            [CALL, LATE, HELPS, CPU, CALL, RUN, READ, DISK],
-            7,
-            State.WAIT_DISK,
-            "",
-            Context("pread64", waker="helper"),
-        ),
+        ([CALL, LATE, HELPS, CPU, CALL, RUN, READ, DISK], 7, State.WAIT_DISK, "", "pread64"),
         # On the other thread: what the subject did when it began to wait.
-        ([RUN, CALL, LATE, HELPS], 3, State.RUN, "helper", Context("read")),
-        (
-            [READ, DISK, CALL, HELPS],
-            3,
-            State.RUN,
-            "helper",
-            Context("read", state=State.WAIT_DISK, detail="virtio0-req.0"),
-        ),
-        ([RUN], 0, State.RUN_USER, "", Context("")),
+        ([RUN, CALL, LATE, HELPS], 3, State.RUN, "helper", "read"),
+        ([READ, DISK, CALL, HELPS], 3, State.RUN, "helper", "read"),
         # A missing segment would have begun where the path ends.
-        (
-            [READ, DISK],
-            2,
-            State.RUN,
-            "",
-            Context("", state=State.WAIT_DISK, detail="virtio0-req.0"),
-        ),
+        ([READ, DISK], 2, State.RUN, "", ""),
     ],
 )
-def test_context(segments, at, state, role, expected):
-    assert find_context(path_of(*segments), finding_at(at, state, role)) == expected
+def test_the_call_that_it_waits_in(segments, at, state, role, call):
+    assert find_context(path_of(*segments), finding_at(at, state, role)) == Context(call)
 
 
 def test_where_in_the_code_both_threads_are():

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import critpath
 from critpath.model import Column, Rows
 from critpath.model.table import SHOWN_COLUMNS, SHOWN_ROWS
+from critpath.report.document.comparison import comparison_document
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",
@@ -90,7 +91,8 @@ def test_a_comparison_says_verdict_causes_and_states(factory):
     page = critpath.Comparison._of(comparison)._repr_html_()
     said = "2 of 6 <code>mixed</code> requests take 45.8 ms instead of 16.3 ms"
     assert page.startswith(f"<p><strong>SLOWER: {said}</strong></p>")
-    cause = "2 of 6 executions, +30.0 ms each: waiting for a timer in <code>worker</code>"
+    sentence = comparison_document(comparison).causes[0].sentence
+    cause = re.sub("`(.*?)`", r"<code>\1</code>", sentence)
     assert f"<li>{cause}: +30.0 ms each, all of the slowdown</li>" in page
     for text in comparison.warnings:
         assert text in page

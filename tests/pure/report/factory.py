@@ -24,6 +24,7 @@ from critpath.model import (
     CriticalPaths,
     Detection,
     Executions,
+    Facts,
     Finding,
     Loss,
     Outliers,
@@ -264,6 +265,35 @@ def align(
     )
 
 
+def cause(members: list[Finding], first: int, amount: float, share: float, **facts: Any) -> Cause:
+    """Every second finding from ``first`` on, as one cause."""
+    of, size = members[0], len(members)
+    return Cause(
+        findings=tuple(range(first, 2 * size, 2)),
+        executions=tuple(range(size)),
+        contribution=amount,
+        share=share,
+        main=first,
+        facts=Facts(
+            state=of.symbol.state,
+            role=of.symbol.role,
+            peer=facts["comm"] if of.symbol.role else "",
+            device="",
+            call="",
+            kind=of.kind,
+            counted="trips" if of.symbol.role else "waits",
+            count_before=float(first),
+            count_after=1.0,
+            time_before=of.expected,
+            time_after=of.observed,
+            share=share,
+            executions=size,
+            certainty="observed",
+            **facts,
+        ),
+    )
+
+
 def comparison(
     *,
     verdict: str = "anomaly",
@@ -320,22 +350,8 @@ def comparison(
             )
     if anomalous:
         causes = [
-            Cause(
-                sentence=f"{anomalous} of {samples} executions, +30.0 ms each: "
-                f"waiting for a timer in `{names.comm}`",
-                findings=tuple(range(0, len(findings), 2)),
-                executions=tuple(range(anomalous)),
-                contribution=30.0 * MS,
-                share=0.97,
-            ),
-            Cause(
-                sentence=f"{anomalous} of {samples} executions, +0.60 ms each: "
-                f"running longer in `{names.role}`",
-                findings=tuple(range(1, len(findings), 2)),
-                executions=tuple(range(anomalous)),
-                contribution=0.6 * MS,
-                share=0.02,
-            ),
+            cause(findings[0::2], 0, 30.0 * MS, 0.97, comm=names.comm, tids=(1201,), of=samples),
+            cause(findings[1::2], 1, 0.6 * MS, 0.02, comm=names.helper, tids=(33,), of=samples),
         ]
     groups = int(clustering(samples).size)
     fields: dict[str, Any] = {

@@ -142,7 +142,7 @@ def test_markup_in_a_name_is_shown_as_it_is(factory, name):
         Console(file=raw, width=400),
     )
     lines = raw.getvalue().splitlines()
-    assert any(f"waiting for a timer in `{name}`" in line for line in lines)
+    assert any(f" for thread `{name}`, which" in line for line in lines)
     assert any(line.startswith(f"{name} 1: ") for line in lines)
     assert any(f"RUN@{name}" in line for line in lines)
 
