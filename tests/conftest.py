@@ -323,6 +323,13 @@ def played(
     kernel.close()
 
 
+@pytest.fixture
+def rows(load: Callable[[str], ModuleType]) -> Callable[..., Any]:
+    """Return a function: every event of a trace as (time, cpu, name, fields), and Events."""
+    read: Callable[..., Any] = load("played/rows.py").read_rows
+    return read
+
+
 @pytest.fixture(scope="session")
 def factory(load: Callable[[str], ModuleType]) -> ModuleType:
     """Return the factory of synthetic comparisons."""

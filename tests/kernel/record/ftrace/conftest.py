@@ -1,4 +1,4 @@
-"""Raw recordings for the converter: made here as root, or the one that is shipped."""
+"""Raw recordings for the converter, made here as root."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.model import EventRequest, Kind
-from critpath.read.recording import read_events
 from critpath_marks.sessions import new_session_name
 
-EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 TRACEFS = Path("/sys/kernel/tracing")
 SCHED = ("switch", "waking", "wakeup_new", "process_fork", "process_exec", "process_exit")
 EVENTS = (
@@ -22,26 +19,6 @@ EVENTS = (
     *("irq/softirq_entry", "irq/softirq_exit"),
     *("timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit"),
 )
-
-
-def read_rows(path, reader="native"):
-    events = read_events(path, EVERYTHING, reader=reader)
-    found = []
-    for i in range(len(events)):
-        of = events.classes[events.event_class[i]]
-        values = events.values[events.offset[i] : events.offset[i] + len(of.fields)]
-        fields = {
-            name: events.strings[value] if kind == "str" else int(value)
-            for name, kind, value in zip(of.fields, of.types, values, strict=True)
-        }
-        found.append((int(events.timestamp[i]), int(events.cpu[i]), of.name, fields))
-    return found, events
-
-
-@pytest.fixture
-def rows():
-    """Return a function: every event of a trace as (time, cpu, name, fields), and Events."""
-    return read_rows
 
 
 def threads():

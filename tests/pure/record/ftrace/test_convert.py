@@ -25,7 +25,7 @@ from critpath.record.ftrace.convert import convert, count_marks, gathering_progr
 from critpath.record.ftrace.ctf_events import compile_event
 from critpath.record.ftrace.formats import read_format
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
 GOLDEN = {
     "kernel_0": "76e005a3eac2f4c4b7015ecfc3a0d56f46b084a24778244298a0dc97887ffbb9",
@@ -60,13 +60,12 @@ def test_control_groups_at_the_start_are_in_the_statedump(raw, tmp_path):
     done = convert(raw, tmp_path / "trace", quiet)
     assert done.events == plain.events + 2
     wanted = (EventRequest(Kind.OTHER, ("critpath_statedump_cgroup",), (("pid",), ("dst_path",))),)
-    for reader in ("native", "babeltrace2"):
-        events = read_events(tmp_path / "trace", wanted, reader=reader)
-        at = events.rows("critpath_statedump_cgroup")
-        assert events.column(at, "pid").tolist() == [2, 1]
-        codes = events.column(at, "dst_path")
-        assert [events.strings[c] for c in codes] == ["/c", "/a\u202e b"]
-        assert (np.diff(events.timestamp[at]) >= 0).all()
+    events = read_events(tmp_path / "trace", wanted)
+    at = events.rows("critpath_statedump_cgroup")
+    assert events.column(at, "pid").tolist() == [2, 1]
+    codes = events.column(at, "dst_path")
+    assert [events.strings[c] for c in codes] == ["/c", "/a\u202e b"]
+    assert (np.diff(events.timestamp[at]) >= 0).all()
     # Cut off by a recorder that was killed, they are not there.
     (raw / "cgroups.json").write_text("[[1, 2")
     assert convert(raw, tmp_path / "cut", quiet).events == plain.events
@@ -83,14 +82,13 @@ def test_sockets_at_the_start_are_in_the_statedump(raw, rows, tmp_path):
     ]
     (raw / "sockets.json").write_text(json.dumps(found))
     assert convert(raw, tmp_path / "trace", quiet).events == plain.events + 3
-    for reader in ("native", "babeltrace2"):
-        all_rows, _ = rows(tmp_path / "trace", reader)
-        four, of_six, unix = (f for _, _, n, f in all_rows if n == "critpath_statedump_socket")
-        assert (four["saddr"], four["sport"], four["newstate"]) == (0x7F000001, 65535, 10)
-        assert (four["inode"], four["net_ns_inum"]) == (6, 4026531833)
-        assert (of_six["saddr_v6_high"] % 2**64, of_six["saddr_v6_low"]) == (0xFE80 << 48, 1)
-        assert (of_six["daddr_v6_low"], of_six["skaddr"] % 2**64) == (1, 1 << 63)
-        assert (unix["family"], unix["path"]) == (1, "/a")
+    all_rows, _ = rows(tmp_path / "trace")
+    four, of_six, unix = (f for _, _, n, f in all_rows if n == "critpath_statedump_socket")
+    assert (four["saddr"], four["sport"], four["newstate"]) == (0x7F000001, 65535, 10)
+    assert (four["inode"], four["net_ns_inum"]) == (6, 4026531833)
+    assert (of_six["saddr_v6_high"] % 2**64, of_six["saddr_v6_low"]) == (0xFE80 << 48, 1)
+    assert (of_six["daddr_v6_low"], of_six["skaddr"] % 2**64) == (1, 1 << 63)
+    assert (unix["family"], unix["path"]) == (1, "/a")
     (raw / "sockets.json").write_text("[[1, 2")
     assert convert(raw, tmp_path / "cut", quiet).events == plain.events
 
@@ -138,15 +136,6 @@ def test_the_trace_is_lttngs(raw, rows, tmp_path):
     assert kinds["kthreadd"] == 1
 
 
-def test_babeltrace2_reads_the_same(raw, rows, tmp_path):
-    convert(raw, tmp_path / "trace", quiet)
-    ours, events = rows(tmp_path / "trace")
-    try:
-        theirs, of_theirs = rows(tmp_path / "trace", "babeltrace2")
-    except CritpathError as error:
-        pytest.skip(str(error))
-    assert sorted(map(repr, theirs)) == sorted(map(repr, ours))
-    assert of_theirs.losses == events.losses
 
 
 def test_the_plain_twin_writes_the_same(raw, tmp_path, monkeypatch):

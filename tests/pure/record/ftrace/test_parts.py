@@ -1,12 +1,9 @@
-"""The parts of the ftrace recorder that need no kernel's permission."""
+"""The parts of the ftrace recorder: profiles, events, what is missing, what is read of /proc."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +23,7 @@ from critpath.record.ftrace.events import (
     select_events,
 )
 from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
-from critpath.record.ftrace.recorder import TracingWatchdog, scan_cgroups
+from critpath.record.ftrace.recorder import scan_cgroups
 from critpath.record.ftrace.tracefs import scan_threads
 from critpath.record.profiles import (
     ProfileEvents,
@@ -37,8 +34,6 @@ from critpath.record.profiles import (
 )
 from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
-
-pytestmark = pytest.mark.xdist_group("kernel")
 
 KERNEL = (
     *("sched/sched_switch", "sched/sched_waking", "sched/sched_process_fork", "sched/sched_wakeup"),
@@ -397,31 +392,8 @@ def test_no_leftover_is_taken_from_a_living_owner(machine):
     assert [(x.kind, x.session) for x in find_leftovers()] == [("instance", dead)]
 
 
-def test_nobody_watches_what_is_not_there_and_that_is_no_error(tmp_path):
-    watch = TracingWatchdog(tracefs.Instance(tmp_path / "nothing"))
-    watch.dismiss()
-    watch.dismiss()
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_who_watches_turns_tracing_off_unless_dismissed(tmp_path, ended):
-    """Its recorder is played by a process that ends, whatever it would have said."""
-    (tmp_path / "tracing_on").write_text("1", encoding="ascii")
-    (tmp_path / "set_event").write_text("sched:sched_switch", encoding="ascii")
-    code = (
-        "import os, sys; from pathlib import Path; "
-        "from critpath.record.ftrace import recorder, tracefs; "
-        "made = recorder.TracingWatchdog(tracefs.Instance(Path(sys.argv[1]))); "
-        "ended = os.kill(os.getpid(), 9) if sys.argv[2] == 'True' else made.dismiss()"
-    )
-    command = [sys.executable, "-P", "-c", code, str(tmp_path), str(ended)]
-    assert subprocess.run(command, check=False).returncode == (-9 if ended else 0)
-    deadline = time.monotonic() + 20
-    while ended and (tmp_path / "set_event").read_text(encoding="ascii"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    on, events = ((tmp_path / n).read_text("ascii") for n in ("tracing_on", "set_event"))
-    assert (on.strip(), bool(events)) == (("0", False) if ended else ("1", True))
 
 
 def test_an_instance_that_cannot_be_made_says_what_to_do(machine):

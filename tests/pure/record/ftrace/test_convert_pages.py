@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from critpath.record.ftrace._pages import Pages
 from critpath.record.ftrace.ctf_events import CtfEventClass, Step, compile_programs
 
-TWIN = Path(__file__).resolve().parents[2] / "oracle" / "ring_pages.py"
+TWIN = Path(__file__).resolve().parents[4] / "tests" / "oracle" / "ring_pages.py"
 DATA = 240
 TIMES = (1000, 1 << 62)
 BEGIN = 1 << 40
@@ -137,7 +137,7 @@ def compare(twin_class, data, large, current=UNASKED):
     return ours, twin, found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None)
 @given(
     pages=st.lists(PAGE, max_size=5),
     cut=st.integers(0, 300),

@@ -1,0 +1,43 @@
+"""The process that turns tracing off when its recorder is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from critpath.record.ftrace import tracefs
+from critpath.record.ftrace.recorder import TracingWatchdog
+
+# A recorder that is killed, or dismisses who watches; it says when that one is there.
+RECORDER = textwrap.dedent("""
+    import os, sys
+    from pathlib import Path
+    from critpath.record.ftrace import recorder, tracefs
+    watch = recorder.TracingWatchdog(tracefs.Instance(Path(sys.argv[1])))
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), 9)
+    watch.dismiss()
+""")
+
+
+@pytest.mark.parametrize("end", ["killed", "dismissed"])
+def test_who_watches_turns_tracing_off_unless_dismissed(tmp_path, end, wait_for):
+    (tmp_path / "tracing_on").write_text("1", encoding="ascii")
+    (tmp_path / "set_event").write_text("sched:sched_switch", encoding="ascii")
+    command = [sys.executable, "-P", "-c", RECORDER, str(tmp_path), end]
+    done = subprocess.run(command, check=False)
+    assert done.returncode == (-signal.SIGKILL if end == "killed" else 0)
+    if end == "killed":
+        wait_for(lambda: not (tmp_path / "set_event").read_text("ascii"))
+    on, events = ((tmp_path / n).read_text("ascii") for n in ("tracing_on", "set_event"))
+    assert (on.strip(), bool(events)) == (("0", False) if end == "killed" else ("1", True))
+
+
+def test_nobody_watches_what_is_not_there_and_that_is_no_error(tmp_path):
+    watch = TracingWatchdog(tracefs.Instance(tmp_path / "nothing"))
+    watch.dismiss()
+    watch.dismiss()
