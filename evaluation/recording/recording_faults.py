@@ -2,9 +2,9 @@
 
     python evaluation/recording/recording_faults.py [--repeat N] [--seconds N] [--only CASE ...]
 
-Every case records a command that makes numbered system calls (``tests/record/ftrace/numbered.c``),
-so that what is lost is known without any counter of the tracer's: a number that was reached
-while it was recorded and is not in the trace.  It is lost silently if the recording names no loss
+Every case records a command that makes numbered system calls (``numbered.c`` of
+``tests/kernel/record/ftrace``), so that what is lost is known without any counter of the tracer's:
+a number that was reached while it was recorded and is not in the trace.  It is lost silently if the recording names no loss
 on that cpu at that time, or fewer events than are missing.  The command writes a file
 afterwards and exits with 7; its time is that of its work, over the same without a recorder.
 
@@ -23,7 +23,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "record" / "ftrace"))
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[2] / "tests" / "kernel" / "record" / "ftrace")
+)
 import faulty
 from faulty import Bench, Result
 

@@ -136,8 +136,6 @@ def test_the_trace_is_lttngs(raw, rows, tmp_path):
     assert kinds["kthreadd"] == 1
 
 
-
-
 def test_the_plain_twin_writes_the_same(raw, tmp_path, monkeypatch):
     place = importlib.util.spec_from_file_location(
         "ring_pages", ROOT / "tests" / "oracle" / "ring_pages.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -116,8 +115,6 @@ def test_names_are_lttngs(event, name):
 def test_the_table_says_where_an_event_comes_from():
     assert LTTNG_NAMES["sched_process_fork"] == ("sched/sched_process_fork", "task/task_newtask")
     assert LTTNG_NAMES["lttng_statedump_*"] == ()
-
-
 
 
 def test_everything_that_was_recorded_is_understood(played, tmp_path):

@@ -80,8 +80,6 @@ def test_who_is_heard_of_late():
     assert [gap.what for gap in _join_touches(row)] == ["f was changed by sh"]
 
 
-
-
 def test_missing_numbers_are_the_places():
     beats = [(10 * n, n) for n in range(1, 11)]
     whole = [(0, 0), *beats]

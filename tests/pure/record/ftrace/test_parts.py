@@ -392,10 +392,6 @@ def test_no_leftover_is_taken_from_a_living_owner(machine):
     assert [(x.kind, x.session) for x in find_leftovers()] == [("instance", dead)]
 
 
-
-
-
-
 def test_an_instance_that_cannot_be_made_says_what_to_do(machine):
     (machine / "instances/x").mkdir()
     with pytest.raises(CritpathError, match="instances/x"):

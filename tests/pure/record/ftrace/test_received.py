@@ -134,9 +134,7 @@ def test_a_recording_has_labels_as_events(played, probe, tmp_path, rows):
 
 
 def test_without_sockets_there_is_nothing_to_label(played, tmp_path):
-    recorder = played.open_recorder(
-        tmp_path / "rec", profile="minimal", labels_from=LABELS_FROM[0]
-    )
+    recorder = played.open_recorder(tmp_path / "rec", profile="minimal", labels_from=LABELS_FROM[0])
     with pytest.raises(CritpathError, match="nothing here records their sockets") as refused:
         recorder.start()
     assert "--profile requests" in refused.value.do
