@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 
 from critpath.model import Manifest
 from critpath.read.manifest import find_bridges, find_device_kinds
 from critpath.record.networks import describe_device, read_networks
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "hosts"))
-
-import spaces
 
 
 def attribute(kind, data):
@@ -48,21 +39,6 @@ def test_this_namespace_has_its_loopback_and_what_is_no_namespace_is_left_out(tm
     assert "loopback" in kinds
     (tmp_path / "x").write_text("")
     assert read_networks(tmp_path, (str(tmp_path),)) == []
-
-
-def test_bridges_are_found_in_namespaces_without_a_process():
-    if lacks := spaces.missing():
-        pytest.skip(lacks)
-    with spaces.Spaces(("client", "server")) as made:
-        subprocess.run(
-            ["ip", "-n", made.space("client"), "link", "set", "to-client", "mtu", "1400"],
-            check=True,
-        )
-        found = {(of["namespace"], of["name"]): of for of in read_networks()}
-    switch = {name: of["kind"] for (_, name), of in found.items() if name in {"br0", "server"}}
-    assert switch == {"br0": "bridge", "server": "bridged_veth"}
-    [client] = [of for (_, name), of in found.items() if name == "to-client"]
-    assert (client["kind"], client["mtu"]) == ("veth", 1400)
 
 
 def manifest(*devices):

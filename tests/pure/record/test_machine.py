@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 
 from critpath.detect.comparability import machine_differences
 from critpath.model import CriticalPaths, Executions, PathSet, summarize_machine
+from critpath.record import machine as module
 from critpath.record.machine import Machine, make_probes
 
 
@@ -36,13 +36,17 @@ def test_probes_take_some_time():
         assert all(0 < taken < 1_000_000_000 for taken in times), kind
 
 
-def test_a_row_a_second_and_a_summary_that_readers_understand():
-    machine = Machine({"l1": lambda: 7, "l2": lambda: 9})
+def test_rows_and_a_summary_that_readers_understand(monkeypatch):
+    monkeypatch.setattr(module, "_ROW", 0.0)
+    monkeypatch.setattr(module, "PERIOD", 0.0)
+    probed = threading.Semaphore(0)
+    machine = Machine({"l1": lambda: probed.release() or 7, "l2": lambda: 9})
     machine.start()
-    time.sleep(1.3)
+    for _ in range(3):  # every other round, after each of which there is a row
+        assert probed.acquire(timeout=60)
     measured = machine.stop(alone=True)
     columns, rows = measured["columns"], measured["rows"]
-    assert len(rows) >= 2
+    assert len(rows) >= 4
     assert {len(row) for row in rows} == {len(columns)}
     assert rows[0][columns.index("probe_l1")] == 7
     found = summarize_machine([{f"machine_{k}": v for k, v in measured["summary"].items()}])
