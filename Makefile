@@ -9,7 +9,7 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-overhead help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ mutations: build ## 1,000,000 changed traces: no crash, no hang, no loss without
 	@mkdir -p critpath-mutations
 	$(BIN)/python tests/fuzz/mutate.py --inputs 1000000 --campaign 1 \
 	  --state critpath-mutations/mutations.state --json critpath-mutations/mutations.json
+
+mutants: installed packages-test ## 300 changed lines of what judges: how many the pure tests notice (an hour)
+	$(BIN)/pip install --quiet --group mutants
+	$(INSTALLED)/bin/python -P evaluation/mutants.py
 
 bench: build packages-test ## speed and quality as ratios against peers measured beside
 	$(BIN)/pytest -m benchmark evaluation/benchmarks -s -rs || [ $$? = 5 ]
