@@ -385,11 +385,14 @@ class Kernel(tracefs.Files):
         self._pass(events)
         return len(events)
 
-    def emit(self, name: str, cpu: int = 0, *, after: int = 1000, **values: int | bytes) -> None:
-        """Let one event pass, so many ns later, with these fields; others are 0."""
-        self.clock.now += after
+    def emit(
+        self, name: str, cpu: int = 0, *, after: int = 1000, times: int = 1, **values: int | bytes
+    ) -> None:
+        """Let an event pass, so many ns later, and as often as it is said; other fields are 0."""
         record = self.recording.make_record(name, values)
-        self._pass([Event(self.clock.now, cpu, name, record)])
+        moments = [self.clock.now + after * (n + 1) for n in range(times)]
+        self.clock.now = moments[-1]
+        self._pass([Event(moment, cpu, name, record) for moment in moments])
 
     def mark(self, text: str, cpu: int = 0, pid: int = 1, *, instance: str = "") -> None:
         """Let a program's mark pass, into one instance or all that have marks."""

@@ -1,0 +1,219 @@
+"""Whole recordings under a budget, of a played kernel in played time."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from critpath.record.budget import gaps, loop, natural, programs
+from critpath.record.budget.control import Budget
+from critpath.record.ftrace import budget as module
+from critpath.record.ftrace import drain
+from critpath.record.ftrace.recorder import finish_killed
+from critpath.record.recorder import RecorderResult
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
+from budgeted import Busy
+from played_time import play_time
+
+
+class Recorded:
+    """A recorder under a budget, and the kernel and the time that are played to it."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, kernel: Any, place: Path, overhead: float, **more: Any
+    ) -> None:
+        self.kernel, self.place = kernel, place / "rec"
+        self.time = play_time(
+            patch, loop, programs, natural, gaps, module, clock=kernel.clock
+        )  # fmt: skip
+        self.time.happen = self.happen
+        self.time.step = 0.005
+        self.busy = Busy(())
+        patch.setattr(loop, "BusyTimes", self._make_busy)
+        patch.setattr(drain.Drain, "cpu_time", lambda _: 0.0)  # else of this machine
+        patch.setattr(module.secrets, "randbits", lambda _: 5)
+        budget = Budget(overhead, 1.0, calibrate="off")
+        values = {"profile": "minimal", "budget": budget} | more
+        self.recorder = kernel.open_recorder(self.place, **values)
+        self.begin = self.recorder.start()
+
+    def _make_busy(self, cpus: tuple[int, ...]) -> Busy:
+        self.busy = Busy(cpus)
+        return self.busy
+
+    def happen(self, seconds: float) -> None:
+        if self.busy.times:
+            self.busy.times[0] += seconds
+
+    def emit(self, count: int) -> None:
+        values = {"prev_comm": b"a", "next_comm": b"b", "next_pid": 7}
+        self.kernel.emit("sched/sched_switch", 0, times=count, **values)
+
+    def run(self, kind: str, number: int, seconds: float, *, limited: bool = False) -> bool:
+        """Run a command, of which so many events are recorded, if any are."""
+        taken = self.recorder.begin_run(kind, limited=limited)
+        began = self.time.monotonic_ns()
+        self.emit(50)
+        self.time.pass_time(seconds)
+        self.ended = self.time.monotonic_ns()
+        self.recorder.end_run(kind, round(seconds * 1e9))
+        self.recorder.note_run(kind, number, began, 7)
+        self.runs[number] = began, self.ended
+        return taken
+
+    runs: dict[int, tuple[int, int]]
+
+    def finish(self) -> RecorderResult:
+        self.recorder.stop()
+        result = self.recorder.finish(lambda _: None)
+        assert self.kernel.instances == []
+        return result
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.place / name).read_text().splitlines()]
+
+    def end(self) -> None:
+        self.recorder.abort()
+        self.time.close()
+
+
+@pytest.fixture
+def record(
+    played: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., Recorded]]:
+    made: list[Recorded] = []
+
+    def make(overhead: float, **more: Any) -> Recorded:
+        made.append(Recorded(monkeypatch, played, tmp_path, overhead, **more))
+        made[-1].runs = {}
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def test_runs_are_recorded_whole_or_not_at_all(record: Callable[..., Recorded]) -> None:
+    of = record(0.003, runs=True)
+    taken = {n: of.run("job", n, 0.01) for n in range(1, 81)}
+    result = of.finish()
+    chosen = {row["key"]: row for row in of.rows("selected.jsonl")}
+    assert {*chosen} == {n for n, was in taken.items() if was}
+    assert 30 <= len(chosen) <= 50
+    rows = of.rows("gaps.jsonl")
+    for number, (begin, end) in of.runs.items():
+        inside = [g for g in rows if g["begin"] < end and g["end"] > begin]
+        if number in chosen:
+            assert not inside
+        else:
+            [gap] = inside
+            assert gap["begin"] <= begin
+            assert end <= gap["end"]
+    assert all(0 < row["chance"] <= 1 for row in chosen.values())
+    told: Any = result.overhead
+    assert told["executions"] == {"job": {"seen": 80, "selected": len(chosen), "cut": 0}}
+    assert told["chosen_by"] == "runs"
+    assert told["target"] == 0.003
+    assert told["counted"] == pytest.approx(0.003, rel=0.3)
+    assert told["layers"]["base"]["events"] == 50 * len(chosen)
+    assert told["layers"]["base"]["windows"] == len(chosen)
+    assert told["compared"]["by"] == "cpu time of runs"
+    assert told["felt"]["job"]["recorded"] == len(chosen)
+    # All runs took as long.
+    assert abs(told["compared"]["overhead"]) < 0.01
+
+
+def test_a_run_that_lasts_far_longer_than_the_others_is_given_up(
+    record: Callable[..., Recorded],
+) -> None:
+    of = record(5.0, runs=True)
+    for number in range(1, 9):
+        assert of.run("job", number, 0.01)
+    assert of.run("job", 9, 1.0)
+    assert of.run("job", 10, 0.01)
+    assert of.run("job", 11, 1.0, limited=True)  # the user says how long it may last
+    result = of.finish()
+    told: Any = result.overhead
+    assert {row["key"] for row in of.rows("selected.jsonl")} == {*range(1, 12)} - {9}
+    assert told["executions"] == {"job": {"seen": 11, "selected": 10, "cut": 1}}
+    begin, end = of.runs[9]
+    [cut] = [g for g in of.rows("gaps.jsonl") if begin < g["begin"] < end]
+    assert cut["begin"] - begin == pytest.approx(20 * 0.01 * 1e9, rel=0.4)
+    assert cut["end"] >= end
+    assert any("given up" in text for text in result.warnings)
+
+
+def test_both_of_two_commands_are_chosen_by_one_coin(record: Callable[..., Recorded]) -> None:
+    """Each has the same chance, though one costs more: they are compared with each other."""
+    of = record(0.003, runs=True)
+    order = random.Random(4)  # noqa: S311 - drawn
+    for number in range(1, 61):
+        kind = order.choice(("cheap", "dear"))
+        of.run(kind, number, 0.01 if kind == "cheap" else 0.012)
+    result = of.finish()
+    kinds: Any = result.overhead["executions"]
+    shares = {kind: row["selected"] / row["seen"] for kind, row in kinds.items()}
+    assert abs(shares["cheap"] - shares["dear"]) < 0.25
+    assert min(shares.values()) > 0.1
+
+
+def test_the_machine_is_recorded_by_windows(record: Callable[..., Recorded]) -> None:
+    of = record(0.05)
+    for _ in range(40):
+        of.emit(30)
+        of.time.pass_time(0.02)
+    assert of.recorder.count_events().events > 0
+    result = of.finish()
+    rows = of.rows("gaps.jsonl")
+    last = of.begin
+    for gap in rows:
+        assert last <= gap["begin"] <= gap["closed"] <= gap["opening"] <= gap["end"]
+        last = gap["end"]
+    assert rows[0]["why"] == "start"
+    told: Any = result.overhead
+    assert (told["chosen_by"], told["command"], told["executions"]) == ("windows", None, {})
+    assert told["counted"] < 1.2 * 0.05
+    assert told["layers"]["base"]["windows"] >= 1
+    assert 0 < told["layers"]["base"]["events"] <= 40 * 30
+    assert (result.gaps_file, result.loss) == ("gaps.jsonl", ())
+    metadata = (of.place / "trace" / "kernel" / "metadata").read_text()
+    assert "critpath_gap_begin" in metadata
+
+
+def test_programs_find_the_gate_and_without_a_budget_there_is_none(
+    record: Callable[..., Recorded], played: Any, tmp_path: Path
+) -> None:
+    of = record(0.05)
+    assert of.recorder.environment()["CRITPATH_GATE"].split(":")[1].count(",") >= 3
+    assert len(of.recorder.descriptors()) > 4
+    plain = played.open_recorder(tmp_path / "plain", profile="minimal")
+    plain.start()
+    assert "CRITPATH_GATE" not in plain.environment()
+    assert len(plain.descriptors()) == 1
+    plain.abort()
+
+
+def test_of_a_recorder_that_was_killed_there_are_gaps(record: Callable[..., Recorded]) -> None:
+    """What is on disk at some moment makes a recording: what was not known is a gap."""
+    of = record(0.05)
+    of.time.pass_time(0.5)
+    of.emit(1000)  # several pages of them, and of what is always recorded
+    of.kernel.emit("sched/sched_process_exec", 0, times=1000, pid=7)
+    of.recorder._drain.stop()
+    for layer in of.recorder._budget.layers:
+        layer.drain.stop()
+    found = finish_killed(of.place, lambda _: None)
+    assert found is not None
+    rows = of.rows("gaps.jsonl")
+    assert rows
+    assert rows[0]["why"] == "start"
+    told: Any = found.overhead
+    assert told["target"] == 0.05
+    assert told["counted"] is None
