@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,7 @@ def python() -> str:
         return transcripts.renew(text, Path(place), Path(place))[0]
 
 
+@cache
 def transcripts_of_compare() -> tuple[str, str]:
     """Return a comparison as a terminal shows it: the answer, and one alignment of ``-v``."""
     with tempfile.TemporaryDirectory() as place:

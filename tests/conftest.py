@@ -248,34 +248,6 @@ def critpath_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     return run
 
 
-# VmHWM, as the resource usage of a child begins with that of its parent.
-PEAK = """
-import pathlib, sys
-from critpath.commands import main
-code = main(sys.argv[1:])
-print(pathlib.Path("/proc/self/status").read_text())
-sys.exit(code)
-"""
-
-
-@pytest.fixture(scope="session")
-def peak() -> Callable[..., tuple[int, str, int]]:
-    """Return a function that runs critpath and returns its code, stderr and most bytes."""
-
-    def run(*arguments: object) -> tuple[int, str, int]:
-        done = subprocess.run(
-            [sys.executable, "-c", PEAK, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )
-        [most] = [x for x in done.stdout.splitlines() if x.startswith("VmHWM:")]
-        return done.returncode, done.stderr, int(most.split()[1]) * 1024
-
-    return run
-
-
 @pytest.fixture
 def tracefs_instance() -> Iterator[Path]:
     """Make a private instance of this kernel's tracefs; skips where that is not possible."""

@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import re
 import shlex
-import subprocess
 import tarfile
 import tomllib
 from pathlib import Path
@@ -71,10 +70,15 @@ def arguments(line: str) -> list[str]:
 SHOWN = [(name(path), line) for path in DOCUMENTS for line in shell_lines(path.read_text("utf-8"))]
 
 
+@pytest.fixture(scope="module")
+def parser():
+    return build_parser(VERBS)
+
+
 @pytest.mark.parametrize(("document", "line"), SHOWN)
-def test_commands_that_documents_show_are_understood(document, line):
+def test_commands_that_documents_show_are_understood(parser, document, line):
     del document
-    build_parser(VERBS).parse_args(arguments(line))
+    parser.parse_args(arguments(line))
 
 
 @pytest.mark.parametrize(
@@ -98,16 +102,6 @@ def test_documents_show_commands_and_a_wrong_one_is_refused():
     assert {verb for _, line in SHOWN for verb in [line.split()[1]]} >= {"compare", "path"}
     with pytest.raises(UsageError):
         build_parser(VERBS).parse_args(["compare", "normal"])
-
-
-def test_the_transcript_in_the_readme_is_what_critpath_says(renew):
-    shown = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert shown == renew.readme(), "run make docs"
-
-
-def test_the_alignment_that_is_explained_is_what_critpath_says(renew):
-    shown = (ROOT / "docs" / "reading-the-report.md").read_text(encoding="utf-8")
-    assert shown == renew.reading(), "run make docs"
 
 
 def test_the_reference_of_commands_is_the_parsers(renew):
@@ -157,20 +151,6 @@ def test_settings_files_that_documents_show_are_understood(document, block, tmp_
 
 def test_documents_show_settings_files():
     assert {"docs/commands.md", "docs/tutorial.md"} <= {document for document, _ in SETTINGS_FILES}
-
-
-def test_the_examples_in_python_give_what_is_shown(renew):
-    shown = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    assert "Traceback" not in shown
-    assert shown == renew.python(), "run make docs"
-
-
-@pytest.mark.long
-def test_the_examples_of_exports_print_what_is_shown():
-    place = importlib.util.spec_from_file_location("examples", ROOT / "docs" / "examples.py")
-    examples = importlib.util.module_from_spec(place)
-    place.loader.exec_module(examples)
-    assert examples.PAGE.read_text(encoding="utf-8") == examples.page(), "run make docs"
 
 
 def anchors(text: str) -> set[str]:
@@ -235,29 +215,6 @@ def test_the_changelog_has_this_version():
     assert PROJECT["project"]["version"] == __version__
     assert f"version: '{__version__}'" in (ROOT / "meson.build").read_text(encoding="utf-8")
     assert critpath_marks.__version__ == __version__
-
-
-def tracked() -> list[Path]:
-    done = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("no git checkout")
-    return [ROOT / line for line in done.stdout.splitlines()]
-
-
-def test_no_file_names_a_place_of_one_machine():
-    places = re.compile(r"/(?:home|Users|root|work|opt)/\w")
-    found = []
-    for path in tracked():
-        if path.suffix in {".xz", ".png", ".parquet"} or not path.is_file():
-            continue
-        if ROOT / "tests" / "fuzz" in path.parents and path.suffix in {"", ".stream"}:
-            continue  # bytes that are meant to be no text
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if places.search(line):
-                found.append(f"{name(path)}:{number}: {line.strip()[:80]}")
-    assert found == []
 
 
 def test_dependencies_are_imported_and_argued():

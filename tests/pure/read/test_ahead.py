@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -70,14 +66,15 @@ def test_what_goes_wrong_is_raised_where_it_is_wanted():
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_classes_and_codes_hang_on_no_race(tmp_path, depth):
-    """The caller's texts get the same codes whichever of the two threads is faster."""
+    """The caller's texts get the same codes, whether it waits for what is made ahead or not."""
     of = trace(tmp_path, many())
     seen = []
-    for rest in (0, 0.002, 0):
+    for slow in (False, True):
         with EventStream([of], VALUES, 1000, ahead=depth) as stream:
             one = []
             for turn, chunk in enumerate(stream):
-                time.sleep(rest if turn < 9 else 0)
+                if slow and turn < 9:
+                    stream.strings()  # all that is made ahead is there now
                 assert int(chunk.event_class.max()) < len(stream.classes)
                 codes = chunk.values[chunk.offset + 1].tolist()
                 texts = [stream.text(code) for code in codes]
@@ -86,7 +83,7 @@ def test_classes_and_codes_hang_on_no_race(tmp_path, depth):
                 one.append((len(stream.classes), codes, texts, mine, len(stream.strings())))
             one.append(stream.finish().strings)
         seen.append(one)
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1]
     assert seen[0][0][2][0] == "name 0"
 
 
@@ -175,29 +172,6 @@ def test_what_fails_while_a_class_is_compiled_is_raised(tmp_path, monkeypatch):
     with pytest.raises(UnreadableError):
         next(stream)
     assert names() == []
-
-
-def test_an_interpreter_ends_though_nothing_was_closed():
-    code = (
-        "import sys, critpath.read.streaming as a\n"
-        "ahead = a.Prefetcher(lambda: 1, 2)\nprint(ahead.next())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_process_that_forks_between_chunks_goes_on(tmp_path):
-    of = trace(tmp_path, many())
-    with EventStream([of], VALUES, 100, ahead=2) as stream:
-        first = len(next(stream))
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        assert first + sum(map(len, stream)) == 27000
 
 
 @pytest.mark.parametrize("depth", [0, *DEPTHS])

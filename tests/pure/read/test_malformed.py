@@ -1,8 +1,6 @@
-"""Hostile and invalid traces end in a clean error or in counted losses, and soon."""
+"""Hostile and invalid traces end in a clean error or in counted losses."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 
@@ -27,7 +25,6 @@ VALID = {
 
 def outcome(directory, wanted):
     """'clean', or the events and losses read; anything else is a failure of the test."""
-    begin = time.process_time()
     error = None
     try:
         result = read_events(directory, wanted)
@@ -39,7 +36,6 @@ def outcome(directory, wanted):
         assert error.what
         assert "\n" not in error.what
         assert error.do
-    assert time.process_time() - begin < 2
     return result
 
 

@@ -1,0 +1,103 @@
+"""Traces of a simulated machine, larger than what is read of them at a time.
+
+They are written by a program in C, which is compiled here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pure.pipeline.whole import as_a_whole, assert_same, joined
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def large_trace():
+    file = Path(__file__).parents[3] / "evaluation" / "benchmarks" / "large_trace.py"
+    spec = importlib.util.spec_from_file_location("large_trace", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("large_trace", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("options", [{"loss": 0.01}, {"missing_switches": 0.02}])
+@pytest.mark.parametrize(("rows", "segments", "spills"), [(1 << 17, 0, False), (3_000, 200, True)])
+def test_losses_and_missing_switches(
+    large_trace, tmp_path, monkeypatch, options, rows, segments, spills
+):
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 60_000, cpus=4, executions=60, seed=3, **options)
+    paths = joined(recording, REQUESTS, monkeypatch, rows, segments, spills=spills)
+    assert len(paths) > 20
+    assert bool(paths.losses) == ("loss" in options)
+    counted = [e for e in paths.environment if "switches_put_in" in e]
+    assert bool(counted) == ("missing_switches" in options)
+    assert_same(paths, *as_a_whole(recording, REQUESTS + ",label=type"))
+
+
+def test_order_is_lost_while_missing_switches_are_looked_for(large_trace, tmp_path, monkeypatch):
+    """A contradiction first, and two packets in the wrong order behind it."""
+    recording = tmp_path / "trace"
+    large_trace.generate(
+        recording, 60_000, cpus=2, executions=60, seed=3, missing_switches=0.05, subbuffer=1 << 16
+    )
+    file = recording / "kernel" / "kernel_0"
+    packets = file.read_bytes()
+    size = 1 << 16
+    assert len(packets) > 6 * size
+    swapped = packets[4 * size : 5 * size] + packets[3 * size : 4 * size]
+    file.write_bytes(packets[: 3 * size] + swapped + packets[5 * size :])
+    paths = joined(recording, REQUESTS, monkeypatch, 3_000, 200, spills=True)
+    assert len(paths) > 20
+    assert any("its events were sorted" in said for said in paths.warnings)
+    assert_same(paths, *as_a_whole(recording, REQUESTS + ",label=type"))
+
+
+def test_switches_put_in_are_as_wide_as_their_class(large_trace, tmp_path, monkeypatch):
+    """A key that is no field of the replay's own: unknown of a switch nobody wrote."""
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 60_000, cpus=2, executions=20, seed=3, missing_switches=0.05)
+    text = "events:sched_switch,sched_switch,key=next_prio,label=-"
+    paths = joined(recording, text, monkeypatch, 3_000, 0, spills=False)
+    assert set(paths.executions.id) <= {"0", "20", "30", "120"}
+    assert_same(paths, *as_a_whole(recording, text))
+
+
+@pytest.mark.deep
+def test_a_limit_far_below_the_trace(large_trace, critpath_process, peak, tmp_path):
+    """A trace of 500 MB, of which 150 are kept; the least limit leaves some 35 for them."""
+    recording = tmp_path / "trace"
+    large_trace.generate(recording, 12_000_000, executions=1_200)
+    words = ("extract", recording, "--execution", REQUESTS, "--quiet", "-o")
+    refused = critpath_process(*words, tmp_path / "never", "--max-memory", "1M")
+    assert refused.returncode == 2
+    assert not (tmp_path / "never").exists()
+    # What a process takes by itself differs from machine to machine.
+    least = int(re.search(r"give at least (\d+)M", refused.stderr)[1])
+    written, peaks = [], []
+    for limit in ("0", f"{least}M"):
+        out = tmp_path / f"{limit}.parquet"
+        [(code, said)], most = peak((*words, out, "--max-memory", limit))
+        assert code == 0, said
+        peaks.append(most)
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    assert peaks[1] <= least * MIB < peaks[0]
+
+
+def test_several_jobs_within_a_limit_write_the_same(critpath, guest, tmp_path):
+    recordings = [guest(name) for name in ("sample-delay", "sample-lock", "sample-quota")]
+    written = []
+    for options in (("--jobs", "1"), ("--jobs", "2", "--max-memory", "16G")):
+        out = tmp_path / f"{len(written)}.parquet"
+        done = critpath("extract", *recordings, "-o", out, *options, "--execution", REQUESTS)
+        assert done.returncode == 0, done.stderr
+        written.append(out.read_bytes())
+    assert written[0] == written[1]

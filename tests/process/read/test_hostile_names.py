@@ -1,0 +1,83 @@
+"""What a trace and a manifest name is text: nothing is opened, run, imported or written by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WITH_AUDIT = Path(__file__).parents[2] / "played" / "with_audit.py"
+# Commands to a shell, a way out of a directory, modules, templates: of the lengths they replace.
+HOSTILE = (b"$(>ran)", b";>ran;#", b"|>ran #", b"../ran\0", b"/tmp/x\0", b"%0A::x\0", b"{{7*7}}")
+
+
+@pytest.fixture
+def hostile(guest, tmp_path):
+    """A recording with hostile texts wherever the trace's environment has one, and a manifest."""
+    place = tmp_path / "rec"
+    shutil.copytree(guest("plain"), place)
+    metadata = next(place.rglob("kernel/metadata"))
+    content = metadata.read_bytes()
+    for number, name in enumerate((b"hostname", b"domain", b"tracer_name", b"sysname", b"uuid")):
+        before, found, rest = content.partition(name + b' = "')
+        if found:
+            value, quote, after = rest.partition(b'"')
+            wrong = HOSTILE[number % len(HOSTILE)].replace(b"\0", b"a")
+            made = (wrong * (len(value) // len(wrong) + 1))[: len(value)]
+            if name not in {b"domain", b"uuid"}:
+                content = before + found + made + quote + after
+    metadata.write_bytes(content)
+    manifest = {
+        "format": "critpath/recording/1",
+        "trace": "/etc",
+        "interleaved": "../../../etc",
+        "session": "../../ran",
+        "execution": "",
+        "command": ["$(touch ran)", "; touch ran"],
+        "prepare": "touch ran",
+        "recorder": {"name": "os; touch ran", "module": "critpath.record.workload"},
+        "profile": "../../../../etc/passwd",
+        "host": {"name": "$(touch ran)"},
+        "warnings": ["\x1b]0;x\x07 `touch ran`"],
+    }
+    (place / "critpath.json").write_text(json.dumps(manifest))
+    # In the working directory, what an import or a program by name would find.
+    for name in ("bt2", "os; touch ran", "lttngust", "babeltrace2", "lttng"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')")
+        (tmp_path / name).write_text("#!/bin/sh\ntouch ran\n")
+        (tmp_path / name).chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize("verb", ["compare", "path"])
+def test_reading_runs_and_writes_nothing(hostile, verb):
+    """Every import, file, program and change of a name of a whole analysis is noted."""
+    where = hostile.parent
+    arguments = ["rec", "rec", "--jobs", "1"] if verb == "compare" else ["rec"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-P", str(WITH_AUDIT), "log", verb, *arguments),
+            *("--execution", "events:app:request_begin,app:request_end,key=id"),
+        ],
+        cwd=where,
+        env={**os.environ, "PATH": f".:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    noted = [json.loads(line) for line in (where / "log").read_text().splitlines()]
+    assert not (where / "ran").exists()
+    events = {"import", "open", "os.putenv", "os.unsetenv", "ctypes.dlopen"}
+    assert {event for event, *_ in noted} <= events
+    # Which `ctypes` does to Python itself when it is imported.
+    assert {e[1] for e in noted if e[0] == "ctypes.dlopen"} <= {"None"}
+    assert {e[1] for e in noted if e[0] == "open"} <= {"/dev/null"}
+    imported = {e[1].split(".")[0] for e in noted if e[0] == "import"}
+    assert imported.isdisjoint({"bt2", "lttngust", "pickle5", "yaml", "socket"})
