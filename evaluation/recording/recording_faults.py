@@ -4,9 +4,10 @@
 
 Every case records a command that makes numbered system calls (``numbered.c`` of
 ``tests/kernel/record/ftrace``), so that what is lost is known without any counter of the tracer's:
-a number that was reached while it was recorded and is not in the trace.  It is lost silently if the recording names no loss
-on that cpu at that time, or fewer events than are missing.  The command writes a file
-afterwards and exits with 7; its time is that of its work, over the same without a recorder.
+a number that was reached while it was recorded and is not in the trace.  It is lost silently if
+the recording names no loss on that cpu at that time, or fewer events than are missing.  The command
+writes a file afterwards and exits with 7; its time is that of its work, over the same without a
+recorder.
 
 Needs root, a C compiler, and some GB in the directory for temporary files.  Three minutes on an
 idle machine; `--seconds` is how long the million events a second last.
