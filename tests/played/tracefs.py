@@ -55,6 +55,7 @@ from critpath_marks.sessions import new_session_name
 ARCHIVE: Final = Path(__file__).resolve().parents[2] / "fixtures/played-tracefs/recording.tar.xz"
 PAGE: Final = 4096
 DATA: Final = PAGE - 16
+DEAD: Final = 4194999  # no process has this number
 PRINT, BEAT, SWITCH = "ftrace/print", "ftrace/raw_data", "sched/sched_switch"
 CLOCKS: Final = ("local", "global", "counter", "uptime", "perf", "mono", "mono_raw", "boot")
 
@@ -386,12 +387,23 @@ class Kernel(tracefs.Files):
         return len(events)
 
     def emit(
-        self, name: str, cpu: int = 0, *, after: int = 1000, times: int = 1, **values: int | bytes
+        self,
+        name: str,
+        cpu: int = 0,
+        *,
+        at: int = 0,
+        after: int = 1000,
+        times: int = 1,
+        **values: int | bytes,
     ) -> None:
-        """Let an event pass, so many ns later, and as often as it is said; other fields are 0."""
+        """Let an event pass, so many ns later, and as often as it is said; other fields are 0.
+
+        Later than now, or than a time that is given: the clock stands still then.
+        """
         record = self.recording.make_record(name, values)
-        moments = [self.clock.now + after * (n + 1) for n in range(times)]
-        self.clock.now = moments[-1]
+        moments = [(at or self.clock.now) + after * (n + 1) for n in range(times)]
+        if not at:
+            self.clock.now = moments[-1]
         self._pass([Event(moment, cpu, name, record) for moment in moments])
 
     def mark(self, text: str, cpu: int = 0, pid: int = 1, *, instance: str = "") -> None:
@@ -464,6 +476,30 @@ class Kernel(tracefs.Files):
         place.mkdir()
         self._populate(place)
         return place
+
+    @staticmethod
+    def dead_session() -> str:
+        """Return the name of a session whose process is gone."""
+        return new_session_name().replace(f"-{os.getpid()}-", f"-{DEAD}-")
+
+    def kill(self, of: recorder.FtraceRecorder) -> None:
+        """Let a recorder be gone at once: its threads end and its files close, no more."""
+        if of._drain is not None:
+            of._drain.abandon()
+        if of._marker >= 0:
+            os.close(of._marker)
+            of._marker = -1
+        if of._instance is not None and of._instance.home >= 0:
+            os.close(of._instance.home)
+        of._instance = None
+
+    def turn_off(self, name: str) -> None:
+        """Turn an instance off as a recorder's watchdog does."""
+        place = self.root / "instances" / name
+        with self._lock:
+            self._end_pages(name)
+            self._write(place / "tracing_on", "0\n")
+            self._truncated(place / "set_event")
 
     def close(self) -> None:
         for rings in self.rings.values():

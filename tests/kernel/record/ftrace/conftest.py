@@ -112,21 +112,21 @@ class Instance:
             return b""
 
 
-@pytest.fixture
-def instance(tmp_path):
+@pytest.fixture(scope="module")
+def make_instance():
     """Return a function that makes an instance; skip where there is no tracefs for us."""
     if os.geteuid() or not os.access(TRACEFS / "instances", os.W_OK):
         pytest.skip("needs root and a tracefs that can be mounted")
     made = []
 
-    def make(kib: int) -> Instance:
+    def make(kib: int, raw: Path) -> Instance:
         home = TRACEFS / "instances" / new_session_name()
         try:
             home.mkdir()
         except OSError as error:
             pytest.skip(f"no instance can be made: {error}")
         made.append(home)
-        return Instance(home, kib, tmp_path / f"raw{len(made)}")
+        return Instance(home, kib, raw)
 
     yield make
     for home in made:

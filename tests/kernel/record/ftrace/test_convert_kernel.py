@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from critpath.record.ftrace.convert import convert
+from critpath.record.ftrace.ctf_events import compile_event
+from critpath.record.ftrace.formats import read_format
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
+TRACEFS = Path("/sys/kernel/tracing")
 LINE = re.compile(r"\s*(?P<comm>.*)-(?P<pid>\d+) +\[(\d+)\] \S+ +(\d+)\.(\d{6}): (\w+): ?(.*)")
 STATES = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
 SWITCH = (
@@ -76,35 +78,53 @@ def in_front(events):
     return before
 
 
-def work():
-    code = (
-        "import os, threading, time, subprocess\n"
-        "ts = [threading.Thread(target=time.sleep, args=(.01,)) for _ in range(3)]\n"
-        "[t.start() for t in ts]; [t.join() for t in ts]\n"
-        "subprocess.run(['/bin/true'])\n"
-        "time.sleep(.2)\n"
-    )
-    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+WORK = """
+import os, subprocess, threading
+here, there = os.pipe(), os.pipe()
+def answer():
+    while os.read(here[0], 1):
+        os.write(there[1], b"x")
+threads = [threading.Thread(target=answer)] + [threading.Thread(target=int) for _ in range(3)]
+for thread in threads: thread.start()
+for _ in range(100):
+    os.write(here[1], b"x"); os.read(there[0], 1)
+os.close(here[1])
+for thread in threads: thread.join()
+subprocess.run(["/bin/true"])
+"""
 
 
-def test_every_event_is_the_kernels(instance, rows, tmp_path):
-    tracer = instance(8192)
-    tracer.start()
-    tracer.mark(b'begin "\xc3\xa9"\\ \n')
-    work()
-    tracer.mark(b"no newline")
-    texts = tracer.stop()
-    done = convert(tracer.raw, tmp_path / "trace", lambda _: None)
+class Recorded:
+    """One recording, the kernel's own text of it, and what it was converted to."""
+
+    def __init__(self, tracer, place, read_rows):
+        tracer.start()
+        tracer.mark(b'begin "\xc3\xa9"\\ \n')
+        subprocess.run([sys.executable, "-S", "-c", WORK], check=True)
+        tracer.mark(b"no newline")
+        self.cpus, self.texts = tracer.cpus, tracer.stop()
+        self.trace = place / "trace"
+        self.done = convert(tracer.raw, self.trace, lambda _: None)
+        self.rows, self.events = read_rows(self.trace)
+
+
+@pytest.fixture(scope="module")
+def recorded(make_instance, tmp_path_factory, load):
+    place = tmp_path_factory.mktemp("converted")
+    return Recorded(make_instance(8192, place / "raw"), place, load("played/rows.py").read_rows)
+
+
+def test_every_event_is_the_kernels(recorded):
+    done, found, events = recorded.done, recorded.rows, recorded.events
     assert (done.loss, done.warnings) == ((), ())
-    found, events = rows(tmp_path / "trace")
     assert done.events == events.total == len(found)
     assert events.warnings == ()
-    ours = {cpu: [] for cpu in tracer.cpus}
+    ours = {cpu: [] for cpu in recorded.cpus}
     for time, cpu, name, fields in found:
         if not name.startswith("lttng_statedump"):
             ours[cpu].append((time, name, fields))
     compared = Counter()
-    for cpu, text in texts.items():
+    for cpu, text in recorded.texts.items():
         lines = [x for x in text.splitlines() if x and not x.startswith("#")]
         kernels = [event for event in ours[cpu] if event[1] != CURRENT]
         assert len(lines) == len(kernels)
@@ -133,13 +153,8 @@ def test_every_event_is_the_kernels(instance, rows, tmp_path):
     assert compared["sched_process_fork"] >= 5
 
 
-def test_forks_know_their_processes(instance, rows, tmp_path):
-    tracer = instance(4096)
-    tracer.start()
-    work()
-    tracer.stop()
-    convert(tracer.raw, tmp_path / "trace", lambda _: None)
-    found, _ = rows(tmp_path / "trace")
+def test_forks_know_their_processes(recorded):
+    found = recorded.rows
     clone = {f["pid"]: f["clone_flags"] for _, _, name, f in found if name == "task_newtask"}
     forks = [f for _, _, name, f in found if name == "sched_process_fork"]
     new_threads = [f for f in forks if clone[f["child_tid"]] & 0x10000]
@@ -156,45 +171,19 @@ def test_forks_know_their_processes(instance, rows, tmp_path):
         assert fork["parent_ns_inum"] == fork["child_ns_inum"] == parent["ns_inum"] != 0
 
 
-def test_loss_is_what_the_kernel_counted(instance, rows, tmp_path):
-    tracer = instance(64)
-    tracer.start()
-    flood = "import time\nfor _ in range(20000): time.sleep(0)"
-    runs = [
-        threading.Thread(target=subprocess.run, args=([sys.executable, "-S", "-c", flood],))
-        for _ in range(4)
-    ]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    tracer.stop()
-    counted = {
-        int(cpu): of["overrun"] + of["commit overrun"] + of["dropped events"]
-        for cpu, of in json.loads((tracer.raw / "stats.json").read_text()).items()
-    }
-    done = convert(tracer.raw, tmp_path / "trace", lambda _: None)
-    assert {x.cpu: x.events for x in done.loss} == {k: v for k, v in counted.items() if v}
-    assert done.loss
-    found, events = rows(tmp_path / "trace")
-    placed = Counter()
-    for loss in events.losses:
-        placed[loss.cpu] += loss.events
-        # It ends where the events of that cpu begin.
-        first = next(t for t, cpu, name, _ in found if cpu == loss.cpu and name[0] != "l")
-        assert loss.end == first
-    assert dict(placed) == {x.cpu: x.events for x in done.loss}
-
-
 @pytest.mark.skipif(not shutil.which("babeltrace2"), reason="babeltrace2 is not installed")
-def test_babeltrace2_has_nothing_to_say(instance, tmp_path):
-    tracer = instance(4096)
-    tracer.start()
-    work()
-    tracer.stop()
-    done = convert(tracer.raw, tmp_path / "trace", lambda _: None)
-    text = subprocess.run(
-        ["babeltrace2", str(tmp_path / "trace")], capture_output=True, text=True, check=True
-    )
+def test_babeltrace2_has_nothing_to_say(recorded):
+    command = ["babeltrace2", str(recorded.trace)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True)
     assert text.stderr == ""
-    assert len(text.stdout.splitlines()) == done.events
+    assert len(text.stdout.splitlines()) == recorded.done.events
+
+
+def test_everything_that_this_kernel_has_is_understood():
+    files = sorted((TRACEFS / "events").glob("*/*/format"))
+    if not files:
+        pytest.skip("no tracefs to be read here")
+    for file in files:
+        one = compile_event(file.parts[-3], read_format(file), 1)
+        names = [field.split("} _")[-1].removeprefix("string _") for field in one.fields]
+        assert len(set(names)) == len(names), file
