@@ -119,3 +119,8 @@ def test_the_package_imports_what_is_asked_for():
     assert run(IMPORTED).stdout == "[]\nexecution mark []\n[]\n"
     with pytest.raises(AttributeError, match="no attribute 'marks'"):
         critpath.marks  # noqa: B018 - it raises
+
+
+def test_the_fixture_of_pytest_imports_no_numpy_until_it_is_used():
+    program = "import sys, critpath.pytest_gate; print('numpy' in sys.modules)"
+    assert run(program).stdout == "False\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parent.parent / ".ci" / "packages"
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "packages"
 PEERS = SCRIPT.with_name("peers")
 # A Python that has venv and its headers once the packages are there.
 PYTHON = """#!/bin/sh
