@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,7 +23,6 @@ spec = importlib.util.spec_from_file_location("critpath_report_factory_2", place
 
 @pytest.fixture(scope="module")
 def factory():
-    import sys  # noqa: PLC0415 - dataclasses look their module up
 
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -226,23 +223,16 @@ def test_json_that_is_printed_holds_no_command(saved, run):
 
 
 @pytest.mark.parametrize(("columns", "width"), [(None, 120), ("110", 110)])
-def test_a_log_is_wide_enough_for_every_column(saved, tmp_path, columns, width):
+def test_a_log_is_wide_enough_for_every_column(
+    saved, critpath, monkeypatch, tmp_path, columns, width
+):
     """Without any terminal, as in a CI system."""
     del saved
-    environment = {name: v for name, v in os.environ.items() if name != "COLUMNS"}
+    monkeypatch.delenv("COLUMNS", raising=False)
     if columns is not None:
-        environment["COLUMNS"] = columns
-    done = subprocess.run(
-        [sys.executable, "-m", "critpath", "report", "saved.json", "-v"],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=True,
-        start_new_session=True,
-    )
+        monkeypatch.setenv("COLUMNS", columns)
+    done = critpath("report", "saved.json", "-v", cwd=tmp_path)
+    assert done.returncode == 0
     lines = done.stdout.splitlines()
     (head,) = [line for line in lines if line.startswith("state ")]
     assert "95 % interval" in head

@@ -1,0 +1,138 @@
+"""Requests by system calls are those that the kernel's own events of sockets tell of."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pure.requests.test_endpoints import no_workers
+
+from critpath import pipeline
+from critpath.model import Kind
+from critpath.pipeline.extraction import RecordingOpener, assume_declared
+from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.read.recording import find_traces
+from critpath.record.ftrace.preflight import missing_requirements, offered_way
+from critpath.record.profiles import profile_path
+from critpath.record.recorder import RecorderSettings
+from critpath.requests import activity
+from critpath.requests._activity import Activities
+from critpath.requests.activity import SOCKETS, ActivityEvents
+from critpath.requests.turns import find_turns
+
+HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+SERVED = Path(__file__).parents[2] / "guest" / "jobs" / "served.py"
+
+
+def listens(port):
+    with socket.socket() as client:
+        return not client.connect_ex(("127.0.0.1", port))
+
+
+@contextlib.contextmanager
+def served(tmp_path, wait_for):
+    """Run a server, the one it asks, and a client that has opened one connection."""
+    front, back = 23101, 23102
+    log = tmp_path / "truth.json"
+    programs = (["back", back], ["serve", front, back], ["ask", front, 4, 60, log])
+    running = []
+    try:
+        for words in programs:
+            running.append(
+                subprocess.Popen(
+                    [sys.executable, SERVED, *map(str, words)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            if words[0] != "ask":
+                wait_for(partial(listens, words[1]))
+        yield running[-1], front
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def find_both(recording, way):
+    """Return the requests of one recording, by one way."""
+    traces = find_traces(recording)
+    wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *CALL_EVENTS)
+    if way == "calls":
+        wanted = tuple(w for w in wanted if w.kind is not Kind.SOCKET_SEGMENT)
+    opener = RecordingOpener(recording, traces, wanted, "auto")
+    waking = assume_declared(traces).waking
+    found = ActivityEvents(np.array([[0, 256]], np.int64), waking=waking, way=way)
+    with closing(opener()) as source:
+        for chunk in source:
+            found.feed(chunk, source.classes)
+        events = source.finish()
+        collected = found.finish(no_workers(), source.strings())
+    return find_turns(collected, no_workers(), lambda _: "", begin=events.begin, end=events.end)
+
+
+@pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED))
+@pytest.mark.skipif(offered_way() != "sockets", reason="this kernel has no events of sockets")
+@pytest.mark.parametrize("shown", ["hidden", "alike"])
+def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, shown):
+    text = profile_path("requests").read_text()
+    without = next(line for line in text.splitlines() if "critpath-without" in line)
+    profile = tmp_path / "both.lttng"
+    profile.write_text(text.replace(without, ""))
+    with served(tmp_path, wait_for) as (client, port):
+        assert client.stdout.readline() == "ready\n"
+        fifo = tmp_path / "asked"
+        go = "; ".join((f"touch {tmp_path}/go", f"until test -e {fifo}; do sleep 0.02; done"))
+        recording = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "critpath", "record", "--quiet", "--recorder", "ftrace"),
+                *("--profile", str(profile), "-o", str(tmp_path / "both"), "--", "sh", "-c", go),
+            ]
+        )
+        wait_for(lambda: (tmp_path / "go").exists() or recording.poll() is not None)
+        client.stdin.write("\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "asked\n"
+        fifo.touch()
+        assert recording.wait(60) == 0
+
+    def ends(found):
+        of, table = found.endpoints, found.requests
+        mine = of.local_port[table.endpoint] == port
+        columns = (of.remote_port[table.endpoint], table.end_ns, table.begin_ns, table.tid)
+        return sorted(zip(*(c[mine].tolist() for c in columns), strict=True))
+
+    expected = ends(find_both(tmp_path / "both", "sockets"))
+    assert len(expected) == 240
+    packets = ends(find_both(tmp_path / "both", "calls+packets"))
+    assert len(packets) == 240
+    for (client, end, begin, tid), (of, ended, begun, by) in zip(expected, packets, strict=True):
+        assert (client, tid) == (of, by)
+        assert abs(end - ended) < 1_000_000 > abs(begin - begun)
+    alone = ends(find_both(tmp_path / "both", "calls"))
+    assert len(alone) >= 0.99 * 240
+    check_without_addresses(tmp_path / "both", monkeypatch, shown, port)
+
+
+def check_without_addresses(recording, monkeypatch, shown, port):
+    """Where the kernel hides which socket is which, requests are found by system calls."""
+
+    class Hiding(Activities):
+        def feed(self, time, cpu, event_class, offset, values, kinds, hosts):
+            rows = np.flatnonzero(np.isin(kinds[event_class], [*map(int, SOCKETS)]))
+            values = values.copy()
+            values[offset[rows]] = 0 if shown == "hidden" else 77
+            super().feed(time, cpu, event_class, offset, values, kinds, hosts)
+
+    monkeypatch.setattr(activity, "Activities", Hiding)
+    paths = pipeline.extract([recording], specification=f"requests:port={port}")
+    assert len(paths) == 240
+    assert any("requests are found by system calls alone" in said for said in paths.warnings)
