@@ -14,8 +14,6 @@ import pytest
 from critpath import pipeline
 from critpath.record.ftrace.recorder import missing_requirements
 
-pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.long]
-
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)
 if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
@@ -24,6 +22,9 @@ if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
 ROOT = Path(__file__).resolve().parents[3]
 WAITS = Path(__file__).with_name("waits.py")
 BY_CALLS = ("pipe", "eventfd", "semaphore", "queue", "futex")
+# For all that a busy machine does meanwhile: with the usual 8 MiB events were lost where much else
+# ran, and slices that last while events are lost are left out (17 of 20, once in 50 recordings).
+ROOM = ("--buffer-size", "64M")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,10 @@ def record(critpath_process, tmp_path_factory):
     place = tmp_path_factory.mktemp("slices")
 
     def run(name: str, profile: str | Path, *ways: str) -> Path:
-        options = ("--recorder", "ftrace", "--no-probe", "--profile", profile, "-o", name)
+        options = ("--recorder", "ftrace", "--no-probe", "--profile", profile, *ROOM, "-o", name)
         done = critpath_process("record", *options, "--", sys.executable, WAITS, *ways, cwd=place)
         assert done.returncode == 0, done.stderr
+        assert "events were lost" not in done.stderr
         return place / name
 
     return run
@@ -57,14 +59,15 @@ def calls(record) -> Path:
 @pytest.mark.parametrize("marker", BY_CALLS)
 def test_by_calls(calls, marker):
     found = count(calls, f"slices:{marker},min=400us")
-    # Threads of an interpreter wait for its lock as well.
-    assert 19 <= len(found.pop(marker)) <= (40 if marker == "futex" else 20)
-    assert not found or marker == "futex"
+    assert len(found[marker]) >= 19
+    if marker != "futex":  # by which threads of an interpreter wait for its lock as well
+        assert len(found.pop(marker)) <= 20
+        assert not found
 
 
 def test_by_nothing_but_the_scheduler(calls):
     assert {*count(calls, "slices:fork")} >= {*BY_CALLS}
-    assert 19 <= len(count(calls, "slices:wake,min=400us")["futex"]) <= 22
+    assert len(count(calls, "slices:wake,min=400us")["futex"]) >= 19
     [root] = count(calls, "slices:fork,root").values()
     assert len(root) == 1
 
