@@ -9,7 +9,7 @@ INSTALLED = $(abspath $(VENV))/installed
 export PATH := $(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-overhead check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,51 +76,55 @@ mutants: installed packages-test ## 300 changed lines of what judges: how many t
 	$(BIN)/pip install --quiet --group mutants
 	$(INSTALLED)/bin/python -P evaluation/mutants.py
 
-bench: build packages-test ## speed and quality as ratios against peers measured beside
-	$(BIN)/pytest -m benchmark evaluation/benchmarks -s -rs || [ $$? = 5 ]
-	@for script in $$(grep -ls __main__ evaluation/benchmarks/*.py); do \
-	  if grep -q shared "$$script" && [ ! -d ../shared ]; then \
-	    echo "== $$script: left out, it needs ../shared"; continue; \
-	  fi; \
-	  echo "== $$script"; $(BIN)/python "$$script" || exit 1; \
+# Shows what an experiment prints, and keeps it in evaluation/results as JSON.
+EVALUATE = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python evaluation/results.py
+
+bench: installed packages-test ## speed and quality as ratios against peers measured beside
+	@for script in $$(grep -ls '^if __name__' evaluation/benchmarks/*.py); do \
+	  case $$script in *_work.py|*/large_trace.py) continue;; esac; \
+	  echo "== $$script"; $(EVALUATE) "$$script" || exit 1; \
 	done
 
+check-evaluation: installed packages-test ## that every experiment starts and ends, on a tiny input (3 minutes)
+	$(INSTALLED)/bin/python evaluation/check_starts.py
+
+STUDIES = evaluation/results/case_studies
 # `faults.py --resume` goes on where an interrupted matrix was; this begins anew.
-evaluation: build ## case studies and faults as in the paper, on this kernel (an hour, as root)
+evaluation: installed ## case studies and faults as in the paper, on this kernel (an hour, as root)
 	@mkdir -p critpath-evaluation
-	$(BIN)/python evaluation/case_studies/case_study_1.py --json critpath-evaluation/case-study-1.json
-	$(BIN)/python evaluation/case_studies/case_study_2.py --json critpath-evaluation/case-study-2.json
-	$(BIN)/python evaluation/case_studies/pinned.py critpath-evaluation/pinned
-	$(BIN)/python evaluation/case_studies/faults.py --csv critpath-evaluation/faults.csv \
-	  --json critpath-evaluation/faults.json
+	$(INSTALLED)/bin/python evaluation/case_studies/case_study_1.py --json $(STUDIES)/case_study_1.json
+	$(INSTALLED)/bin/python evaluation/case_studies/case_study_2.py --json $(STUDIES)/case_study_2.json
+	$(EVALUATE) evaluation/case_studies/pinned.py critpath-evaluation/pinned
+	$(INSTALLED)/bin/python evaluation/case_studies/faults.py --csv critpath-evaluation/faults.csv \
+	  --json $(STUDIES)/faults.json
 
 # Debian's packages that it needs are named where they are missing.
-evaluation-services: build ## faults and healthy pairs of real servers (two hours, as root)
-	$(BIN)/python evaluation/services/run.py critpath-evaluation/services
+evaluation-services: installed ## faults and healthy pairs of real servers (two hours, as root)
+	$(EVALUATE) evaluation/services/run.py critpath-evaluation/services
 
-evaluation-requests: build ## how surely requests of real servers are found, and faults by them (an hour, as root)
-	$(BIN)/python evaluation/servers/run.py critpath-evaluation/requests
-	$(BIN)/python evaluation/servers/tiers.py critpath-evaluation/tiers
-	$(BIN)/python evaluation/servers/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
-	$(BIN)/python evaluation/services/run.py critpath-evaluation/services-requests --requests
+evaluation-requests: installed ## how surely requests of real servers are found, and faults by them (an hour, as root)
+	$(EVALUATE) evaluation/servers/run.py critpath-evaluation/requests
+	$(EVALUATE) evaluation/servers/tiers.py critpath-evaluation/tiers
+	$(EVALUATE) evaluation/servers/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
+	$(EVALUATE) evaluation/services/run.py critpath-evaluation/services-requests --requests
 
-evaluation-hosts: build ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)
-	$(BIN)/python evaluation/hosts/clocks.py
-	$(BIN)/python evaluation/hosts/hosts.py critpath-evaluation/hosts
+evaluation-hosts: installed ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)
+	$(EVALUATE) evaluation/hosts/clocks.py
+	$(EVALUATE) evaluation/hosts/hosts.py critpath-evaluation/hosts
 
-evaluation-overhead: build ## five loads under budgets of 1 to 20 %, on this kernel (10 minutes, as root)
-	$(BIN)/python evaluation/simulation/budget.py fair global cascade
-	$(BIN)/python evaluation/recording/overhead.py critpath-evaluation/overhead
+evaluation-overhead: installed ## five loads under budgets of 1 to 20 %, on this kernel (10 minutes, as root)
+	$(EVALUATE) evaluation/simulation/budget.py fair global cascade
+	$(EVALUATE) evaluation/recording/overhead.py critpath-evaluation/overhead
 
-evaluation-smco: build ## the two monitors of the paper on overhead control (three hours, a quiet machine)
-	$(BIN)/python evaluation/smco/smco.py critpath-evaluation/smco
+evaluation-smco: installed ## the two monitors of the paper on overhead control (three hours, a quiet machine)
+	$(EVALUATE) evaluation/smco/smco.py critpath-evaluation/smco
 
-ab-tables: build ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
-	$(BIN)/python evaluation/ab/ab_tables.py simulate
-	$(BIN)/python evaluation/ab/ab_tables.py live --seconds 3000
-	$(BIN)/python evaluation/ab/ab_tables.py simulate --only relabelled
-	$(BIN)/python evaluation/ab/ab_tables.py cost
-	$(BIN)/python evaluation/ab/ab_tables.py table
+ab-tables: installed ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
+	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py simulate
+	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py live --seconds 3000
+	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py simulate --only relabelled
+	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py cost
+	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py table
 
 lint: $(VENV)/ready ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -330,7 +330,7 @@ def live(
         target = place / f"{number:05}.json"
         a, b = command(state, program, 1.0, (), port), command(state, program, factor, more, port)
         options = ["--trace", "none", "--quiet", "--of", of, "--seed", str(number)]
-        called = [sys.executable, "-m", "critpath", "ab", *options, "--json", str(target)]
+        called = [sys.executable, "-P", "-m", "critpath", "ab", *options, "--json", str(target)]
         done = subprocess.run(
             [*called, "--", *a, "--", *b], cwd=state, capture_output=True, text=True, check=False
         )

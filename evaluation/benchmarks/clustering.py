@@ -1,6 +1,6 @@
 """How long finding and pairing types takes, beside scikit-learn's OPTICS.
 
-    python evaluation/benchmarks/clustering.py [ROUNDS]
+    python evaluation/benchmarks/clustering.py [ROUNDS] [--tiny]
     python evaluation/benchmarks/clustering.py --rows | --large
 
 OPTICS alone against scikit-learn's on the same executions, one after the other in this
@@ -10,13 +10,13 @@ of 200 distinct paths, and sets of executions that are all different: types of t
 set, types of a sample of the same size, pairs.  Figures are CPU seconds.
 
 ``--large``: the last for 100,000 executions that are all different, which takes minutes.
-``--rows``: what ``scale.py`` takes into its table.
+``--rows``: what ``scale.py`` takes into its table.  ``--tiny``: sets of a twentieth.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -189,14 +189,14 @@ def pairs_beside(name: str, sets: Sequence[VectorTable]) -> None:
     )
 
 
-def with_repeats() -> list[VectorTable]:
-    """Two sets of 5,000 executions of 700 paths, of which not all are drawn."""
-    return [few_paths(5_000, 700, seed) for seed in (1, 2)]
+def with_repeats(n: int = 5_000) -> list[VectorTable]:
+    """Two sets of executions of a seventh as many paths, of which not all are drawn."""
+    return [few_paths(n, n * 7 // 50, seed) for seed in (1, 2)]
 
 
-def without_repeats() -> list[VectorTable]:
-    """Two sets of 5,000 executions of which no two are alike."""
-    return [all_different(5_000, seed) for seed in (1, 2)]
+def without_repeats(n: int = 5_000) -> list[VectorTable]:
+    """Two sets of executions of which no two are alike."""
+    return [all_different(n, seed) for seed in (1, 2)]
 
 
 def rows() -> None:
@@ -248,32 +248,32 @@ def rows() -> None:
         print(json.dumps(row), flush=True)
 
 
-def main() -> None:
-    """Print every table."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+def tables(rounds: int, less: int) -> None:
+    """Print every table, of sets so many times smaller."""
+    few_n, all_n, paths = 100_000 // less, 5_000 // less, 200 // min(less, 10)
     cluster(few_paths(100, 20, 0))  # imports are not counted
     print("| OPTICS of | distinct | scikit-learn, s | critpath, s | ratio | the same |")
     print("|---|---:|---:|---:|---:|---|")
-    many = stabilise(few_paths(20_000, 2_700, 1).structure)
+    many = stabilise(few_paths(20_000 // less, 2_700 // less, 1).structure)
     temp_sibling("20,000 executions", many, many, 1)
-    alone = np.random.default_rng(1).normal(size=(5_000, 12))
+    alone = np.random.default_rng(1).normal(size=(all_n, 12))
     temp_sibling("5,000, none twice", alone, alone, rounds)
-    counts = stabilise(all_different(5_000, 1).structure)
+    counts = stabilise(all_different(all_n, 1).structure)
     temp_sibling("5,000, counts", counts, counts, rounds)
-    few = stabilise(few_paths(100_000, 200, 1).structure)
-    temp_sibling("100,000; scikit-learn: 2,000 of them", few, few[:2_000], rounds)
+    few = stabilise(few_paths(few_n, paths, 1).structure)
+    temp_sibling("100,000; scikit-learn: 2,000 of them", few, few[: 2_000 // less], rounds)
     print(
         "\n| pairing | distinct | merges | `silhouette_score`, s | critpath, s | ratio "
         "| largest difference |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|")
-    pairs_beside("5,000 of each set, in 20 clusters each", with_repeats())
-    pairs_beside("the same, no execution twice", without_repeats())
+    pairs_beside("5,000 of each set, in 20 clusters each", with_repeats(all_n))
+    pairs_beside("the same, no execution twice", without_repeats(all_n))
     print("\n" + WHOLE)
-    whole("100,000", few_paths(100_000, 200, 1), few_paths(100_000, 200, 2))
-    whole("5,000", all_different(5_000, 1), all_different(5_000, 2))
+    whole("100,000", few_paths(few_n, paths, 1), few_paths(few_n, paths, 2))
+    whole("5,000", all_different(all_n, 1), all_different(all_n, 2))
     print("\n| method | 100,000 of 200, s | 5,000 different, s |\n|---|---:|---:|")
-    some, all_unlike = few_paths(100_000, 200, 1), all_different(5_000, 1)
+    some, all_unlike = few_paths(few_n, paths, 1), all_different(all_n, 1)
     for method in METHODS:
         one, _ = seconds(lambda method=method: cluster(some, method=method))
         other, _ = seconds(lambda method=method: cluster(all_unlike, method=method))
@@ -287,10 +287,21 @@ def large() -> None:
     whole("100,000", all_different(100_000, 1), all_different(100_000, 2))
 
 
-if __name__ == "__main__":
-    if "--rows" in sys.argv[1:]:
+def main() -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rounds", type=int, nargs="?", default=3)
+    parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="sets of a twentieth")
+    given = parser.parse_args()
+    if given.rows:
         rows()
-    elif "--large" in sys.argv[1:]:
+    elif given.large:
         large()
     else:
-        main()
+        tables(given.rounds, 20 if given.tiny else 1)
+
+
+if __name__ == "__main__":
+    main()

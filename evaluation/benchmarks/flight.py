@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-CRITPATH = (sys.executable, "-m", "critpath")
+CRITPATH = (sys.executable, "-P", "-m", "critpath")
 # Two threads that wake each other, and an execution of a hundred turns, each marked.
 LOAD = """
 import os, sys, time

@@ -1,8 +1,9 @@
 """What an entry or exit of a Python function costs: native callbacks, and those in Python.
 
-``python evaluation/benchmarks/functions.py`` asks every Python from 3.12 on that is here, in
-alternation: a loop that does nothing but call, which is what the agent measures at start, and a
-program (an encoder that makes text of nested lists), whose caches are colder.
+``python evaluation/benchmarks/functions.py [ROUNDS [MOST]]`` asks every Python from 3.12 on that
+is here, or so many of them, in alternation: a loop that does nothing but call, which is what the
+agent measures at start, and a program (an encoder that makes text of nested lists), whose caches
+are colder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "functions"))
 from test_agent import AGENT, NATIVE, NEW
 
-ROUNDS = 7
 PROGRAM = """
 import json, sys, time
 from importlib.util import module_from_spec, spec_from_file_location
@@ -81,20 +81,20 @@ def measure(python: str, ring: str) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(rounds: int = 7, most: int = len(NEW)) -> None:
     assert importlib.util.find_spec("critpath.functions._ring")
     rings = {"native": NATIVE, "python": "python"}
     rows: dict[tuple[str, str, str], list[float]] = {}
-    for _ in range(ROUNDS):
-        for python in NEW:
+    for _ in range(rounds):
+        for python in NEW[:most]:
             for ring, place in rings.items():
                 for name, ns in measure(python, place).items():
                     rows.setdefault((Path(python).parts[-3], ring, name), []).append(ns)
-    print(f"ns an event, {ROUNDS} rounds: median (least to most); load {os.getloadavg()[0]:.1f}")
+    print(f"ns an event, {rounds} rounds: median (least to most); load {os.getloadavg()[0]:.1f}")
     for (python, ring, name), values in rows.items():
         spread = f"{min(values):.0f} to {max(values):.0f}"
         print(f"{python:8} {ring:7} {name:8} {statistics.median(values):6.0f} ({spread})")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -4,16 +4,16 @@
                                            [--seconds 15] [--recordings DIR ...]
                                            [--pair NORMAL SAMPLE]
 
-The clocks of a pair of hosts with 100,000 messages, and with ten times as many.  Who asked, where
+The clocks of a pair of hosts with 100,000 messages, and with ten times as many. Who asked, where
 tokens say it: the simulated asyncio server of `tests/pure/requests` with 32 clients, events a
-second and the share of the whole; real recordings (``--recordings``) likewise.  A million requests of
-that server, in a process of its own: operations of sockets a second that are cut into exchanges, the
-tables that are kept of requests and what they asked, and the peak of memory while it is found out
-who asked.  (Both are on top of the rows of sockets and threads themselves, 29 bytes each.)  The
-whole `compare` of two recordings of Redis (made as root, or ``--pair``) by requests, beside the
-same executions as ``windows:`` of one file.  Three hosts whose traces are simulated
-(`large_trace.py`), read as one set within 512 MiB.  (What an event of a socket costs to record is
-`recording_requests.py`.)
+second and the share of the whole; real recordings (``--recordings``) likewise. A million
+requests of that server, in a process of its own: operations of sockets a second that are cut into
+exchanges, the tables that are kept of requests and what they asked, and the peak of memory while
+it is found out who asked. (Both are on top of the rows of sockets and threads themselves, 29
+bytes each.) The whole `compare` of two recordings of Redis (made as root, or ``--pair``) by
+requests, beside the same executions as ``windows:`` of one file. Three hosts whose traces are
+simulated (`large_trace.py`), read as one set within 512 MiB. (What an event of a socket costs to
+record is `recording_requests.py`.)
 """
 
 from __future__ import annotations

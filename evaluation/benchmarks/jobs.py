@@ -29,7 +29,6 @@ from large_trace import EXECUTION, generate  # noqa: E402
 TARGET: Final = 1.7
 SUBREAPER: Final = 36  # of linux/prctl.h
 SPIN: Final = "sum(i * i for i in range({}))"
-COUNT: Final = 20_000_000
 
 
 def timed(commands: list[list[str]]) -> tuple[float, float]:
@@ -54,7 +53,7 @@ def adopt() -> None:
 def extract(home: Path, jobs: int) -> list[str]:
     """Return the command that extracts all recordings with so many jobs."""
     return [
-        *(sys.executable, "-m", "critpath", "extract", str(home / "recordings"), "--quiet"),
+        *(sys.executable, "-P", "-m", "critpath", "extract", str(home / "recordings"), "--quiet"),
         *("--execution", EXECUTION, "--force", "-o", str(home / f"jobs-{jobs}")),
         *("--jobs", str(jobs)),
     ]
@@ -71,6 +70,7 @@ def main() -> None:
     parser.add_argument("--recordings", type=int, default=20)
     parser.add_argument("--events", type=float, default=1e6, help="of each recording")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--count", type=int, default=20_000_000, help="of what only counts")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-jobs-") as place:
         home = Path(place)
@@ -80,8 +80,8 @@ def main() -> None:
         ratios, possible, times, costs = [], [], [], []
         for number in range(arguments.rounds + 1):
             one, two = timed([extract(home, 1)]), timed([extract(home, 2)])
-            alone, _ = timed([spin(2 * COUNT)])
-            together, _ = timed([spin(COUNT), spin(COUNT)])
+            alone, _ = timed([spin(2 * arguments.count)])
+            together, _ = timed([spin(arguments.count)] * 2)
             if number:  # the first is a warm-up
                 times.append((one[0], two[0]))
                 costs.append((one[1], two[1]))

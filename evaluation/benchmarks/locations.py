@@ -44,7 +44,6 @@ from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute
-TRIPS = 30_000
 SERVING = """redis-server --port 21016 --save '' --dir /tmp > /dev/null & server=$!
 until redis-cli -p 21016 ping > /dev/null 2>&1; do sleep 0.05; done
 begin=$(date +%s%N)
@@ -278,6 +277,7 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what stacks cost")
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--trips", type=int, default=30_000, help="and requests of Redis")
     parser.add_argument("--requests", type=int, default=60_000)
     parser.add_argument("--before", type=Path, help="another checkout")
     parser.add_argument("--only", default=PARTS, help=f"some of {PARTS}")
@@ -292,10 +292,10 @@ def main() -> int:
         last = str(max(os.sched_getaffinity(0)))
         ways: dict[str, tuple[str, list[str]]] = {"recorded": (ours, [])}
         print(f"{chosen.rounds} rounds, load {os.getloadavg()[0]:.1f}")
-        command = [program, "pingpong", str(TRIPS), last]
+        command = [program, "pingpong", str(chosen.trips), last]
         if chosen.before:
             ways["recorded before"] = (str(chosen.before.resolve() / ".venv/bin/critpath"), [])
-            costs(f"{TRIPS:,} round trips", ways, command, chosen.rounds)
+            costs(f"{chosen.trips:,} round trips", ways, command, chosen.rounds)
             return 0
         files = {"with files": (ours, ["--files"])}
         perf = shutil.which("perf")
@@ -305,11 +305,11 @@ def main() -> int:
         }
         ways |= stacks if perf else {}
         if "trips" in chosen.only:
-            costs(f"{TRIPS:,} round trips", {**ways, **files}, command, chosen.rounds)
+            costs(f"{chosen.trips:,} round trips", {**ways, **files}, command, chosen.rounds)
         if "redis" in chosen.only and shutil.which("redis-server"):
-            serving = ["sh", "-c", SERVING.format(TRIPS)]
+            serving = ["sh", "-c", SERVING.format(chosen.trips)]
             ways = {"recorded": ways["recorded"], **files}
-            costs(f"{TRIPS:,} requests of Redis", ways, serving, chosen.rounds)
+            costs(f"{chosen.trips:,} requests of Redis", ways, serving, chosen.rounds)
         if "compare" in chosen.only:
             compare_many(ours, min(chosen.rounds, 4))
         if "unwind" in chosen.only and perf:

@@ -2,8 +2,7 @@
 
 Whatever else the machine does strikes all commands of a round alike, so only ratios within
 a round are compared, and only they mean anything.  critpath is measured as it is installed:
-an editable install would look for changed sources at every import (about 0.1 s), so a wheel
-of this tree is built and installed into a virtual environment of its own.
+an editable install would look for changed sources at every import (about 0.1 s).
 
 Imports nothing but Python's own: what a child process takes of memory at its peak begins
 with what this one has.
@@ -11,6 +10,7 @@ with what this one has.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import statistics
@@ -18,12 +18,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-import venv
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class Taken(NamedTuple):
@@ -86,49 +83,19 @@ def run(
 
 
 class Installed:
-    """critpath as a wheel of this tree, in a virtual environment below `home`.
+    """critpath as it is installed where this Python is: not an editable one."""
 
-    Libraries are those of this process' environment; they come by ``PYTHONPATH``, where
-    no ``.pth`` file counts, and so no loader of an editable install.
-    """
-
-    def __init__(self, home: Path) -> None:
-        tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        wheels, place = home / "wheels", home / "venv"
-        _quietly(
-            [*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", str(wheels), str(ROOT)],
-            env={**os.environ, "PATH": tools},
-        )
-        (wheel,) = wheels.glob("critpath-*.whl")
-        venv.create(place, with_pip=False, symlinks=True)
-        self.python: Final = place / "bin" / "python"
-        self.command: Final = place / "bin" / "critpath"
-        _quietly([*pip, "--python", str(self.python), "install", "--no-deps", str(wheel)])
+    def __init__(self) -> None:
+        found = importlib.util.find_spec("critpath")
         libraries = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-        self.environment: Final[Mapping[str, str]] = {
-            **{name: value for name, value in os.environ.items() if name != "PYTHONHOME"},
-            "PYTHONPATH": os.pathsep.join(dict.fromkeys(libraries)),
-        }
-        where = subprocess.run(
-            [self.python, "-c", "import critpath; print(critpath.__file__)"],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=home,
-        ).stdout
-        assert where.startswith(str(place)), f"not the wheel is measured but {where}"
+        if not found or not str(found.origin).startswith(tuple(libraries)):
+            sys.exit("only an ordinary installation is measured: make bench, or the Python of it")
+        self.python: Final = Path(sys.executable)
+        self.command: Final = self.python.with_name("critpath")
 
     def run(self, *arguments: str | os.PathLike[str], **options: Any) -> Taken:
         """Run ``critpath`` with these arguments."""
-        return run([self.command, *arguments], env=self.environment, **options)
-
-
-def _quietly(command: Sequence[str], **options: Any) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        return run([self.command, *arguments], **options)
 
 
 class Worker:

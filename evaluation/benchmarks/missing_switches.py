@@ -110,7 +110,7 @@ def unexplained() -> str:
     with tempfile.TemporaryDirectory(prefix="critpath-switches-") as place:
         recording = Path(place) / "recording"
         workload = [sys.executable, __file__, "workload"]
-        record = [sys.executable, "-m", "critpath", "record", "--quiet", "-o", str(recording)]
+        record = [sys.executable, "-P", "-m", "critpath", "record", "--quiet", "-o", str(recording)]
         subprocess.run([*record, "--", *workload], check=True)
         with_rule = share()
         missing_switches.repair_switches = lambda events: events  # type: ignore[assignment]

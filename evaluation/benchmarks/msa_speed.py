@@ -1,7 +1,7 @@
 """How fast the aligner is beside MUSCLE 3, MUSCLE 5 and MAFFT, and what long paths take.
 
-Run as ``python evaluation/benchmarks/msa_speed.py``.  30 paths of 300 states and 50 of 1000 are
-aligned by critpath and by peers in turns; a ratio is the median over the rounds.  Seconds
+Run as ``python evaluation/benchmarks/msa_speed.py [--tiny]``.  30 paths of 300 states and 50 of
+1000 are aligned by critpath and by peers in turns; a ratio is the median over the rounds.  Seconds
 are elapsed: of a peer its process from start to end, of critpath the call, without the
 start of Python.  CPU seconds stand beside, as peers may use several cores.  Then 20 paths
 of 50,000 segments are aligned in a process of its own, whose largest memory is reported
@@ -74,6 +74,7 @@ class Case(NamedTuple):
     ratios: tuple[Ratio, ...]
 
 
+TINY: Final = Case(5, 60, 1, ("muscle3",), ())
 CASES: Final = (
     Case(30, 300, 7, ("muscle3", "muscle5"), (Ratio("muscle3", 1.0), Ratio("muscle5", 0.1))),
     Case(50, 1000, 3, ("muscle3", "mafft-text-ginsi"), (Ratio("mafft-text-ginsi", 1.0),)),
@@ -265,6 +266,7 @@ def main() -> int:
     parser.add_argument("--long", default="20x50000", metavar="PATHSxSTATES", help="or none")
     parser.add_argument("--timeout", type=float, default=1800, help="of the long paths, in s")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--tiny", action="store_true", help="one case of 5 paths")
     parser.add_argument("--long-only", metavar="PATHSxSTATES", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.long_only:
@@ -272,11 +274,11 @@ def main() -> int:
         print(json.dumps(long_paths(options.method, paths, length)))
         return 0
     held: list[tuple[str, bool]] = []
-    for case in CASES:
+    for case in (TINY,) if options.tiny else CASES:
         lines, holds = compare(options.method, case, options.rounds or case.rounds)
         print("\n".join(lines), flush=True)
         held += holds
-    if options.long != "none":
+    if options.long != "none" and not options.tiny:
         paths, length = map(int, options.long.split("x"))
         found = measure_long(options.method, paths, length, options.timeout)
         print(f"\n{paths} paths of {length:,} segments: ", end="")

@@ -80,11 +80,14 @@ def main() -> int:
     parser.add_argument("--replicates", type=int, default=2)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="the smallest size alone")
     options = parser.parse_args()
     if options.speed:
         take_times(aligners(beside=not options.no_peers))
         return 0
-    families = draw_all("star", FIRST_SEED, options.replicates, SIZES)
+    families = draw_all(
+        "star", FIRST_SEED, options.replicates, SIZES[:1] if options.tiny else SIZES
+    )
     groups = [f"{kind} {level}" for kind in ("flat", "loop") for level in ("low", "mid", "high")]
     heads = "".join(f"{group:>13}" for group in [*groups, "all"])
     sys.stdout.write(f"{len(families)} families, SP/TC\n{'':21}{heads}{'s':>8}\n")

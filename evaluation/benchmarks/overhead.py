@@ -95,7 +95,7 @@ def by_perf() -> Iterator[list[int]]:
         os.read(ready, 1)  # the command runs: perf records
         os.close(ready)
         yield events
-        perf.send_signal(2)
+        perf.terminate()
         perf.wait()
         report = subprocess.run(
             ["perf", "report", "--stats", "-i", data], capture_output=True, text=True, check=True
@@ -145,6 +145,8 @@ def measure(
 def overhead(values: list[float], base: list[float]) -> str:
     """Return the median of paired ratios, and the range of its middle half, in percent."""
     ratios = [100 * (v / b - 1) for v, b in zip(values, base, strict=True)]
+    if len(ratios) == 1:
+        return f"{ratios[0]:+.2f} %"
     low, middle, high = statistics.quantiles(ratios, n=4)
     return f"{middle:+.2f} % ({low:+.1f} to {high:+.1f})"
 

@@ -183,7 +183,7 @@ def speed(bench: Bench, rows: Rows) -> None:
     taken: dict[str, list[Taken]] = {name: [] for name in names}
     worker = Worker(
         *(bench.installed.python, HERE / "scale_work.py", str(trace), EXECUTION),
-        env={**bench.installed.environment, "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
 
     def warm(piece: str) -> Taken:
@@ -464,7 +464,7 @@ def start_up(bench: Bench, rows: Rows) -> None:
     """``critpath --help`` beside a Python that does nothing."""
     bare, ours = [], []
     for _ in range(max(15, bench.rounds)):
-        bare.append(run([bench.installed.python, "-c", "pass"], env=bench.installed.environment))
+        bare.append(run([bench.installed.python, "-c", "pass"]))
         ours.append(bench.installed.run("--help"))
     each = (("help", "cpu", "CPU time", cpu), ("help_wall", "wall", "elapsed time", wall))
     for key, of, title, middle in each:
@@ -505,11 +505,9 @@ def own(rows: Rows, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="critpath-scale-") as temporary:
         place = options.place or Path(temporary)
         place.mkdir(parents=True, exist_ok=True)
-        say("building a wheel")
-        installed = Installed(Path(temporary))
+        installed = Installed()
         known = subprocess.run(
             [installed.command, "extract", "--help"],
-            env=installed.environment,
             capture_output=True,
             text=True,
             check=True,

@@ -33,6 +33,8 @@ from critpath.record.counts.fallback import PerfCounts
 
 HERE = Path(__file__).resolve().parent
 TRACEFS = Path("/sys/kernel/tracing")
+# What starting takes with the libraries that a search needs.
+STARTING = "import numpy, scipy.sparse, critpath.commands as c; c.entry()"
 BATCHES = {"syscall": 200, "open": 200, "ping-pong": 150}
 WAYS = ("bpf minimal", "bpf minimal + group", "bpf all", "perf", "ftrace minimal", "ftrace all")
 # Added time of one way as a share of another's, by operation: the targets of the specification.
@@ -105,7 +107,7 @@ def ways() -> dict[str, Callable[[], AbstractContextManager[None]]]:
     }
 
 
-def measure_operations(rounds: int, work: Path) -> None:
+def measure_operations(rounds: int, work: Path, chosen: Sequence[str]) -> None:
     """Print the table of added time, and the ratios that there are targets for."""
     program = work / "signatures"
     subprocess.run(["cc", "-O1", "-o", program, HERE / "signatures.c"], check=True)
@@ -118,7 +120,7 @@ def measure_operations(rounds: int, work: Path) -> None:
     plain: dict[str, list[float]] = {operation: [] for operation in BATCHES}
     draw = random.Random(1)  # noqa: S311 - an order
     for _ in range(rounds):
-        order = list(WAYS)
+        order = list(chosen)
         draw.shuffle(order)
         for way in order:
             before = {operation: take(operation) for operation in BATCHES}
@@ -133,10 +135,10 @@ def measure_operations(rounds: int, work: Path) -> None:
     base = {operation: statistics.median(values) for operation, values in plain.items()}
     print("ns more per operation, median of", rounds, "rounds; load", f"{os.getloadavg()[0]:.1f}")
     print(f"{'':24}" + "".join(f"{f'{o} ({base[o]:.0f} ns)':>24}" for o in BATCHES))
-    for way in WAYS:
+    for way in chosen:
         cells = (f"+{middle[way, o]:.0f} (x{1 + middle[way, o] / base[o]:.2f})" for o in BATCHES)
         print(f"{way:24}" + "".join(f"{cell:>24}" for cell in cells))
-    for what, one, other, target in RATIOS:
+    for what, one, other, target in (r for r in RATIOS if {r[1], r[2]} <= {*chosen}):
         for operation in BATCHES:
             pairs = zip(added[one, operation], added[other, operation], strict=True)
             ratio = statistics.median(a / b for a, b in pairs if b > 0)
@@ -179,7 +181,7 @@ def measure_recorder() -> None:
             f"(target <= 1 %) {'held' if each <= 0.01 else 'MISSED'}"
         )
     with tempfile.TemporaryDirectory() as place:
-        words = [sys.executable, "-m", "critpath", "record", "-a", "--recorder", "counts"]
+        words = [sys.executable, "-P", "-m", "critpath", "record", "-a", "--recorder", "counts"]
         words += ["--duration", "20", "--no-probe", "-o", f"{place}/rec"]
         spent: list[float] = []
         for seconds in ("2", "22"):
@@ -452,7 +454,7 @@ def measure_check(words: Sequence[str | Path]) -> None:
 
 def measure_command(rounds: int, work: Path) -> None:
     """Print what a search of 1,000 entries takes as a command, by what starting takes."""
-    base = [sys.executable, "-c", "import numpy, scipy.sparse, critpath.commands as c; c.entry()"]
+    base = [sys.executable, "-P", "-c", STARTING]
 
     def take(words: Sequence[str | Path], cache: Path) -> float:
         before = os.times()
@@ -470,9 +472,9 @@ def measure_command(rounds: int, work: Path) -> None:
     for documents in (12, 60):
         store, asked = work / f"{documents}.known", work / f"asked-{documents}"
         draw_store(store, asked, 1_000, documents)
-        words = [sys.executable, "-m", "critpath", "known", "search", store, asked]
+        words = [sys.executable, "-P", "-m", "critpath", "known", "search", store, asked]
         if documents == 12:
-            measure_check([sys.executable, "-m", "critpath", "known", "check", store])
+            measure_check([sys.executable, "-P", "-m", "critpath", "known", "check", store])
         ratios: dict[str, list[float]] = {"cold": [], "cached": []}
         for number in range(rounds):
             cache = work / f"cache-{documents}-{number}"
@@ -495,6 +497,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--only", default="operations,recorder,trace,nginx,postgres,commands,search,command"
     )
+    parser.add_argument("--ways", default=",".join(WAYS), help="of counting and recording")
     given = parser.parse_args(arguments)
     asked = given.only.split(",")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and groups are taken away
@@ -509,7 +512,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         if "operations" in asked:
-            measure_operations(given.rounds, work)
+            measure_operations(given.rounds, work, given.ways.split(","))
         if "recorder" in asked:
             measure_recorder()
         if "trace" in asked:

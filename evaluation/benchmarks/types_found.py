@@ -1,6 +1,6 @@
 """How well the types of executions are found where they are known, by simulation.
 
-    python evaluation/benchmarks/types_found.py [REPEATS]
+    python evaluation/benchmarks/types_found.py [REPEATS [TABLES]]
 
 First the table of transforms and extractions: 100 executions of 3 types, counts that vary
 as Poisson counts do, whose rates vary by 22 % (and by 10 %) from one execution to the next.
@@ -189,11 +189,13 @@ def rare_types(repeats: int) -> None:
             print(f"| {share:.0%} {row(name, ours('optics', fraction), sets)}")
 
 
-def main(repeats: int = 40) -> None:
-    """Print every table."""
+def main(repeats: int = 40, tables: int = 3) -> None:
+    """Print the first of the tables, or all."""
     transforms(repeats)
-    repetitions(max(2, repeats // 10))
-    rare_types(max(6, repeats // 4))
+    if tables > 1:
+        repetitions(max(2, repeats // 10))
+    if tables > 2:
+        rare_types(max(6, repeats // 4))
 
 
 if __name__ == "__main__":

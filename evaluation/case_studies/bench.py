@@ -128,7 +128,7 @@ class Bench:
             commands.append(" ".join([str(self.app), *_words({**fixed, **options})]))
         command = self.home.command(
             [
-                *(sys.executable, "-m", "critpath", "record", "--quiet", "-o", str(output)),
+                *(sys.executable, "-P", "-m", "critpath", "record", "--quiet", "-o", str(output)),
                 *("--execution", "marker", "--timeout", str(RUN_S), "-n", str(runs)),
                 *("--interleave", *commands),
             ]

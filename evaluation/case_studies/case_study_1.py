@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -22,8 +21,10 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from bench import Bench, RecordingError, bench, extract, why_not, without_labels
+from results import write_results
 
 from critpath import pipeline
 from critpath.errors import CritpathError
@@ -151,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print_table(done)
     if given.json:
-        given.json.write_text(json.dumps(done, indent=1) + "\n")
+        write_results(given.json, done)
     return 0
 
 

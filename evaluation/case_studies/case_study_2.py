@@ -24,11 +24,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from bench import Bench, _before_others, disk, why_not
 from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
+from results import write_results
 
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
@@ -202,7 +203,7 @@ def critpath(*arguments: str, codes: Sequence[int] = (0,)) -> str:
     """Run the command line and return what it said to stderr."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "critpath", *arguments],
+        [sys.executable, "-P", "-m", "critpath", *arguments],
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
@@ -398,7 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
     print(tables(answers))
     if given.json:
-        given.json.write_text(json.dumps([asdict(a) for a in answers], indent=1) + "\n")
+        write_results(given.json, [asdict(a) for a in answers])
     return 0
 
 

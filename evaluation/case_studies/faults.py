@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from bench import (
     Bench,
@@ -40,6 +40,7 @@ from bench import (
     why_not,
 )
 from limits import Group, Limits, NoLimitError
+from results import write_results
 
 from critpath import pipeline
 from critpath.errors import CritpathError
@@ -375,8 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"\r{number} of {len(wanted)} comparisons", end="", file=sys.stderr)
     print_tables(rows)
     if given.json:
-        document = {"summary": summary(rows), "rows": [asdict(r) for r in rows]}
-        given.json.write_text(json.dumps(document, indent=1) + "\n")
+        write_results(given.json, [asdict(r) for r in rows], summary=summary(rows))
     return 0
 
 

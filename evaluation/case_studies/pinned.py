@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 PROGRAM: Final = Path(__file__).resolve().parent.parent / "servers" / "pinned.c"
 WORK: Final = ("40", "1500000")  # stages, and rounds of each: runs of 0.1 to 0.2 s
 SIDES: Final = {"spread": ("--spread",), "pinned": ()}
@@ -54,7 +55,7 @@ def record(place: Path, rounds: int, runs: int) -> None:
                 critpath("record", "--quiet", "-n", runs, "-o", to, "--", *command)
     if not (place / "machine").exists():
         # As who knows nothing of the program would: all that runs, for some seconds.
-        whole = [sys.executable, "-m", "critpath", "record", "-a", "--quiet", "--duration", "6"]
+        whole = [*CRITPATH, "record", "-a", "--quiet", "--duration", "6"]
         with subprocess.Popen([*whole, "-o", str(place / "machine")]) as recorder:
             while recorder.poll() is None:
                 subprocess.run([str(program), *WORK], check=True)
@@ -105,7 +106,7 @@ def judge_condition(document: dict[str, Any]) -> tuple[str, str, bool]:
 def critpath(*arguments: object) -> str:
     """Run the command line; return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "critpath", *map(str, arguments)],
+        [*CRITPATH, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,

@@ -22,12 +22,11 @@ from worlds import TABLE, World, draw
 
 from critpath.clocks import pair
 
-SEEDS = 20
 OFF = (-5_000_000, 5_000_000)  # ns that PInfer's method begins off: too early, too late
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def table() -> None:
+def table(seeds: int) -> None:
     """Print the largest error anywhere and the bound of each case, medians over seeds."""
     print(
         "| simulated, 60 s, drift 50 ppm | largest error | bound in the middle | time"
@@ -38,7 +37,7 @@ def table() -> None:
     cases["100,000"] = World(messages=100_000)
     for name, world in cases.items():
         rows = []
-        for seed in range(3 if world.messages > 10_000 else SEEDS):
+        for seed in range(min(3, seeds) if world.messages > 10_000 else seeds):
             begin = time.perf_counter()
             found = world.align(seed)
             spent = time.perf_counter() - begin
@@ -113,8 +112,9 @@ def main() -> None:
     """Print the table, and how often the truth is outside the bound, with and without bends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=20, help="of each case of the table")
     arguments = parser.parse_args()
-    table()
+    table(arguments.seeds)
     recorded()
     said = "{} drawn worlds ({} wander): truth outside the bound in {}, no line in {}"
     print(said.format(*worlds(arguments.worlds)), flush=True)

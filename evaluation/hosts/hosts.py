@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import subprocess
 import sys
 from collections import defaultdict
@@ -22,8 +21,10 @@ from typing import Final
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "hosts"))
 
+from results import write_results
 from services import PATTERNS, WORKS
 from truth import Score, judge
 
@@ -92,7 +93,7 @@ def main() -> None:
         }
         for name, each in scores.items()
     }
-    (given.place / "hosts.json").write_text(json.dumps(document, indent=1))
+    write_results(given.place / "hosts.json", document)
 
 
 def _asked(method: str) -> str:

@@ -40,6 +40,7 @@ from typing import Any, Final
 sys.path.append(str(Path(__file__).resolve().parents[1] / "services"))
 from park import find_program
 
+CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 MARKS: Final = Path(__file__).resolve().parents[2] / "marks"
 HERE: Final = Path(__file__).resolve().parent / "programs"
 LIMIT: Final = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device")
@@ -243,7 +244,7 @@ def ask(place: Path, which: str, name: str, at: dict[str, int]) -> None:
 
 def record(place: Path, which: str, *options: str) -> None:
     """Record files and peers of marked requests."""
-    words = [sys.executable, "-m", "critpath", "record", "--recorder", "ftrace", "--force"]
+    words = [*CRITPATH, "record", "--recorder", "ftrace", "--force"]
     words += ["--files", "--execution", "marker", "-o", which, *options]
     done = subprocess.run(
         words, cwd=place, capture_output=True, text=True, check=False, env=ENVIRONMENT
@@ -261,7 +262,7 @@ def judge(
     take: Callable[[str], None],
 ) -> dict[str, Any]:
     """Record a pair, compare it, and say whether the first cause names what it should."""
-    command = [sys.executable, "-m", "critpath", "compare", "normal", which, "--json", "out.json"]
+    command = [*CRITPATH, "compare", "normal", which, "--json", "out.json"]
     if not (place / "normal").exists():
         take("normal")
     take(which)

@@ -45,7 +45,9 @@ from typing import Any, Final
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "services"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 from park import find_program
+from results import write_results
 
 from critpath import pipeline
 from critpath.detect.flame import FlameSets, build_flame
@@ -142,7 +144,7 @@ def find_faults(place: Path, chosen: argparse.Namespace) -> int:
         after = sum(row["rank"] > 1 for row in busy)
         print(f"{len(busy)} name others that had the cpus first, which took more; {after} it next")
     if chosen.json:
-        chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
+        write_results(chosen.json, rows)
     return found < 0.95 * len(rows)
 
 
@@ -180,7 +182,7 @@ def serve_postgres() -> Iterator[str]:
 
 def critpath(*words: object, place: Path, code: int | None = 0) -> str:
     """Run critpath; return what it said on stderr."""
-    command = [sys.executable, "-m", "critpath", *map(str, words)]
+    command = [sys.executable, "-P", "-m", "critpath", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(MARKS)}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=place

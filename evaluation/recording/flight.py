@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "marks"))
 
 from critpath_marks import execution
 
-CRITPATH = (sys.executable, "-m", "critpath")
+CRITPATH = (sys.executable, "-P", "-m", "critpath")
 KEYS = 100_000
 BUSY = (sys.executable, "-c", "while True: pass")
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-CRITPATH = (sys.executable, "-m", "critpath")
+CRITPATH = (sys.executable, "-P", "-m", "critpath")
 
 
 def read(recording: Path) -> tuple[str, str, float, float]:

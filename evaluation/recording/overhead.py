@@ -77,7 +77,7 @@ def record(place: Path, kind: str, target: int, seconds: float) -> tuple[dict[st
     load = run_load(kind, seconds + 3)
     subprocess.run(
         [
-            *(sys.executable, "-m", "critpath", "record", "--overhead", f"{target}%", "-a"),
+            *(sys.executable, "-P", "-m", "critpath", "record", "--overhead", f"{target}%", "-a"),
             *("--duration", str(seconds), "-o", str(place), "--quiet"),
         ],
         check=True,

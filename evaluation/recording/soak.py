@@ -24,7 +24,7 @@ from pathlib import Path
 
 from critpath import api
 
-CRITPATH = (sys.executable, "-m", "critpath")
+CRITPATH = (sys.executable, "-P", "-m", "critpath")
 LOAD = """
 import os, sys, time
 from critpath_marks.marks import execution
@@ -75,6 +75,8 @@ def describe(looks: list[tuple]) -> str:
     """Say what the recorder held early and late, and what it cost."""
     tenth = max(1, len(looks) // 10)
     early, late = looks[tenth : 2 * tenth] or looks, looks[-tenth:]
+    if len(looks) < 2:
+        return "recorder: it ended before it was looked at twice"
     held = [[statistics.median(look[i] for look in part) for part in (early, late)] for i in (0, 1)]
     cost = (looks[-1][2] - looks[tenth][2]) / (_EVERY * max(1, len(looks) - 1 - tenth))
     return (

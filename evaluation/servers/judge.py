@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
 from cases import CASES, DATAGRAMS, PORTS
+from results import write_results
 
 from critpath.model import EventRequest, Kind
 from critpath.model.requests import Act, Certainty
@@ -52,7 +57,7 @@ def judge(place: Path, names: Iterable[str]) -> None:
             for row, found in judge_one(name, recorded.parent):
                 counts.setdefault(row, {})[recorded.parent.name] = found
                 print(f"{row} {recorded.parent.name}: {shares(found)}", flush=True)
-    (place / "requests.json").write_text(json.dumps(counts, indent=1))
+    write_results(place / "requests.json", counts)
     text = "\n".join(table(counts)) + "\n"
     (place / "requests.md").write_text(text)
     print(text)

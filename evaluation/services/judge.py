@@ -18,6 +18,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,10 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from results import write_results
 
 APART: Final = 600  # seconds between recordings "10 minutes apart"
 SESSIONS: Final = 4  # recordings of a side, where several stand for one
@@ -364,7 +369,7 @@ def main() -> None:
     for line in summarize(results):
         print(line)
     if given.json:
-        given.json.write_text(json.dumps([asdict(r) for r in results], indent=1, default=str))
+        write_results(given.json, [asdict(r) for r in results])
     if given.markdown:
         given.markdown.write_text("\n".join(summarize(results)) + "\n")
 

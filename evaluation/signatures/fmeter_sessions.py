@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+CRITPATH = str(Path(sys.executable).with_name("critpath"))
+
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 WARM_UP = 1.5
 PORT = 18480
@@ -401,7 +403,7 @@ def record(label: str, output: Path, seconds: float, events: str) -> None:
         time.sleep(WARM_UP)
         done = subprocess.run(
             [
-                *("critpath", "record", "-a", "--recorder", "counts", "--events", events),
+                *(CRITPATH, "record", "-a", "--recorder", "counts", "--events", events),
                 *("--scope", f"/{group.name}", "--duration", str(seconds), "--interval", "0.5"),
                 *("--no-probe", "--force", "-o", str(output)),
             ],

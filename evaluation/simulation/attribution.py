@@ -1,15 +1,17 @@
-"""How often work is attributed to the right request, by class of server: ``attribution.py [SEED]``.
+"""How often work is attributed to the right request, by class of server.
 
-Simulated servers with exact truth (tests/pure/requests/simulate.py, which says what counts as
-right), at 1, 4, 16, 64 and 256 connections, three seeds each.  Ends with the calibration of
-certainty, and with status 1 where it does not hold.
+``attribution.py [SEED]``: simulated servers with exact truth, at 1, 4, 16, 64 and 256
+connections, three seeds each (tests/pure/requests/simulate.py says what counts as right). Ends
+with the calibration of certainty, and with status 1 where it does not hold.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +31,7 @@ SEEDS: Final = 3
 PROMISED: Final = {Certainty.CERTAIN: 0.999, Certainty.LIKELY: 0.98}
 
 
-def main(seed: int) -> int:
+def show_shares(seed: int, requests: int, connections: Sequence[int]) -> int:
     """Print a row for each class and number of connections; return the exit status."""
     print(f"{'class':36}{'c':>5}{'calls':>7}{'right':>8}  " + "".join(
         f"{c.name.lower():>10}{'right':>8}" for c in Certainty
@@ -37,12 +39,12 @@ def main(seed: int) -> int:
     said: Counter[int] = Counter()
     right: Counter[int] = Counter()
     for name in simulate.CLASSES:
-        for connections in CONNECTIONS:
+        for count in connections:
             one_said: Counter[int] = Counter()
             one_right: Counter[int] = Counter()
             many, good, own, other = 0, 0, 0.0, 0.0
             for k in range(SEEDS):
-                world = simulate.simulate(name, connections, REQUESTS, seed * 1000 + k)
+                world = simulate.simulate(name, count, requests, seed * 1000 + k)
                 found = find_owners(*simulate.arguments(world, drawing))
                 subs = found.subrequests
                 ok = (subs.request == world.owner) & (world.owner >= 0)
@@ -62,7 +64,7 @@ def main(seed: int) -> int:
                 for c in Certainty
             )
             total = f"{good / many:>8.4f}" if many else f"{'-':>8}"
-            print(f"{name:36}{connections:>5}{many:>7}{total}  {shares}{own:>12.3f}{other:>8.4f}")
+            print(f"{name:36}{count:>5}{many:>7}{total}  {shares}{own:>12.3f}{other:>8.4f}")
     broken = 0
     for sure in Certainty:
         share = right[sure] / max(said[sure], 1)
@@ -73,10 +75,10 @@ def main(seed: int) -> int:
     return int(broken)
 
 
-def measure_speed(seed: int) -> None:
+def measure_speed(seed: int, requests: int) -> None:
     """Print how many rows a second are attributed."""
     for name in ("process per request", "loop, pooled (asyncio)"):
-        world = simulate.simulate(name, 64, 20_000, seed)
+        world = simulate.simulate(name, 64, requests, seed)
         arguments = simulate.arguments(world, drawing)
         begin = time.process_time()
         find_owners(*arguments)
@@ -85,10 +87,19 @@ def measure_speed(seed: int) -> None:
         print(f"{name}: {rows:,} rows in {took:.2f} s, {rows / took / 1e6:.1f} M rows/s")
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Print all of it; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     fresh = int(np.random.default_rng().integers(1, 10**6))
-    chosen = int(sys.argv[1]) if len(sys.argv) > 1 else fresh
-    print(f"seed {chosen}")
-    status = main(chosen)
-    measure_speed(chosen)
-    sys.exit(status)
+    parser.add_argument("seed", type=int, nargs="?", default=fresh)
+    parser.add_argument("--tiny", action="store_true", help="few requests, over few connections")
+    given = parser.parse_args()
+    print(f"seed {given.seed}")
+    requests, connections = (40, CONNECTIONS[:2]) if given.tiny else (REQUESTS, CONNECTIONS)
+    status = show_shares(given.seed, requests, connections)
+    measure_speed(given.seed, 400 if given.tiny else 20_000)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

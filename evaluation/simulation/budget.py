@@ -7,7 +7,7 @@ true.  ``python evaluation/simulation/budget.py`` prints a table of all.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -145,12 +145,16 @@ def _worst(slots: list[tuple[float, float]], length: int) -> float:
 
 def main() -> None:
     """Print observed overhead, worst second and worst 10 s of every load and target."""
-    for controller in sys.argv[1:] or ["fair"]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("controllers", nargs="*", default=["fair"])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each recording")
+    given = parser.parse_args()
+    for controller in given.controllers:
         print(f"{controller}: observed %, worst second and worst 10 s as multiples of the target")
         for name, load in LOADS.items():
             row = []
             for target in TARGETS:
-                got = simulate(load, target, controller)
+                got = simulate(load, target, controller, seconds=given.seconds)
                 observed = got.second_half if "quiet" in name else got.observed
                 row.append(
                     f"{100 * observed:5.2f}, {got.worst_second / target:.1f},"

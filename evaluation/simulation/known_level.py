@@ -1,6 +1,6 @@
 """How often intervals of what a store knows are called unknown, by how many sessions it has.
 
-    python evaluation/simulation/known_level.py
+    python evaluation/simulation/known_level.py [STORES]
 
 Intervals of a session are nearly alike, so they are as strange as each other: of 20 in each of
 nine sessions the strangest are all of one.  What is held out is judged at level .01 by intervals.
@@ -8,6 +8,7 @@ nine sessions the strangest are all of one.  What is held out is judged at level
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import numpy as np
@@ -48,15 +49,15 @@ def find_unknown(sessions: int, stores: int) -> tuple[float, float]:
     return float(np.mean(shares)), float(np.std(shares) / len(shares) ** 0.5)
 
 
-def main() -> None:
+def main(stores: int = 100) -> None:
     """Print the table."""
     print(f"level {LEVEL:g} by intervals, {INTERVALS} in a session; 1/(sessions + 1) beside")
     for sessions in SESSIONS:
-        share, error = find_unknown(sessions, 100)
+        share, error = find_unknown(sessions, stores)
         print(
             f"{sessions:4} sessions: {share:.3f} +- {error:.3f} unknown; {1 / (1 + sessions):.3f}"
         )
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -83,11 +84,13 @@ def record_by_kind(
     return kept
 
 
-def _row(name: str, choose: Callable[[list[Execution], Random], list[Execution]]) -> str:
+def _row(
+    name: str, choose: Callable[[list[Execution], Random], list[Execution]], repeats: int
+) -> str:
     whole: dict[str, list[float]] = {"A": [], "B": []}
     bias: dict[str, list[float]] = {"A": [], "B": []}
     random = Random(7)  # noqa: S311 - drawn
-    for _ in range(20):
+    for _ in range(repeats):
         everything = draw_executions(random, 600.0)
         kept = choose(everything, random)
         for kind in MEANS:
@@ -101,17 +104,21 @@ def _row(name: str, choose: Callable[[list[Execution], Random], list[Execution]]
     return f"| {name} | {' | '.join(parts)} | {' / '.join(wrong)} |"
 
 
-def main() -> None:
+def main(repeats: int = 20) -> None:
     """Print how many are recorded whole and how wrong their mean is, by how they are chosen."""
     print("| chosen by | whole A | whole B | mean of those recorded, A / B |")
     print("|---|---:|---:|---:|")
     for length in (0.01, 0.1, 1.0):
         print(
-            _row(f"windows of {1000 * length:g} ms", lambda a, r, n=length: record_windows(a, r, n))
+            _row(
+                f"windows of {1000 * length:g} ms",
+                lambda a, r, n=length: record_windows(a, r, n),
+                repeats,
+            )
         )
-    print(_row("begun in a window of 10 ms", lambda a, r: record_begun(a, r, 0.01)))
-    print(_row("kind, with a coin", lambda a, r: [one for one, _ in record_by_kind(a, r)]))
+    print(_row("begun in a window of 10 ms", lambda a, r: record_begun(a, r, 0.01), repeats))
+    print(_row("kind, with a coin", lambda a, r: [one for one, _ in record_by_kind(a, r)], repeats))
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""Runs an experiment and keeps what it prints as JSON, with what it was measured on.
+
+    python evaluation/results.py [--to FILE] EXPERIMENT [ARGUMENT ...]
+
+What the experiment prints is shown as it comes. Its file is evaluation/results/FOLDER/NAME.json
+unless one is named: the command, its exit code, commit, kernel, cpus, date, and rows. A row of a
+printed table is an object by the table's heads, another line one with its "text". Experiments
+that know their figures better write the same document themselves (their ``--json FILE``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RESULTS: Final = ROOT / "evaluation" / "results"
+_RULE: Final = re.compile(r"\|(\s*:?-+:?\s*\|)+")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return the commit, kernel, processors and date of what is measured now."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return {
+        "commit": done.stdout.strip() or "unknown",
+        "kernel": os.uname().release,
+        "cpus": len(os.sched_getaffinity(0)),
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_results(file: Path, rows: Any, **more: Any) -> None:
+    """Write rows with the command that made them and what it ran on."""
+    document = {"command": sys.argv, **more, **describe_machine(), "rows": rows}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def parse_rows(lines: Sequence[str]) -> list[dict[str, str]]:
+    """Return rows of Markdown tables by their heads, and every other line that has words."""
+    rows: list[dict[str, str]] = []
+    heads: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            heads = []
+        if _RULE.fullmatch(following.strip()):
+            heads = cells
+        elif heads and not _RULE.fullmatch(line.strip()):
+            rows.append(dict(zip(heads, cells, strict=False)))
+        elif not heads and line.strip():
+            rows.append({"text": line.rstrip()})
+    return rows
+
+
+def run_experiment(script: Path, arguments: Sequence[str], file: Path) -> int:
+    """Run a script, show what it prints, and write its results; return its exit code."""
+    command = [sys.executable, str(script), *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip("\n"))
+    write_results(file, parse_rows(lines), code=process.returncode)
+    return process.returncode
+
+
+def main(words: Sequence[str]) -> int:
+    """Run what the command line names."""
+    to = None
+    if words[:1] == ["--to"]:
+        to, words = Path(words[1]), words[2:]
+    if not words:
+        sys.exit(__doc__)
+    script = Path(words[0]).resolve()
+    file = to or RESULTS / script.relative_to(ROOT / "evaluation").with_suffix(".json")
+    return run_experiment(script, words[1:], file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
