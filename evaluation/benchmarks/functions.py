@@ -11,15 +11,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "functions"))
-from test_agent import AGENT, NATIVE, NEW
-
+AGENT, NATIVE = (
+    importlib.util.find_spec(f"critpath.functions.{name}").origin for name in ("agent", "_ring")
+)
 PROGRAM = """
 import json, sys, time
 from importlib.util import module_from_spec, spec_from_file_location
@@ -62,6 +63,21 @@ print(json.dumps(result))
 """
 
 
+def find_pythons() -> list[str]:
+    """Return a Python of each version from 3.12 on that is here."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found: dict[int, str] = {}
+    for minor in (12, 13):
+        for place in (*pyenv.glob(f"3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}")):
+            code = "import sys; print(sys.version_info[1])"
+            if place is None or minor in found:
+                continue
+            done = subprocess.run([place, "-c", code], capture_output=True, text=True, check=False)
+            if done.stdout == f"{minor}\n":  # pyenv's stand-ins end in an error
+                found[minor] = str(place)
+    return list(found.values())
+
+
 def measure(python: str, ring: str) -> dict[str, float]:
     """Return ns an event, by what was called."""
     with tempfile.TemporaryDirectory() as place:
@@ -81,12 +97,13 @@ def measure(python: str, ring: str) -> dict[str, float]:
     }
 
 
-def main(rounds: int = 7, most: int = len(NEW)) -> None:
-    assert importlib.util.find_spec("critpath.functions._ring")
+def main(rounds: int = 7, most: int = 9) -> None:
+    """Print what an event costs, by interpreter, ring and program."""
     rings = {"native": NATIVE, "python": "python"}
+    pythons = find_pythons()[:most]
     rows: dict[tuple[str, str, str], list[float]] = {}
     for _ in range(rounds):
-        for python in NEW[:most]:
+        for python in pythons:
             for ring, place in rings.items():
                 for name, ns in measure(python, place).items():
                     rows.setdefault((Path(python).parts[-3], ring, name), []).append(ns)

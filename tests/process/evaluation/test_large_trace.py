@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from critpath.errors import UsageError
 from critpath.model import EventRequest, Kind
 from critpath.pipeline import extract
-from critpath.read import babeltrace
 from critpath.read.recording import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
-EVENTS = 30_000
+EVENTS = 10_000
 SMALL = {"cpus": 4, "threads": 200, "executions": 20}
 WAKES = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 
@@ -76,12 +75,10 @@ def test_both_readers_read_the_same(trace):
     assert ours.total == len(ours) == EVENTS
     assert (ours.losses, ours.warnings) == ((), ())
     assert dict(Counter(name for _, _, name, _ in rows(ours))) == truth["counts"]
-    for interpreter in babeltrace._interpreters():
-        if not subprocess.run([interpreter, "-c", "import bt2"], check=False).returncode:
-            break
-    else:
-        pytest.skip("python3-bt2 is not installed")
-    theirs = read_events(path, EVERYTHING, reader="babeltrace2")
+    try:
+        theirs = read_events(path, EVERYTHING, reader="babeltrace2")
+    except UsageError as error:
+        pytest.skip(str(error))
     assert sorted(map(repr, rows(theirs))) == sorted(map(repr, rows(ours)))
 
 
@@ -171,12 +168,3 @@ def handed_over(events) -> list[tuple[int, int]]:
                 pairs.append((running[cpu], fields["prev_tid"]))
             running[cpu] = fields["next_tid"]
     return pairs
-
-
-def test_the_command_says_what_it_wrote(tmp_path):
-    script = Path(__file__).resolve().parents[3] / "evaluation/benchmarks/large_trace.py"
-    command = [sys.executable, str(script), str(tmp_path / "large"), "--events", "3e4"]
-    done = subprocess.run(
-        [*command, "--cpus", "2", "--threads", "100"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("30,000 events, ")

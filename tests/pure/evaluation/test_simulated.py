@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-COMMAND = Path(__file__).resolve().parents[3] / "evaluation/simulation/simulated.py"
+sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation" / "simulation"))
 
 
-def measured(*arguments: str) -> str:
-    """Run the command; numpy alone decides how much it computes at once."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", COMMAND, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return done.stdout
+@pytest.fixture
+def measured(load, monkeypatch):
+    """Return a function that measures a table."""
+    simulated = load("evaluation/simulation/simulated.py")
+    # What `decide_only` leaves out it leaves out for good.
+    monkeypatch.setattr(simulated.coarse, "false_alarms", lambda *_: 0.0)
+    monkeypatch.setattr(simulated.effects, "_REPLICATES", 1)
+
+    def measure(table: str, repeats: int = 1, settings: str = "") -> str:
+        return simulated.TABLES[table][0](repeats, settings)
+
+    return measure
 
 
 def rows(text: str) -> dict[str, list[list[float]]]:
@@ -43,20 +43,21 @@ def most(level: float, repeats: int) -> float:
     return level + (3.1 * math.sqrt(level * (1 - level) / repeats)) + 1 / repeats
 
 
-def test_the_factors_of_fishers_test_are_the_specifications():
-    assert "0 of 16 cells differ" in measured("--table", "equivalent-t2")
+def test_the_factors_of_fishers_test_are_the_specifications(measured):
+    assert "0 of 16 cells differ" in measured("equivalent-t2")
 
 
-@pytest.mark.parametrize("table", ["rules", pytest.param("outliers", marks=pytest.mark.long)])
-def test_the_papers_rules_alarm_as_published(table):
-    text = measured("--table", table, "--repeats", "60", "--settings", "lognormal")
+@pytest.mark.parametrize("table", ["rules", pytest.param("outliers", marks=pytest.mark.deep)])
+def test_the_papers_rules_alarm_as_published(measured, table):
+    text = measured(table, 60, "lognormal")
     far, cells = map(int, re.search(r"(\d+) of (\d+) cells differ", text).groups())
     assert cells >= 20
     assert far <= most(0.05, cells) * cells
 
 
-def test_the_gate_keeps_its_level_and_finds_what_is_twice_as_long():
-    text = measured("--table", "gate", "--repeats", "40", "--settings", "normal cv .1, 100/10")
+@pytest.mark.deep
+def test_the_gate_keeps_its_level_and_finds_what_is_twice_as_long(measured):
+    text = measured("gate", 40, "normal cv .1, 100/10")
     for name in ("normal cv .1, 100/10", "normal cv .1, 100/100"):
         published, default = rows(text)[name]
         assert max(published[:2]) <= most(0.01, 40)
@@ -65,16 +66,16 @@ def test_the_gate_keeps_its_level_and_finds_what_is_twice_as_long():
         assert default[2] >= 0.8
 
 
-def test_sessions_fool_the_p_value_and_not_the_floor():
-    text = measured("--table", "sessions", "--repeats", "6", "--settings", "normal cv .1")
-    slight, _ = rows(text)["normal cv .1, 100/100"]
+@pytest.mark.deep
+def test_sessions_fool_the_p_value_and_not_the_floor(measured):
+    slight, _ = rows(measured("sessions", 6, "normal cv .1"))["normal cv .1, 100/100"]
     assert slight[0] >= 0.5
     assert slight[2] <= most(0.013, 6)
 
 
-def test_healthy_executions_are_marked_within_the_level():
-    text = measured("--table", "conformal", "--repeats", "12", "--settings", "lognormal .3, 100/10")
-    found = rows(text)
+@pytest.mark.deep
+def test_healthy_executions_are_marked_within_the_level(measured):
+    found = rows(measured("conformal", 12, "lognormal .3, 100/10"))
     assert len(found) == 8
     for name, (shares,) in found.items():
         assert shares[1] <= most(0.05, 60), name
