@@ -7,6 +7,8 @@ whether it held, ``evaluation/recording/recording_faults.py`` makes a table of t
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import io
 import itertools
 import json
 import os
@@ -19,13 +21,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from numbered import Numbers, Seen, build
+from numbered import Numbers, Seen, build, compile_c
+
+from critpath.commands import main
 
 CRITPATH = (sys.executable, "-P", "-m", "critpath")
 RECORD = (*CRITPATH, "record", "--recorder", "ftrace", "--profile", "syscalls")
 INSTANCES = Path("/sys/kernel/tracing/instances")
 CODE, RATE = 7, 100_000
 _NAMES = itertools.count(100_000 + os.getpid() * 1000, 10)
+_DETACH = 2  # MNT_DETACH
 HERE = Path(__file__).resolve().parent
 
 
@@ -79,10 +84,12 @@ class Bench:
         A directory on a disk.
     program : Path
         From `numbered.build`.
+    rate : int
+        Calls a second, on every cpu.
     """
 
-    def __init__(self, place: Path, program: Path) -> None:
-        self.place, self.program = place, program
+    def __init__(self, place: Path, program: Path, rate: int = RATE) -> None:
+        self.place, self.program, self.rate = place, program, rate
         self._count = 0
         self.shared: list[Path] = []
 
@@ -165,9 +172,11 @@ class Bench:
 
 
 def critpath(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CRITPATH, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=600
-    )
+    """Run a command of critpath's in this process."""
+    words, out, err = [str(a) for a in arguments], io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def left_by(pid: int) -> Iterator[str]:
@@ -191,19 +200,23 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def counting(numbers: Numbers) -> Callable[[], bool]:
-    """Return whether numbers are counted already, by every process."""
-    return lambda: numbers.shared.exists() and min(numbers.done, default=0) > 1000
+def counting(numbers: Numbers, least: int = 1000) -> Callable[[], bool]:
+    """Return whether so many numbers are counted already, by every process."""
+    return lambda: numbers.shared.exists() and min(numbers.done, default=0) > least
 
 
 @contextlib.contextmanager
 def small_disk(place: Path, size: str) -> Iterator[None]:
+    """Have a file system of so many bytes; raises OSError where none can be mounted."""
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "x", place], check=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    where = os.fsencode(place)
+    if libc.mount(b"x", where, b"tmpfs", 0, f"size={size}".encode()):
+        raise OSError(ctypes.get_errno(), "no file system can be mounted here")
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", place], check=True)
+        libc.umount2(where, _DETACH)
 
 
 @contextlib.contextmanager
@@ -222,57 +235,56 @@ def load(processes: int) -> Iterator[None]:
 
 
 def undisturbed(
-    bench: Bench, seconds: float = 1.0, rate: int = RATE, options: Sequence[str] = ()
+    bench: Bench, seconds: float = 1.0, rate: int = 0, options: Sequence[str] = ()
 ) -> Result:
-    numbers = bench.numbers()
+    numbers, rate = bench.numbers(), rate or bench.rate
     recorder = bench.start(bench.script(numbers.calls(seconds, rate)), *options)
     return bench.result(recorder, numbers, int(seconds * rate))
 
 
-def unrecorded(bench: Bench, seconds: float = 1.0, rate: int = RATE) -> Result:
-    """What the work is without a recorder."""
+def unrecorded(bench: Bench, seconds: float = 1.0, rate: int = 0, processes: int = 0) -> Result:
+    """What the work is without a recorder: calls, or so many processes."""
     numbers = bench.numbers()
-    done = subprocess.run(bench.script(numbers.calls(seconds, rate)), check=False)
+    work = bench.script(numbers.calls(seconds, rate or bench.rate))
+    if processes:
+        work = numbers.processes(processes, "/bin/true")
+    done = subprocess.run(work, check=False)
     return Result(done.returncode, done.returncode, True, True, numbers.seconds)
 
 
-def unrecorded_processes(bench: Bench, count: int = 10_000) -> Result:
-    numbers = bench.numbers()
-    subprocess.run(numbers.processes(count, "/bin/true"), check=True)
-    return Result(seconds=numbers.seconds)
-
-
-def too_small_buffers(bench: Bench) -> Result:
+def too_small_buffers(bench: Bench, seconds: float = 1.0) -> Result:
     """As many events as can be, and next to no room for them."""
     numbers = bench.numbers()
-    script = bench.script(numbers.calls(1.0, 0))
-    recorder = bench.start(("chrt", "-f", "50", *script), "--buffer-size", "4K")
+    script = bench.script(numbers.calls(seconds, 0))
+    small = ("--buffer-size", "4K", "--keep-raw")
+    recorder = bench.start(("chrt", "-f", "50", *script), *small)
     return bench.result(recorder, numbers, None)
 
 
-def full_disk(bench: Bench) -> Result:
+def full_disk(bench: Bench, seconds: float = 1.5, size: str = "20m") -> Result:
     """The recording fills its disk; the command needs room there, too."""
     own = bench.place / "disk" / "block"
-    with small_disk(bench.place / "disk", "20m"):
+    with small_disk(bench.place / "disk", size):
         numbers = bench.numbers()
         after = f"dd if=/dev/zero of={own} bs=64k count=32 status=none || exit 98;"
-        script = bench.script(numbers.calls(1.5, RATE), after)
+        script = bench.script(numbers.calls(seconds, RATE), after)
         recorder = bench.start(script, output="disk/rec")
-        found = bench.result(recorder, numbers, 3 * RATE // 2, "disk/rec")
+        found = bench.result(recorder, numbers, int(seconds * RATE), "disk/rec")
         found.wrote &= own.stat().st_size == 2 << 20
         return found
 
 
-def disk_filled_by_others(bench: Bench) -> Result:
+def disk_filled_by_others(bench: Bench, seconds: float = 5.0) -> Result:
     """Somebody else takes all the room: there is none for a trace until that is gone."""
     disk = bench.place / "disk"
     with small_disk(disk, "60m"):
         numbers = bench.numbers()
-        recorder = bench.start(bench.script(numbers.calls(5.0, RATE)), output="disk/rec")
+        recorder = bench.start(bench.script(numbers.calls(seconds, bench.rate)), output="disk/rec")
         # More than fits into the room that a recorder keeps.
+        until(counting(numbers))
         until(lambda: sum(f.stat().st_size for f in disk.rglob("raw/cpu*")) > 3 << 20)
-        subprocess.run(["dd", "if=/dev/zero", f"of={disk}/other", "bs=1M"], check=False, stderr=-3)
-        found = bench.result(recorder, numbers, 5 * RATE, "disk/rec")
+        fill(disk / "other")
+        found = bench.result(recorder, numbers, int(seconds * bench.rate), "disk/rec")
         found.notes["state before"] = found.state
         (disk / "other").unlink()
         found.notes["clean"] = critpath("doctor", "--clean", disk / "rec").returncode
@@ -280,11 +292,18 @@ def disk_filled_by_others(bench: Bench) -> Result:
         return found
 
 
+def fill(file: Path) -> None:
+    """Write to a file until its disk is full."""
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as stream:
+        while stream.write(bytes(1 << 20)):
+            pass
+
+
 def output_removed(bench: Bench) -> Result:
     numbers = bench.numbers()
     remove = f"rm -rf {shlex.quote(str(bench.place / 'rec'))};"
-    recorder = bench.start(bench.script(numbers.calls(0.5, RATE), remove))
-    return bench.result(recorder, numbers, RATE // 2)
+    recorder = bench.start(bench.script(numbers.calls(0.5, bench.rate), remove))
+    return bench.result(recorder, numbers, bench.rate // 2)
 
 
 def unmounted_before(bench: Bench) -> Result:
@@ -292,24 +311,24 @@ def unmounted_before(bench: Bench) -> Result:
     numbers = bench.numbers()
     script = 'umount -l /sys/kernel/tracing && exec "$@"'
     before = ("unshare", "-m", "sh", "-c", script, "sh")
-    recorder = bench.start(bench.script(numbers.calls(0.5, RATE)), before=before)
-    return bench.result(recorder, numbers, RATE // 2)
+    recorder = bench.start(bench.script(numbers.calls(0.5, bench.rate)), before=before)
+    return bench.result(recorder, numbers, bench.rate // 2)
 
 
 def unmounted_meanwhile(bench: Bench) -> Result:
     numbers = bench.numbers()
-    calls = shlex.join(numbers.calls(0.5, RATE))
+    calls = shlex.join(numbers.calls(0.5, bench.rate))
     script = bench.script(("sh", "-c", f"umount -l /sys/kernel/tracing && {calls}"))
     recorder = bench.start(script, before=("unshare", "-m"))
-    return bench.result(recorder, numbers, RATE // 2)
+    return bench.result(recorder, numbers, bench.rate // 2)
 
 
 def recorder_killed(bench: Bench, options: Sequence[str] = ()) -> Result:
     """SIGKILL, as the kernel sends it when memory runs out."""
     numbers = bench.numbers()
-    recorder = bench.start(bench.script(numbers.calls(60.0, RATE)), *options)
-    until(counting(numbers))
-    time.sleep(0.5)
+    recorder = bench.start(bench.script(numbers.calls(60.0, bench.rate)), *options)
+    until(counting(numbers, 10_000))
+    until(lambda: any(f.stat().st_size for f in (bench.place / "rec/raw").glob("cpu*")))
     recorder.kill()
     recorder.wait()
     return _after_kill(bench, recorder, numbers)
@@ -317,32 +336,42 @@ def recorder_killed(bench: Bench, options: Sequence[str] = ()) -> Result:
 
 def _after_kill(bench: Bench, recorder: subprocess.Popen[str], numbers: Numbers) -> Result:
     [instance] = INSTANCES.glob(f"critpath-*-{recorder.pid}-*")
-    until(lambda: (instance / "set_event").read_text(encoding="ascii") == "", 10)
-    off = (instance / "tracing_on").read_text(encoding="ascii").strip() == "0"
-    told = critpath("doctor").returncode
+    off = []
+
+    def is_off() -> bool:
+        try:
+            events = (instance / "set_event").read_text(encoding="ascii")
+            off.append((instance / "tracing_on").read_text(encoding="ascii").strip() == "0")
+        except OSError:  # as above: it is off, and gone
+            return True
+        return not events
+
+    until(is_off, 30)
+    # Another recorder of this machine may have been there first.
+    told = critpath("doctor").returncode == 1 or not instance.exists()
     cleaned = critpath("doctor", "--clean").returncode
     found = bench.result(recorder, numbers, 0)
-    found.notes.update(off=off, told=told, cleaned=cleaned)
+    found.notes.update(off=all(off[-1:]), told=told, cleaned=cleaned)
     return found
 
 
 def watch_killed(bench: Bench) -> Result:
     """The recorder's helper is killed: the recording needs none."""
     numbers = bench.numbers()
-    recorder = bench.start(bench.script(numbers.calls(1.0, RATE)))
+    recorder = bench.start(bench.script(numbers.calls(1.0, bench.rate)))
     until(counting(numbers))
     watch = [x.split()[1] for x in left_by(recorder.pid) if x.endswith("watches")]
     for pid in watch:
         os.kill(int(pid), signal.SIGKILL)
-    found = bench.result(recorder, numbers, RATE)
+    found = bench.result(recorder, numbers, bench.rate)
     found.notes["killed"] = len(watch)
     return found
 
 
 def command_killed(bench: Bench) -> Result:
     numbers = bench.numbers()
-    recorder = bench.start(bench.script(numbers.calls(0.5, RATE), "kill -9 $$;"))
-    return bench.result(recorder, numbers, RATE // 2)
+    recorder = bench.start(bench.script(numbers.calls(0.5, bench.rate), "kill -9 $$;"))
+    return bench.result(recorder, numbers, bench.rate // 2)
 
 
 def at_load(bench: Bench, processes: int = 20, seconds: float = 0.5) -> Result:
@@ -397,14 +426,13 @@ def _files_of(events: object) -> Iterator[int]:
                 yield int(events.values[offset + place])
 
 
-def two_at_once(bench: Bench, *, kill: bool = False) -> tuple[Result, Result]:
+def two_at_once(bench: Bench, seconds: float = 3.0, *, kill: bool = False) -> tuple[Result, Result]:
     """Return the first's result, and that of the second, which may be killed."""
     first, second = bench.numbers(), bench.numbers()
     other = Bench(bench.place.parent / f"{bench.place.name}-other", bench.program)
     other.place.mkdir()
-    seconds = 3.0
-    one = bench.start(bench.script(first.calls(seconds, RATE // 2)))
-    two = other.start(other.script(second.calls(60.0 if kill else seconds, RATE // 2)))
+    one = bench.start(bench.script(first.calls(seconds, bench.rate // 2)))
+    two = other.start(other.script(second.calls(60.0 if kill else seconds, bench.rate // 2)))
     until(counting(first))
     until(counting(second))
     if kill:
@@ -413,20 +441,18 @@ def two_at_once(bench: Bench, *, kill: bool = False) -> tuple[Result, Result]:
         # Cleans up after the second while the first records.
         killed = _after_kill(other, two, second)
     else:
-        killed = other.result(two, second, int(seconds * RATE // 2))
-    return bench.result(one, first, int(seconds * RATE // 2)), killed
+        killed = other.result(two, second, int(seconds * bench.rate // 2))
+    return bench.result(one, first, int(seconds * bench.rate // 2)), killed
 
 
 def clock_set_back(bench: Bench) -> Result:
     """The wall clock is an hour slow from the middle on, for recorder and command only."""
-    library = bench.place / "set_back.so"
-    source = HERE / "set_back.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    library = compile_c(HERE / "set_back.c", bench.place / "set_back.so", "-shared", "-fPIC")
     numbers = bench.numbers()
     moment = time.monotonic_ns() + 1_500_000_000
     before = ("env", f"LD_PRELOAD={library}", f"SET_BACK_FROM={moment}")
-    recorder = bench.start(bench.script(numbers.calls(2.0, RATE)), before=before)
-    found = bench.result(recorder, numbers, 2 * RATE)
+    recorder = bench.start(bench.script(numbers.calls(2.0, bench.rate)), before=before)
+    found = bench.result(recorder, numbers, 2 * bench.rate)
     manifest = json.loads((bench.place / "rec/critpath.json").read_text(encoding="utf-8"))
     found.notes["seconds"] = (manifest["end"] - manifest["begin"]) / 1e9
     return found

@@ -27,14 +27,18 @@ CALL = (EventRequest(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",)
 MOST, EVERY, STAMPS = 8, 256, 1 << 20
 
 
-def build(directory: Path) -> Path:
-    """Compile the program; raises FileNotFoundError without a compiler."""
+def compile_c(source: Path, target: Path, *options: str) -> Path:
+    """Compile a program or a library; raises FileNotFoundError without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("no C compiler: cc is not on PATH")
-    program = directory / "numbered"
-    subprocess.run([compiler, "-O1", "-o", program, SOURCE], check=True)
-    return program
+    subprocess.run([compiler, "-O1", *options, "-o", target, source], check=True)
+    return target
+
+
+def build(directory: Path) -> Path:
+    """Compile the program that makes numbered calls."""
+    return compile_c(SOURCE, directory / "numbered")
 
 
 @dataclass(frozen=True)

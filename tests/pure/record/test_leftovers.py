@@ -1,14 +1,11 @@
-"""What killed recorders leave, with real processes; the recorders' own parts are replaced."""
+"""What killed recorders leave; the recorders' own parts are replaced."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,34 +18,13 @@ from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS, Script
 from critpath.record import cleanup, registry
 from critpath.record.cleanup import find_leftovers, remove_leftovers
-from critpath.record.identity import SESSION_VARIABLE
 from critpath.record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
 from critpath.record.recorder import RECORDERS, Leftover, RecorderResult
 from critpath.record.recovery import _is_mine, finish_recording
 from critpath.record.registry import read_entries, register
 from critpath.untrusted import load_json
-from critpath_marks.sessions import new_session_name, pid_namespace
-
-pytestmark = pytest.mark.xdist_group("kernel")
-
-
-def dead_session() -> str:
-    """Return a session of a process that is gone."""
-    name = f"critpath-{pid_namespace()}-{{}}-{{}}-00c0ffee"
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return name.format(child.pid, 1)
-
-
-def sleeper(session: str, code: str = "import time; print(flush=True); time.sleep(300)"):
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, SESSION_VARIABLE: session},
-        stdout=subprocess.PIPE,
-    )
-    assert child.stdout is not None
-    child.stdout.readline()
-    return child
+from critpath_marks.sessions import new_session_name
+from tests.played.names import dead_name
 
 
 @pytest.fixture
@@ -64,15 +40,6 @@ def recorders(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, place, module)
         modules[name] = module
     return modules
-
-
-@pytest.fixture
-def children():
-    found: list[subprocess.Popen] = []
-    yield found
-    for child in found:
-        child.kill()
-        child.communicate()
 
 
 def manifest(session: str, **changes) -> Manifest:
@@ -118,7 +85,7 @@ def test_a_machine_without_leftovers_has_none(tmp_path):
 @pytest.mark.usefixtures("recorders")
 def test_an_entry_that_was_half_written_goes():
     place = registry.registry_directory(create=True)
-    alive, dead = new_session_name(), dead_session()
+    alive, dead = new_session_name(), dead_name()
     for session in (alive, dead):
         (place / f".{session}.{session.split('-')[2]}").write_text('{"dire')
     (place / ".note").touch()  # not ours
@@ -126,81 +93,12 @@ def test_an_entry_that_was_half_written_goes():
     assert sorted(p.name for p in place.iterdir()) == [f".{alive}.{os.getpid()}", ".note"]
 
 
-@pytest.mark.usefixtures("recorders")
-def test_processes_of_a_killed_recorder_are_ended(tmp_path, children):
-    session = dead_session()
-    unfinished(tmp_path / "out", session)
-    stubborn = (
-        "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(300)"
-    )
-    children += [sleeper(session), sleeper(session, stubborn)]
-    done, told = clean()
-    assert done
-    assert [c.wait(10) for c in children] == [-signal.SIGTERM, -signal.SIGKILL]
-    assert [kind for kind, _, _ in told] == ["process", "process", "recording"]
-    assert read_entries() == []
-    assert find_leftovers() == []
-
-
-@pytest.mark.usefixtures("recorders")
-def test_other_processes_are_left_alone(tmp_path, children):
-    dead, ended = dead_session(), dead_session()
-    unfinished(tmp_path / "out", dead)
-    children += [
-        sleeper(ended),  # a daemon that a command started whose recording was ended properly
-        sleeper(new_session_name()),  # of a live recorder
-        sleeper(dead.replace(str(pid_namespace()), "1")),  # of a recorder elsewhere
-        sleeper("critpath-1"),
-    ]
-    inner = (
-        "import time; from critpath_marks import sessions as i; "
-        "from critpath.record import registry as r; "
-        f"from pathlib import Path; r._ROOT = Path({str(registry._ROOT)!r}); "
-        f"r.register(i.new_session_name(), Path({str(tmp_path / 'inner')!r}), 'ftrace'); "
-        "print(flush=True); time.sleep(300)"
-    )
-    children.append(sleeper(dead, inner))  # records itself, inside the dead one's command
-    assert {x.kind for x in find_leftovers()} == {"recording"}
-    assert clean()[0]
-    time.sleep(0.1)
-    assert [c.poll() for c in children] == [None] * len(children)
-
-
-def test_a_daemon_that_keeps_the_instance_of_an_ended_recording_is_left_alone(
-    recorders, tmp_path, children
-):
-    session = dead_session()
-    registry.registry_directory(create=True)
-    recorders["ftrace"].find_leftovers = lambda: [Leftover("instance", "i", session, lambda: None)]
-    children.append(sleeper(session))
-    assert [x.kind for x in find_leftovers()] == ["instance"]
-    register(session, tmp_path / "out", "ftrace")  # as of one that was killed
-    assert {x.kind for x in find_leftovers()} == {"instance", "recording", "process"}
-
-
-@pytest.mark.usefixtures("recorders")
-def test_who_cleans_is_not_cleaned_away(tmp_path):
-    session = dead_session()
-    unfinished(tmp_path / "out", session)
-    code = (
-        "import os, subprocess, sys; "
-        "sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1], 'x']))"
-    )
-    inside = (
-        "from critpath.record import cleanup; "
-        f"print([x.name for x in cleanup._find_processes({{{session!r}}})])"
-    )
-    environment = {**os.environ, SESSION_VARIABLE: session}
-    out = subprocess.check_output([sys.executable, "-c", code, inside], env=environment, text=True)
-    assert out.strip() == "[]"
-
-
 def test_a_recorder_that_fails_does_not_hide_the_other(recorders):
     def fail():
         raise CritpathError("cannot look", "do something")
 
     removed = []
-    session = dead_session()
+    session = dead_name()
     recorders["lttng"].find_leftovers = fail
     recorders["ftrace"].find_leftovers = lambda: (
         [] if removed else [Leftover("instance", session, session, lambda: removed.append(1))]
@@ -210,10 +108,11 @@ def test_a_recorder_that_fails_does_not_hide_the_other(recorders):
     assert removed
 
 
-def test_the_order_is_processes_instances_recordings(recorders, tmp_path, children):
-    session = dead_session()
+def test_the_order_is_processes_instances_recordings(recorders, tmp_path, monkeypatch):
+    session = dead_name()
     unfinished(tmp_path / "out", session)
-    children.append(sleeper(session))
+    process = Leftover("process", "7", session, lambda: None)
+    monkeypatch.setattr(cleanup, "_find_processes", lambda killed: [process] * (session in killed))
     recorders["ftrace"].find_leftovers = lambda: [
         Leftover("directory", "d", session, lambda: None),
         Leftover("instance", "i", session, lambda: None),
@@ -226,7 +125,7 @@ def test_what_cannot_be_removed_is_said_once(recorders):
     def refuse():
         raise OSError(16, "Device or resource busy")
 
-    session = dead_session()
+    session = dead_name()
     recorders["ftrace"].find_leftovers = lambda: [Leftover("instance", "i", session, refuse)]
     done, told = clean()
     assert not done
@@ -235,7 +134,7 @@ def test_what_cannot_be_removed_is_said_once(recorders):
 
 
 def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
-    session = dead_session()
+    session = dead_name()
     out = unfinished(tmp_path / "out", session, runs=(Run(1, 10, 110, 120, 0),))
     runs = [Run(1, 10, 110, 120, 0), Run(2, 11, 130, 150, 3, outlived=1)]
     lines = [json.dumps(asdict(run)) for run in runs]
@@ -265,7 +164,7 @@ def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path
         raise CritpathError("the disk is full", "make room")
 
     recorders["ftrace"].finish_killed = finish_killed
-    out = unfinished(tmp_path / "out", dead_session())
+    out = unfinished(tmp_path / "out", dead_name())
     before = (out / "critpath.json").read_bytes()
     done, told = clean()
     assert not done
@@ -276,10 +175,10 @@ def test_a_recording_that_cannot_be_finished_stays_as_it_was(recorders, tmp_path
 
 @pytest.mark.usefixtures("recorders")
 def test_a_recording_without_any_data_is_try_remove(tmp_path):
-    out = unfinished(tmp_path / "out", dead_session())
+    out = unfinished(tmp_path / "out", dead_name())
     (out / "raw").rename(out / ".raw-converted")
     early = tmp_path / "early"
-    session = dead_session()
+    session = dead_name()
     (early / "raw" / "formats").mkdir(parents=True)
     (early / f".{session}.lttng").touch()
     register(session, early, "ftrace")
@@ -295,7 +194,7 @@ def test_a_recording_without_any_data_is_try_remove(tmp_path):
 def test_a_recorder_that_was_killed_while_it_tidied_up_leaves_only_the_recording(
     tmp_path, paired, gone
 ):
-    session = dead_session()
+    session = dead_name()
     out = tmp_path / "out"
     halves = [out / "normal", out / "sample"] if paired else [out]
     for number, half in enumerate(halves):
@@ -320,7 +219,7 @@ def test_a_recorder_that_was_killed_while_it_tidied_up_leaves_only_the_recording
 
 @pytest.mark.usefixtures("recorders")
 def test_raw_data_that_is_to_be_kept_stays(tmp_path):
-    session = dead_session()
+    session = dead_name()
     out = unfinished(tmp_path / "out", session, state="complete")
     (out / "trace" / "kernel").mkdir(parents=True)
     (out / "trace" / "kernel" / "metadata").touch()
@@ -336,7 +235,7 @@ def test_what_is_not_the_recorders_is_never_try_remove(tmp_path):
     early = tmp_path / "early"
     (early / "raw").mkdir(parents=True)
     (early / "thesis.txt").touch()  # of the user, who has used the place meanwhile
-    register(dead_session(), early, "ftrace")
+    register(dead_name(), early, "ftrace")
     assert clean()[0]
     assert sorted(p.name for p in early.iterdir()) == ["raw", "thesis.txt"]
 
@@ -344,7 +243,7 @@ def test_what_is_not_the_recorders_is_never_try_remove(tmp_path):
 @pytest.mark.usefixtures("recorders")
 @pytest.mark.parametrize("moment", ["beside", "between the renames", "before the old one went"])
 def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment):
-    session = dead_session()
+    session = dead_name()
     target, building = tmp_path / "out", tmp_path / f".out.{session}"
     old = building.with_name(building.name + ".old")
     state = "recording" if moment == "beside" else "complete"
@@ -365,7 +264,7 @@ def test_a_recording_that_was_to_replace_another_gets_its_name(tmp_path, moment)
 @pytest.mark.usefixtures("recorders")
 @pytest.mark.parametrize("later", ["begun later", "of a later boot", "in progress", "none", "busy"])
 def test_a_later_recording_is_not_replaced_by_one_that_waited(tmp_path, monkeypatch, later):
-    session = dead_session()
+    session = dead_name()
     target, building = tmp_path / "out", tmp_path / f".out.{session}"
     unfinished(building, session)
     target.mkdir()
@@ -401,7 +300,7 @@ def test_a_recording_whose_user_it_cannot_become_is_finished(tmp_path, monkeypat
     def refuse(*_, **__):
         raise OSError(122, "Disk quota exceeded")
 
-    out = unfinished(tmp_path / "out", dead_session())
+    out = unfinished(tmp_path / "out", dead_name())
     monkeypatch.setattr(os, "fchmod", refuse)
     _, told = clean()
     assert [error.what for _, _, error in told if error] == [
@@ -420,7 +319,7 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
         return RecorderResult((CpuLoss(0, 2),))
 
     recorders["ftrace"].finish_killed = finish_killed
-    session, top = dead_session(), tmp_path / "both"
+    session, top = dead_name(), tmp_path / "both"
     unfinished(top / "normal", session, interleaved="sample")
     (top / "sample" / "trace").mkdir(parents=True)  # linking had begun
     write_manifest(top / "sample", manifest(session, interleaved="normal"))
@@ -437,11 +336,11 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
 
 @pytest.mark.usefixtures("recorders")
 def test_notes_of_recordings_that_are_no_more_are_dropped(tmp_path):
-    register(dead_session(), tmp_path / "moved", "ftrace")
+    register(dead_name(), tmp_path / "moved", "ftrace")
     other = tmp_path / "other"
     other.mkdir()
     write_manifest(other, manifest(new_session_name()))  # a later recording in the same place
-    register(dead_session(), other, "ftrace")
+    register(dead_name(), other, "ftrace")
     assert clean()[0]
     assert read_entries() == []
     assert read_manifest(other).state == "recording"
@@ -453,15 +352,14 @@ def test_a_recording_in_progress_is_not_finished(tmp_path):
     with pytest.raises(CritpathError, match="is being recorded by process"):
         finish_recording(out, lambda _: None)
     assert (
-        finish_recording(unfinished(tmp_path / "b", dead_session(), state="complete"), print)
-        is None
+        finish_recording(unfinished(tmp_path / "b", dead_name(), state="complete"), print) is None
     )
 
 
 @pytest.mark.usefixtures("recorders")
 @pytest.mark.parametrize("half", ["normal", "sample"])
 def test_a_manifest_does_not_say_what_is_replaced(tmp_path, half):
-    session, precious = dead_session(), tmp_path / "precious"
+    session, precious = dead_name(), tmp_path / "precious"
     precious.mkdir()
     (precious / "file").touch()
     for name, other in (("normal", "sample"), ("sample", "normal")):
@@ -475,7 +373,7 @@ def test_a_manifest_does_not_say_what_is_replaced(tmp_path, half):
 
 @pytest.mark.parametrize("name", ["state", "session", "interleaved", "trace", "recorder", "begin"])
 def test_a_manifest_of_other_kinds_is_refused(tmp_path, name):
-    write_manifest(tmp_path, manifest(dead_session()))
+    write_manifest(tmp_path, manifest(dead_name()))
     document = json.loads((tmp_path / "critpath.json").read_text())
     (tmp_path / "critpath.json").write_text(json.dumps({**document, name: [1]}))
     with pytest.raises(CritpathError, match="not a manifest"):
@@ -484,7 +382,7 @@ def test_a_manifest_of_other_kinds_is_refused(tmp_path, name):
 
 @pytest.mark.usefixtures("recorders")
 def test_what_somebody_put_beside_is_not_try_remove(tmp_path):
-    session, out = dead_session(), tmp_path / "out"
+    session, out = dead_name(), tmp_path / "out"
     out.mkdir()
     write_manifest(out, manifest(session))
     (out / "notes.txt").touch()
@@ -496,7 +394,7 @@ def test_what_somebody_put_beside_is_not_try_remove(tmp_path):
 @pytest.mark.usefixtures("recorders")
 @pytest.mark.parametrize("how", ["symlink", "hardlink", "pipe"])
 def test_a_recording_with_links_is_refused(tmp_path, how):
-    out = unfinished(tmp_path / "out", dead_session())
+    out = unfinished(tmp_path / "out", dead_name())
     secret = tmp_path / "secret"
     secret.write_text("x")
     if how == "symlink":
@@ -525,12 +423,6 @@ def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
     item = ",".join(f'"{k}": 1' for k in asdict(runs[0])).join("{}")
     text = f"[{','.join([item] * 100)}]".ljust(each * 100).encode()
     assert len(load_json(text, room=untrusted.ROOM * 100 // MANIFEST_RUNS)) == 100
-
-
-def test_sessions_are_read_from_the_environment(children):
-    children.append(sleeper("critpath-x"))
-    assert cleanup.session_of(children[0].pid) == "critpath-x"
-    assert cleanup.session_of(1 << 22) == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")

@@ -8,14 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from critpath.record.identity import SESSION_VARIABLE
 from critpath_marks.sessions import new_session_name, owner_of
-
-pytestmark = pytest.mark.xdist_group("kernel")
 
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 SCRIPT = """
@@ -114,7 +111,7 @@ def test_no_stranger_is_ended_whose_pid_was_a_recordings():
     assert done.stdout == "all is well\n", done.stderr
 
 
-def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
+def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead(wait_for):
     inside = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
     if run(*inside, "true").returncode:
         pytest.skip("no time namespace can be made here")
@@ -129,8 +126,7 @@ def test_a_recorder_in_another_time_namespace_is_not_taken_for_dead():
     assert owner.is_gone() is None
     assert owner_of(new_session_name()).is_gone() is False
     recorder.communicate("\n")
-    time.sleep(0.05)
-    assert owner.is_gone() is True
+    wait_for(lambda: owner.is_gone() is True)
 
 
 def test_a_clock_of_its_own_is_refused(tmp_path):
