@@ -215,7 +215,7 @@ class Ring:
         self.file = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(self.file, fcntl.F_SETPIPE_SZ, _PIPE)
         self.counts: list[int] = []  # events of each page that was ever full
-        self.overrun = 0
+        self.overrun = self.dropped = 0
         self._data = bytearray()
         self._count = self._began = self._last = 0
         self._missed = 0
@@ -279,7 +279,7 @@ class Ring:
         return (
             f"entries: {unread}\noverrun: {self.overrun}\ncommit overrun: 0\n"
             f"bytes: {waiting * DATA + len(self._data)}\noldest event ts:     1.000000\n"
-            f"now ts:     2.000000\ndropped events: 0\nread events: {read}\n"
+            f"now ts:     2.000000\ndropped events: {self.dropped}\nread events: {read}\n"
         )
 
     def clear(self) -> None:
@@ -422,6 +422,20 @@ class Kernel(tracefs.Files):
                     rings[cpu].lose(count)
         self._update_stats()
 
+    def drop(self, cpu: int, count: int) -> None:
+        """Let events of a cpu find no room, in every instance."""
+        with self._lock:
+            for rings in self.rings.values():
+                rings[cpu].dropped += count
+        self._update_stats()
+
+    def end_pages(self) -> None:
+        """Let readers have every page as it is, full or not."""
+        with self._lock:
+            for rings in self.rings.values():
+                for ring in rings.values():
+                    ring.end_page()
+
     def tear(self, cpu: int) -> None:
         """Let readers have half a page of what a cpu has written."""
         with self._lock:
@@ -531,6 +545,8 @@ class Kernel(tracefs.Files):
         place = self._resolve(place)
         self._note("open", self._name(place))
         self._provide(place)
+        if place.name == "trace_pipe_raw":  # who begins to read gets what there is
+            self._end_pages(place.relative_to(self.root).parts[1])
         descriptor = super().open(place, flags)
         if flags & os.O_TRUNC:
             self._truncated(place)

@@ -1,0 +1,323 @@
+"""Whole flights over a played kernel, in played time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from critpath.record.flight import service
+from critpath.record.flight.live import MARKER
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
+from flown import Flown
+
+USR1, USR2 = 10, 12
+
+
+@pytest.fixture
+def fly(
+    played: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., Flown]]:
+    made: list[Flown] = []
+
+    def begin(*when: str, **more: Any) -> Flown:
+        made.append(Flown(monkeypatch, played, tmp_path / "flight", *when, **more))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.end()
+    assert played.instances == []
+
+
+def read(place: Path, name: str = "critpath.json") -> Any:
+    return json.loads((place / name).read_text())
+
+
+def gaps_of(made: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (made / "gaps.jsonl").read_text().splitlines()]
+
+
+def test_a_flight_from_begin_to_end(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    flown = fly("latency checkout > 250ms", dumps=2)
+    place = flown.place
+    headline = "profile minimal, under 50 %, open all the time; 0 dumps"
+    assert flown.said == [f"flight recorder: {headline}"]
+    assert place.stat().st_mode & 0o777 == 0o700
+    for number in range(3):
+        flown.mark(f"critpath:begin checkout {number}")
+        flown.switch()
+        flown.time.pass_time(0.1)
+        flown.mark(f"critpath:end checkout {number}")
+    assert [p.name for p in place.iterdir()] == ["flight.json"]  # nothing before the trigger
+    flown.mark("critpath:begin checkout slow")
+    flown.switch()
+    flown.time.pass_time(0.4)
+    flown.mark("critpath:end checkout slow")
+    flown.time.pass_time(0.1)
+    [slow] = flown.dumps
+    manifest = read(slow)
+    trigger = manifest["trigger"]
+    assert (trigger["when"], trigger["kind"]) == ("latency checkout > 250ms", "checkout")
+    assert trigger["id"] == "slow"
+    assert trigger["value"].startswith("40")
+    assert manifest["begin"] < trigger["at"] <= manifest["end"] + 1_000_000
+    assert manifest["state"] == "complete"
+    assert gaps_of(slow)[0]["why"] == "start"
+    # By command and by signal, more than the hour's triggers.
+    for _ in range(2):
+        flown.time.pass_time(1)
+        flown.switch()
+        done = critpath("dump", place, "--reason", "to see")
+        assert done.returncode == 0, done.stderr
+    made = Path(done.stdout.strip())
+    flown.time.pass_time(1)
+    flown.switch()
+    flown.signal(USR1)
+    assert [p.name.partition("-")[2] for p in flown.dumps] == ["to-see", "signal-usr1"]
+    assert made in flown.dumps  # the oldest two are gone
+    assert critpath("verify", made).returncode == 0
+    assert read(made)["trigger"]["value"] == "to see"
+    flown.time.pass_time(2)
+    status = json.loads(critpath("dump", "--status", place, "--json").stdout)
+    assert (status["dumps"]["made"], status["dumps"]["removed"]) == (4, 2)
+    assert (status["dumps"]["kept"], status["dumps"]["refused"]) == (2, {})
+    assert status["overhead"]["target"] == 0.5
+    assert 0.9 < status["covers"] <= 1
+    assert re.search(r"holds .* at the present rate", critpath("dump", place, "--status").stdout)
+    assert critpath("dump", "--stop", place).returncode == 0
+    flown.thread.join(60)
+    assert not flown.thread.is_alive()
+    assert read(place, "flight.json")["state"] == "stopped"
+    assert list(flown.run_directory.iterdir()) == []
+
+
+def test_who_watches_is_told_what_ended(fly: Callable[..., Flown]) -> None:
+    flown = fly()
+    seen = flown.ask(top=-1)["seen"]  # from now on somebody looks on
+    flown.time.pass_time(1)
+    for number in range(3):
+        flown.mark(f"critpath:begin job {number}", f"critpath:end job {number}")
+    flown.time.pass_time(1)
+    told = flown.ask(top=seen)
+    ended = [one for one in told["ended"] if one[0] == MARKER]
+    assert [one[1] for one in ended] == ["job"] * 3
+    assert all(begin < end for _, _, begin, end in ended)
+    assert (told["seen"], told["more"], told["missed"]) == (seen + 3, False, 0)
+    flown.time.pass_time(15)  # nobody does any more
+    flown.mark("critpath:begin job 9", "critpath:end job 9")
+    flown.time.pass_time(1)
+    assert flown.ask(top=0)["seen"] == seen + 3
+
+
+def test_what_is_asked_is_not_trusted(fly: Callable[..., Flown]) -> None:
+    """Junk, clients that say nothing, and names as long as marks allow: it goes on, and answers."""
+    flown = fly()
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(flown.connect())
+            flown.time.settle()
+        for junk in (b"[" * 4000, b"\xff" * 99, b"1", b'{"dump":', b"x" * 100_000):
+            with contextlib.suppress(ConnectionError):
+                assert flown.send(junk) == b""
+        for seen in (b"-1", b"1e9", b"true", b"[]", b'"x"', b"9" * 4000):
+            flown.send(b'{"top": %s}' % seen)
+        seen = flown.ask(top=10**12)["seen"]
+        for number in range(100):
+            flown.kernel.mark(f"critpath:begin {'%1b' * 200} {number}")
+            flown.kernel.mark(f"critpath:end {'%1b' * 200} {number}")
+        flown.kernel.end_pages()
+        flown.time.pass_time(1)
+        names: list[str] = []
+        answers, more = 0, True
+        while more:
+            answer = flown.ask(top=seen)
+            seen, more = answer["seen"], answer["more"]
+            names += [one[1] for one in answer["ended"]]
+            answers += 1
+        assert len(names) == 100
+        assert answers > 1  # one answer is one message
+        assert len({*names}) == 1
+        assert "\x1b" not in names[0]
+        flown.switch()
+        assert flown.ask(dump="\x1b[31m")["dump"]
+    [made] = flown.dumps
+    assert "\x1b" not in (made / "critpath.json").read_text()
+
+
+def test_a_trigger_too_many_is_refused_and_counted(fly: Callable[..., Flown]) -> None:
+    flown = fly("signal USR2", at_most=2)
+    refused: dict[str, int] = {}
+    for passed, number, refused in (
+        (1, 1, {}),
+        (1, 1, {"too soon after another": 1}),
+        (60, 2, {"too soon after another": 1}),
+        (60, 2, {"too soon after another": 1, "too many an hour": 1}),
+        (3600, 3, {"too soon after another": 1, "too many an hour": 1}),
+    ):
+        flown.kernel.clock.now += passed * 1_000_000_000  # in which nobody ran
+        flown.time.pass_time(0.2)
+        flown.switch()
+        flown.time.pass_time(0.2)
+        flown.signal(USR2)
+        assert len(flown.dumps) == number
+        assert flown.status()["dumps"]["refused"] == refused
+    said = [line for line in flown.said if line.startswith("refused")]
+    assert len(said) == len(refused)
+    assert said[0].startswith("refused (too soon after another): signal USR2")
+
+
+def test_events_that_are_lost_fire_loss(fly: Callable[..., Flown]) -> None:
+    """Buffers that somebody else keeps from overwriting lose what comes once they are full."""
+    flown = fly("loss")
+    flown.time.pass_time(2)
+    flown.switch()
+    before = flown.time.clock.now
+    flown.kernel.drop(0, 70)
+    flown.time.pass_time(2)
+    [made] = flown.dumps
+    manifest = read(made)
+    assert manifest["trigger"]["when"] == "loss"
+    # 70 of the layer, and as many of the buffer of marks.
+    assert manifest["trigger"]["value"] == "140"
+    assert sum(of["events"] for of in manifest["loss"]) == 140
+    lost = [gap for gap in gaps_of(made) if (gap["layer"], gap["why"]) == ("base", "other")]
+    # It is noticed within a second: no path crosses that time.
+    assert lost
+    assert min(gap["begin"] for gap in lost) >= before - 1_100_000_000
+    assert max(gap["end"] for gap in lost) >= before
+
+
+def test_a_second_above_the_budget_fires_overhead(fly: Callable[..., Flown]) -> None:
+    """A second may cost more than the budget, which holds over a horizon."""
+    flown = fly("overhead > 1x", overhead=0.01)
+    for _ in range(40):
+        flown.switch(200)
+        flown.time.pass_time(0.05)
+        if flown.dumps:
+            break
+    found = read(flown.dumps[0])["trigger"]
+    assert found["when"] == "overhead > 1x"
+    assert float(found["value"].removesuffix("x")) >= 1
+
+
+def test_a_full_disk_costs_the_dump_and_not_the_flight(
+    fly: Callable[..., Flown], critpath: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flown = fly()
+    flown.switch()
+    free = [1000]
+    monkeypatch.setattr(
+        service.os, "statvfs", lambda _: SimpleNamespace(f_bavail=free[0], f_frsize=1, f_blocks=9)
+    )
+    done = critpath("dump", flown.place)
+    assert done.returncode == 3
+    assert "disk full" in done.stderr
+    assert "free space" in done.stderr
+    done = critpath("dump", flown.place, "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout) == {"refused": "disk full"}
+    assert [p.name for p in flown.place.iterdir()] == ["flight.json"]
+    free[0] = 1 << 40
+    assert critpath("dump", flown.place).returncode == 0
+
+
+def test_a_disk_that_is_full_only_while_it_is_written_costs_the_dump(
+    fly: Callable[..., Flown], critpath: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flown = fly()
+    flown.switch()
+    write = service.raws.copy_descriptions
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(service.raws, "copy_descriptions", refuse)
+    assert "disk full" in critpath("dump", flown.place).stderr
+    assert [p.name for p in flown.place.iterdir()] == ["flight.json"]
+    assert any("No space left" in line for line in flown.said)
+    monkeypatch.setattr(service.raws, "copy_descriptions", write)
+    flown.switch()
+    assert critpath("dump", flown.place).returncode == 0
+
+
+def test_what_others_switch_is_a_gap_and_put_right(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    flown = fly()
+    flown.time.pass_time(1.5)
+    flown.switch()
+    before = flown.time.clock.now
+    [layer] = flown.flight._memory.layers
+    for name in ("tracing_on", f"events/{layer.events[0]}/enable"):
+        file = flown.instance("base") / name
+        file.write_text("0\n")
+        flown.time.pass_time(1.5)
+        assert file.read_text().strip() == "1", name
+    (flown.instance() / "tracing_on").write_text("0\n")
+    flown.time.pass_time(1.5)
+    assert (flown.instance() / "tracing_on").read_text().strip() == "1"
+    warned = [line for line in flown.said if "somebody else switched" in line]
+    assert [line.split()[4] for line in warned] == ["base:", "base:", "marks:"]
+    flown.switch()
+    done = critpath("dump", flown.place)
+    assert done.returncode == 0, done.stderr
+    made = Path(done.stdout.strip())
+    others = [gap for gap in gaps_of(made) if gap["why"] == "other"]
+    assert others
+    assert min(gap["begin"] for gap in others) >= before - 1_100_000_000
+    assert max(gap["end"] for gap in others) > before
+    assert critpath("verify", made).returncode == 0
+
+
+def test_nothing_is_held_while_the_budget_is_used_up(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    flown = fly()
+    done = critpath("dump", flown.place)
+    assert done.returncode == 3
+    assert "nothing was recorded in the last" in done.stderr
+    assert flown.dumps == []
+    assert flown.status()["dumps"]["refused"] == {"failed": 1}
+
+
+def test_the_first_profile_that_the_budget_allows_is_taken(fly: Callable[..., Flown]) -> None:
+    """Of richer ones nothing is left."""
+    flown = fly(overhead=0.01, trial=30, profiles=("requests", "syscalls", "minimal"))
+    assert flown.status()["profile"] == "minimal"
+    assert flown.status()["layers"] == ["base"]
+    assert len(flown.kernel.instances) == 2
+
+
+def test_requests_of_a_server_without_marks_are_in_a_dump(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    flown = fly(profiles=("requests",), overhead=10.0)
+    flown.time.pass_time(0.1)
+    flown.kernel.play()
+    done = critpath("dump", flown.place)
+    assert done.returncode == 0, done.stderr
+    made = Path(done.stdout.strip())
+    shown = critpath("path", made, "--execution", "requests")
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"[1-3] executions?, ", shown.stdout), shown.stdout
+
+
+def test_one_of_each_name_runs(fly: Callable[..., Flown], critpath: Callable[..., Any]) -> None:
+    flown = fly()
+    again = critpath("record", "--always", "-o", flown.place)
+    assert again.returncode == 2
+    assert "runs already" in again.stderr
+    assert flown.status()["dumps"]["made"] == 0
