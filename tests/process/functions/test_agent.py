@@ -5,35 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from critpath.functions.agent import Shares, find_level
-from critpath.record.budget import laws
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
+from pythons import find_pythons
 
-
-def pythons(*minors: int) -> list[str]:
-    """Return a Python of each of these versions that is here."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = {}
-    for minor in minors:
-        for place in (*pyenv.glob(f"3.{minor}.*/bin/python"), shutil.which(f"python3.{minor}")):
-            code = "import sys; print(sys.version_info[1])"
-            if place is None or minor in found:
-                continue
-            done = subprocess.run([place, "-c", code], capture_output=True, text=True, check=False)
-            if done.stdout == f"{minor}\n":  # pyenv's stand-ins end in an error
-                found[minor] = str(place)
-    return list(found.values())
-
-
-NEW, OLD = pythons(12, 13), pythons(8, 9, 10, 11)
+NEW, OLD = find_pythons(12, 13), find_pythons(8, 9, 10, 11)
 AGENT = importlib.util.find_spec("critpath.functions.agent").origin
 NATIVE = importlib.util.find_spec("critpath.functions._ring").origin
 RINGS = {"native": NATIVE, "python": "python"}
@@ -46,21 +28,25 @@ def python(request) -> str:
     return request.param
 
 
-def run(python, directory, script, *words, ring=NATIVE, share=1.0, **more):
+def start(python, place, *words, **variables):
+    """Run the agent with words in a directory; return what became of it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CRITPATH")} | variables
+    return subprocess.run(
+        [python, AGENT, *words],
+        cwd=place, env=env, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def run(python, directory, script, *words, ring=NATIVE, share=1.0):
     """Run a script under the agent; return what it printed."""
     directory.mkdir()
     (directory.parent / "app.py").write_text(script)
-    env = {
-        **os.environ,
-        "CRITPATH_FUNCTIONS": str(directory),
-        "CRITPATH_FUNCTIONS_NATIVE": ring,
-        "CRITPATH_FUNCTIONS_SHARE": str(share),
-    }
-    done = subprocess.run(
-        [python, AGENT, *(words or ["app.py"])],
-        cwd=directory.parent, env=env, capture_output=True, text=True, check=False, timeout=120,
-        **more,
-    )  # fmt: skip
+    done = start(
+        *(python, directory.parent, *(words or ["app.py"])),
+        CRITPATH_FUNCTIONS=str(directory),
+        CRITPATH_FUNCTIONS_NATIVE=ring,
+        CRITPATH_FUNCTIONS_SHARE=str(share),
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -218,11 +204,7 @@ def test_without_a_recorder_a_program_runs_as_ever(python, tmp_path):
     (tmp_path / "app.py").write_text(
         "import sys; print(__name__, __file__, sys.argv, sys.path[0], sys.monitoring.get_tool(3))"
     )
-    env = {k: v for k, v in os.environ.items() if not k.startswith("CRITPATH")}
-    done = subprocess.run(
-        [python, AGENT, "app.py", "a b"],
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = start(python, tmp_path, "app.py", "a b")
     assert done.stdout == f"__main__ app.py ['app.py', 'a b'] {tmp_path} None\n"
 
 
@@ -242,45 +224,6 @@ def test_it_runs_what_python_runs(python, tmp_path, words, shown):
 @pytest.mark.parametrize("python", OLD, ids=lambda path: Path(path).parts[-3])
 def test_an_older_python_is_refused(python, tmp_path):
     (tmp_path / "app.py").write_text("print('ran')")
-    done = subprocess.run(
-        [python, AGENT, "app.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = start(python, tmp_path, "app.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert "from Python 3.12 on" in done.stderr
-
-
-demands = st.lists(st.floats(0, 1), min_size=1, max_size=40)
-
-
-@given(demands, st.floats(0.001, 0.5))
-def test_the_level_is_that_of_the_law(wanted, total):
-    assert find_level(wanted, total) == laws.find_level(wanted, total)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 60_000), st.integers(200, 40_000)), min_size=1, max_size=12),
-    st.floats(0.005, 0.2),
-)
-def test_functions_that_are_short_hold_their_share(functions, share):
-    """Each is called so often a second, and takes so long (ns); an event costs 100 ns."""
-    cost, switched = 1e-7, {}
-    shares = Shares(share, cost, switched.__setitem__)
-    totals = {number: [0, 0] for number in range(len(functions))}
-    spent = 0.0
-    for step in range(1, 301):
-        counts = []
-        for number, (rate, length) in enumerate(functions):
-            if switched.get(number, True):
-                made = rate // 10
-                totals[number][0] += made
-                totals[number][1] += made * length
-                if made:
-                    counts.append((number, 2 * made, *totals[number]))
-                    spent += 2 * made * cost if length < 10_000 else 0.0
-        shares.adjust(step / 10, 0.1, counts)
-    demand = sum(2 * rate * cost for rate, length in functions if length < 10_000)
-    # A look's worth of each function at most before it is known what it wants.
-    first = sum(2 * (rate // 10) * cost for rate, length in functions if length < 10_000)
-    assert spent <= 1.5 * min(demand, share) * 30 + 3 * first
-    if sum(2 * rate * cost for rate, _ in functions) <= share:
-        assert not switched

@@ -1,29 +1,18 @@
-"""Functions of the command: words, hostile files, and a recording with a known call tree."""
+"""Functions of the command: words, and hostile files."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import struct
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from critpath.errors import UsageError
 from critpath.record import functions
-from critpath.record.ftrace.recorder import missing_requirements
 from critpath.record.functions import FILE, RAW, FunctionFiles, convert_functions, with_agent
 from critpath.record.scripts import split_python
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "functions"))
-import test_agent as agents
-
-HERE = [o.what for o in missing_requirements(None) if o.fatal] if not os.geteuid() else ["no root"]
-needs_kernel = pytest.mark.skipif(bool(HERE), reason=f"cannot record here: {HERE[:1]}")
-needs_python = pytest.mark.skipif(not agents.NEW, reason="no Python 3.12 or later is here")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +154,7 @@ def test_holes_are_not_read(tmp_path):
         stream.truncate(1 << 43)
         stream.seek(4096 + 65536 * 5_000_001)
         stream.write(struct.pack("<QIi", 200, 2, 7))
-    begin = time.process_time()
-    assert convert_functions(tmp_path, (100, 1000)) == ()
-    assert time.process_time() - begin < 10
+    assert convert_functions(tmp_path, (100, 1000)) == ()  # or it would take for ever
     assert json.loads((tmp_path / FILE).read_text())["events"] == 2
 
 
@@ -197,110 +184,3 @@ def test_links_and_devices_are_not_followed(tmp_path):
     os.mkfifo(raw / "7-0.slot")
     assert convert_functions(tmp_path, (0, 10)) != ()
     assert json.loads((tmp_path / FILE).read_text())["functions"] == []
-
-
-@needs_python
-def test_an_older_python_ends_with_2_and_says_so(critpath, tmp_path):
-    old = next(iter(agents.OLD), None)
-    if old is None:
-        pytest.skip("no Python before 3.12 is here")
-    if HERE:
-        pytest.skip(f"cannot record here: {HERE[0]}")
-    done = critpath("record", "--functions", "-o", tmp_path / "r", "--", old, "app.py")
-    assert done.returncode == 2
-    assert "needs Python 3.12 or later" in done.stderr
-    assert not (tmp_path / "r").exists()
-
-
-PROGRAM = """
-import time
-def spin(ms):
-    begin = time.process_time_ns()
-    while time.process_time_ns() < begin + ms * 1_000_000:
-        for _ in range(500): pass
-    print(time.process_time_ns() - begin)
-def encode(ms): spin(ms)
-def fetch(): time.sleep(0.02)
-def main():
-    encode({ms}); fetch(); spin(6)
-main()
-"""
-
-
-@needs_python
-@needs_kernel
-@pytest.mark.xdist_group("kernel")
-def test_a_path_names_the_functions_that_ran(critpath, critpath_process, tmp_path):
-    (tmp_path / "app.py").write_text(PROGRAM.replace("{ms}", "24"))
-    done = critpath_process(
-        *("record", "--functions", "-n", 3, "-o", "r", "--", agents.NEW[-1], "app.py"), cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert "functions, " in done.stderr
-    took = [int(line) for line in done.stdout.split()]
-    assert "spin (app.py:3)" in critpath("path", tmp_path / "r", "--segments").stdout
-    for reader in ("native", "babeltrace2"):
-        if reader == "babeltrace2" and not shutil.which("babeltrace2"):
-            continue
-        options = ("--format", "json", "--reader", reader)
-        lines = critpath("path", tmp_path / "r", *options).stdout.splitlines()
-        assert len(lines) == 3
-        shares = []
-        for number, line in enumerate(lines):
-            segments = json.loads(line)["segments"]
-            spun = sum(s["end"] - s["begin"] for s in segments if s["detail"].startswith("spin ("))
-            # What interrupts is no running of it.
-            shares.append(spun / sum(took[2 * number : 2 * number + 2]))
-        # No event tells when the machine below takes the cpu: the process's own time lacks that.
-        assert 0.9 < min(shares) < 1.1, shares
-
-
-@needs_python
-@needs_kernel
-@pytest.mark.long
-@pytest.mark.xdist_group("kernel")
-def test_a_cause_names_the_function_and_vectors_stay(critpath, critpath_process, tmp_path):
-    for name, ms in (("normal", 4), ("sample", 84)):
-        (tmp_path / f"{name}.py").write_text(PROGRAM.replace("{ms}", str(ms)))
-    commands = (f"{agents.NEW[-1]} {name}.py" for name in ("normal", "sample"))
-    done = critpath_process(
-        *("record", "--functions", "-n", 24, "-o", "r", "--interleave", *commands), cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    sets = tmp_path / "r" / "normal", tmp_path / "r" / "sample"
-    done = critpath("compare", *sets, "--json", tmp_path / "c.json")
-    assert done.returncode == 1, done.stdout
-    document = json.loads((tmp_path / "c.json").read_text())
-    # On a busy machine waits for a cpu may come before it.
-    running = [cause for cause in document["causes"] if cause["facts"]["state"] == "RUN"]
-    assert running[0]["facts"]["location"] == "spin (sample.py:3)"
-    assert "in spin (sample.py:3)" in done.stdout
-    # Vectors are those of the same recordings without functions.
-    for one in sets:
-        (one / FILE).unlink()
-    critpath("compare", *sets, "--json", tmp_path / "d.json")
-    other = json.loads((tmp_path / "d.json").read_text())
-    assert other["symbols"] == document["symbols"]
-    assert other["states"] == document["states"]
-
-
-@needs_python
-@needs_kernel
-@pytest.mark.xdist_group("kernel")
-def test_functions_have_at_most_half_of_a_budget_and_are_charged(critpath_process, tmp_path):
-    (tmp_path / "app.py").write_text(PROGRAM.replace("{ms}", "2"))
-    done = critpath_process(
-        *("record", "--functions", "--overhead", "20%", "-n", 4, "-o", "r"),
-        *("--", agents.NEW[0], "app.py"),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    manifest = json.loads((tmp_path / "r" / "critpath.json").read_text())
-    held = manifest["overhead"]
-    assert held["target"] == pytest.approx(0.2)
-    listed = json.loads((tmp_path / "r" / FILE).read_text())
-    trace = tmp_path / "r" / "trace" / "functions"
-    # Of a stream's bytes an event takes less than 40.
-    least = sum(stream.stat().st_size for stream in trace.glob("functions_*")) / 40
-    assert least * 60e-9 < held["cost"]["functions"] < 0.2
-    assert {"main", "spin", "fetch"} <= {one["name"] for one in listed["functions"]}
