@@ -27,6 +27,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from results import write_results
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("detect", "localize", "graph", "requests")
 PYTEST: Final = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not deep")
@@ -73,8 +77,8 @@ def annotated(module: Path) -> set[tuple[int, int]]:
     return found
 
 
-def list_mutants() -> Iterator[Mutant]:
-    """Yield every mutant of the packages."""
+def list_mutants(module: str = "") -> Iterator[Mutant]:
+    """Yield every mutant of the packages, or of one of their modules."""
     from cosmic_ray.ast import ast_nodes, get_ast_from_path  # noqa: PLC0415 - make mutants has it
     from cosmic_ray.plugins import get_operator, operator_names  # noqa: PLC0415 - as above
 
@@ -83,7 +87,8 @@ def list_mutants() -> Iterator[Mutant]:
         for name in operator_names()
         if name not in LEFT_OUT and not get_operator(name).arguments()
     ]
-    for path in sorted(p for x in PACKAGES for p in (ROOT / "critpath" / x).rglob("*.py")):
+    modules = [p for x in PACKAGES for p in (ROOT / "critpath" / x).rglob("*.py")]
+    for path in [ROOT / module] if module else sorted(modules):
         tree, skipped = get_ast_from_path(path), annotated(path)
         for name, operator in operators:
             places = (
@@ -181,7 +186,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
 
-    every = list(list_mutants())
+    every = list(list_mutants((arguments.only or "").partition(":")[0]))
     drawn = random.Random(arguments.seed).sample(every, min(arguments.count, len(every)))
     if arguments.only:
         drawn = [x for x in every if f"{x.module}:{x.line}" == arguments.only]
@@ -229,7 +234,7 @@ def tell(outcomes: list[Outcome], place: Path | None) -> int:
     killed = sum(x.what == "killed" for x in programs)
     if place:
         rows = [{**vars(x.mutant), "what": x.what, "by": x.by, "diff": x.diff} for x in outcomes]
-        place.write_text(json.dumps({"killed": killed, "of": len(programs), "mutants": rows}))
+        write_results(place, rows, killed=killed, of=len(programs))
     share = killed / max(len(programs), 1)
     print(f"{killed} of {len(programs)} mutants killed by tests/pure: {100 * share:.1f} %")
     return 0

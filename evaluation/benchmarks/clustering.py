@@ -10,7 +10,7 @@ of 200 distinct paths, and sets of executions that are all different: types of t
 set, types of a sample of the same size, pairs.  Figures are CPU seconds.
 
 ``--large``: the last for 100,000 executions that are all different, which takes minutes.
-``--rows``: what ``scale.py`` takes into its table.  ``--tiny``: sets of a twentieth.
+``--rows``: what ``scale.py`` takes into its table.  ``--tiny``: sets of a fiftieth.
 """
 
 from __future__ import annotations
@@ -293,14 +293,14 @@ def main() -> None:
     parser.add_argument("rounds", type=int, nargs="?", default=3)
     parser.add_argument("--rows", action="store_true")
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="sets of a twentieth")
+    parser.add_argument("--tiny", action="store_true", help="sets of a fiftieth")
     given = parser.parse_args()
     if given.rows:
         rows()
     elif given.large:
         large()
     else:
-        tables(given.rounds, 20 if given.tiny else 1)
+        tables(given.rounds, 50 if given.tiny else 1)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from critpath.record.recorder import RECORDERS, RecorderSettings
 from critpath_marks.sessions import new_session_name
 
 HERE = Path(__file__).resolve().parent
+PROFILES = {"minimal": "minimal", "full": "everything"}
 PAPER = 4.79  # percent: Janecek, Ezzati-Jivan and Hamou-Lhadj (2022), their minimal events
 PERF_EVENTS = (
     *("sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"),
@@ -186,6 +187,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--requests", type=int, default=1500)
     parser.add_argument("--round-trips", type=int, default=100_000)
+    parser.add_argument("--profiles", default=",".join(PROFILES))
     parser.add_argument("--workload", help="the program, built before")
     chosen = parser.parse_args()
     if os.geteuid():
@@ -203,9 +205,10 @@ def main() -> int:
             subprocess.run(["cc", "-O1", "-o", program, source, "-lpthread"], check=True)
         modes: dict[str, Mode] = {
             "no tracing": untraced,
-            f"{chosen.recorder}, minimal": by_recorder(chosen.recorder, "minimal"),
-            f"{chosen.recorder}, everything": by_recorder(chosen.recorder, "full"),
         }
+        for profile in chosen.profiles.split(","):
+            name = f"{chosen.recorder}, {PROFILES[profile]}"
+            modes[name] = by_recorder(chosen.recorder, profile)
         if shutil.which("perf"):
             modes["perf record, as minimal"] = by_perf
         print(f"kernel {os.uname().release}, {os.cpu_count()} cpus, {chosen.rounds} rounds\n")

@@ -20,11 +20,15 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from results import write_results
+
 from critpath.record.counts import groups
 from critpath.record.flight.dumps import find_dumps
 from critpath_marks.channels import PLACE
 
-CRITPATH = (sys.executable, "-m", "critpath")
+CRITPATH = (sys.executable, "-P", "-m", "critpath")
 INSTANCES = Path("/sys/kernel/tracing/instances")
 RUN = Path("/run/critpath")
 WORDS = {
@@ -129,7 +133,7 @@ def main() -> int:
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
     if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_results(asked.json, found)
     for text in (text for of in found.values() for text in of["wrong"]):
         print(text)
     return int(any(of["wrong"] for of in found.values()))
