@@ -113,6 +113,7 @@ STARTS: Final = (
         "import:cosmic_ray",
     ),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
+    Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),
     Start("recording/overhead.py", "{made} --seconds 1 --targets 5 --loads steady", "kernel"),
     Start("recording/record_faults.py", "1", "kernel cc"),
