@@ -37,6 +37,7 @@ import re
 import shutil
 import struct
 import tarfile
+import tempfile
 import termios
 import threading
 import time as real_time
@@ -343,6 +344,7 @@ class Kernel(tracefs.Files):
         self._refusals: list[_Refusal] = []
         self._played = 0
         self._lock = threading.RLock()
+        self.short = Path(tempfile.mkdtemp())  # a socket's path has 108 bytes
         (home / "rings").mkdir(parents=True)
         self.root.mkdir()
         (self.root / "instances").mkdir()
@@ -516,6 +518,8 @@ class Kernel(tracefs.Files):
             self._truncated(place / "set_event")
 
     def close(self) -> None:
+        """End it, whatever is still there."""
+        shutil.rmtree(self.short, ignore_errors=True)
         for rings in self.rings.values():
             for ring in rings.values():
                 ring.close()
@@ -802,7 +806,7 @@ def play_kernel(
     def threads(name: str = "statedump") -> Callable[[], list[Any]]:
         return lambda: [tuple(row) for row in kernel.recording.json(name)]
 
-    for module in (tracefs, recorder, drain, hands):
+    for module in (tracefs, recorder, drain, hands, marks):
         monkeypatch.setattr(module, "time", kernel.clock)
     put = monkeypatch.setattr
     put(tracefs, "files", kernel)
@@ -839,7 +843,7 @@ def play_kernel(
     put(registry, "_ROOT", home / "registry")
     (home / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
-    put(marks, "PLACE", str(home / "marks"))
+    put(marks, "PLACE", str(kernel.short / "marks"))
     put(marks, "mount", lambda *_: None)
     put(marks, "unmount_marker", lambda _: None)
     return kernel
