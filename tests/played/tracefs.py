@@ -219,7 +219,7 @@ class Ring:
         self.overrun = self.dropped = 0
         self._data = bytearray()
         self._count = self._began = self._last = 0
-        self._missed = 0
+        self._missed = self._overwritten = 0
 
     def put(self, time: int, record: bytes) -> None:
         """Write an event, as the kernel does."""
@@ -250,31 +250,53 @@ class Ring:
         """Let readers have the page that is being written, full or not."""
         if not self._count:
             return
-        data, word = bytes(self._data), len(self._data)
-        if self._missed:
-            word |= _MISSED
-            if len(data) + 8 <= DATA:
-                word |= _STORED
-                data += struct.pack("<Q", self._missed)
-        page = (struct.pack("<QQ", self._began, word) + data).ljust(PAGE, b"\0")
-        with contextlib.suppress(BlockingIOError):
-            os.write(self.file, page[: PAGE // 2] if torn else page)
-            self.counts.append(self._count)
-            self._data.clear()
-            self._count = self._missed = 0
-            return
-        self.overrun += self._count  # nobody reads
-        self._missed += self._count
+        page = self._finish_page(bytes(self._data), len(self._data), self._missed)
+        page = struct.pack("<Q", self._began) + page
+        while True:
+            try:
+                os.write(self.file, page[: PAGE // 2] if torn else page)
+                break
+            except BlockingIOError:  # full: the oldest goes
+                os.read(self.file, PAGE)
+                lost = self.counts.pop(-self._waiting() - 1)
+                self.overrun += lost
+                self._overwritten += lost
+        self.counts.append(self._count)
         self._data.clear()
-        self._count = 0
+        self._count = self._missed = 0
+
+    @staticmethod
+    def _finish_page(data: bytes, commit: int, missed: int) -> bytes:
+        """Return a page without its time; it says how many events are missing before it."""
+        if missed:
+            data = data[:commit]
+            if commit + 8 <= DATA:
+                data += struct.pack("<Q", missed)
+                commit |= _STORED
+            commit |= _MISSED
+        return (struct.pack("<Q", commit) + data).ljust(PAGE - 8, b"\0")
+
+    def settle(self) -> None:
+        """Have the oldest page that waits say what was overwritten before it."""
+        self.end_page()
+        if not self._overwritten:
+            return
+        pages = os.read(self.file, _PIPE)
+        commit = struct.unpack_from("<Q", pages, 8)[0] & (_STORED - 1)
+        first = self._finish_page(pages[16:PAGE], commit, self._overwritten)
+        self._overwritten = 0
+        os.write(self.file, pages[:8] + first + pages[PAGE:])
+
+    def _waiting(self) -> int:
+        """Return how many pages nobody has read."""
+        size = array.array("i", [0])
+        if self.file >= 0:
+            fcntl.ioctl(self.file, termios.FIONREAD, size)
+        return -(-size[0] // PAGE)
 
     def stats(self) -> str:
         """Return the kernel's counts."""
-        waiting = 0
-        if self.file >= 0:
-            size = array.array("i", [0])
-            fcntl.ioctl(self.file, termios.FIONREAD, size)
-            waiting = -(-size[0] // PAGE)
+        waiting = self._waiting()
         unread = sum(self.counts[len(self.counts) - waiting :]) + self._count
         read = sum(self.counts) + self._count - unread
         return (
@@ -408,13 +430,15 @@ class Kernel(tracefs.Files):
             self.clock.now = moments[-1]
         self._pass([Event(moment, cpu, name, record) for moment in moments])
 
-    def mark(self, text: str, cpu: int = 0, pid: int = 1, *, instance: str = "") -> None:
-        """Let a program's mark pass, into one instance or all that have marks."""
-        record = self.recording.make_record(
-            PRINT, {"common_pid": pid, "buf": text.encode() + b"\n"}
-        )
-        self.clock.now += 1000
-        self._pass([Event(self.clock.now, cpu, PRINT, record)], only=instance)
+    def mark(self, *texts: str, cpu: int = 0, pid: int = 1, instance: str = "") -> None:
+        """Let marks of a program pass, into one instance or all that have marks."""
+        events = []
+        for text in texts:
+            values = {"common_pid": pid, "buf": text.encode() + b"\n"}
+            self.clock.now += 1000
+            record = self.recording.make_record(PRINT, values)
+            events.append(Event(self.clock.now, cpu, PRINT, record))
+        self._pass(events, only=instance)
 
     def lose(self, cpu: int, count: int) -> None:
         """Let events of a cpu be overwritten before anybody reads them, in every instance."""
@@ -500,14 +524,20 @@ class Kernel(tracefs.Files):
 
     def kill(self, of: recorder.FtraceRecorder) -> None:
         """Let a recorder be gone at once: its threads end and its files close, no more."""
+        gone = [of._instance]
         if of._drain is not None:
             of._drain.abandon()
+        if of._marks is not None:
+            gone.append(of._marks.instance)
+            if of._marks._drain is not None:
+                of._marks._drain.abandon()
         if of._marker >= 0:
             os.close(of._marker)
-            of._marker = -1
-        if of._instance is not None and of._instance.home >= 0:
-            os.close(of._instance.home)
-        of._instance = None
+        for instance in gone:
+            if instance is not None and instance.home >= 0:
+                os.close(instance.home)
+        of._instance = of._marks = None
+        of._marker = -1
 
     def turn_off(self, name: str) -> None:
         """Turn an instance off as a recorder's watchdog does."""
@@ -725,7 +755,7 @@ class Kernel(tracefs.Files):
     def _end_pages(self, name: str) -> None:
         for ring in self.rings.get(name, {}).values():
             if ring.file >= 0:
-                ring.end_page()
+                ring.settle()
 
     def _truncated(self, place: Path) -> None:
         name = self._name(place)
