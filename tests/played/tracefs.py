@@ -364,7 +364,7 @@ class Kernel(tracefs.Files):
         self.beats: dict[str, dict[int, int]] = {}
         self.lacking: list[str] = []
         self._refusals: list[_Refusal] = []
-        self._played = 0
+        self._played = self._interrupted = 0
         self._lock = threading.RLock()
         self.short = Path(tempfile.mkdtemp())  # a socket's path has 108 bytes
         (home / "rings").mkdir(parents=True)
@@ -475,6 +475,10 @@ class Kernel(tracefs.Files):
         the instance's name.
         """
         self._refusals.append(_Refusal(action, name, number, times))
+
+    def interrupt(self, number: int) -> None:
+        """Let a signal come, which raises KeyboardInterrupt, with the call of this number."""
+        self._interrupted = number
 
     def lack(self, pattern: str) -> None:
         """Have no such events (``sched/*``) or files (``events/*/*/trigger``) from now on."""
@@ -620,6 +624,8 @@ class Kernel(tracefs.Files):
 
     def _note(self, action: str, name: str, *text: str) -> None:
         self.calls.append((action, name, *text))
+        if len(self.calls) == self._interrupted:
+            raise KeyboardInterrupt
         for refusal in self._refusals:
             if refusal.action == action and fnmatch.fnmatch(name, refusal.name) and refusal.times:
                 refusal.times -= 1

@@ -22,7 +22,7 @@ from critpath.record.recorder import RecorderSettings
 from critpath_marks import channels
 from critpath_marks.sessions import new_session_name
 
-pytestmark = pytest.mark.xdist_group("kernel")
+pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.usefixtures("traceable")]
 
 CRITPATH = (sys.executable, "-m", "critpath")
 INSTANCES = Path("/sys/kernel/tracing/instances")
@@ -31,7 +31,7 @@ NOBODY, OTHER = 65534, 65533
 
 
 @pytest.fixture(autouse=True)
-def as_root(traceable, tmp_path):
+def as_root(tmp_path):
     if os.geteuid():
         pytest.skip("becomes other users, which needs root")
     tmp_path.chmod(0o755)

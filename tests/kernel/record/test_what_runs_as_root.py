@@ -15,7 +15,7 @@ from critpath.record.counts.groups import find_root, group_of
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
-WITH_AUDIT = Path(__file__).parents[1] / "played" / "with_audit.py"
+WITH_AUDIT = Path(__file__).resolve().parents[2] / "played" / "with_audit.py"
 # Where root writes: the recording, its tracing instance, the note for whoever finishes it; and
 # the control group that a command is counted in.
 GROUPS = f"{find_root()}{group_of('self').rstrip('/')}/critpath-"

@@ -355,6 +355,25 @@ def test_a_start_that_is_interrupted_leaves_nothing(settings, monkeypatch, name)
     assert list(made.directory.iterdir()) == []
 
 
+def test_a_signal_at_any_call_of_the_kernel_leaves_nothing(played, tmp_path):
+    """From the first that makes the instance to the one that turns it off."""
+    number, first = 0, 0
+    while True:
+        number, first = number + 1, len(played.calls)
+        recorder = played.open_recorder(tmp_path / f"rec{number}")
+        played.interrupt(first + number)
+        try:
+            recorder.start()
+            recorder.stop()
+            break  # all calls were tried
+        except KeyboardInterrupt:
+            assert played.instances == []
+            assert list((tmp_path / f"rec{number}").iterdir()) == []
+    played.interrupt(0)
+    recorder.abort()
+    assert number > 40
+
+
 @pytest.mark.parametrize("code", [errno.ENOMEM, errno.EACCES, errno.EBUSY])
 @pytest.mark.parametrize(
     "call",
