@@ -286,11 +286,9 @@ def load() -> Callable[[str], ModuleType]:
 
 
 @pytest.fixture
-def played(
-    load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Any]:
+def played(load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Play a kernel to whatever records through tracefs: ``tests/played/tracefs.py``."""
-    kernel = load("played/tracefs.py").play_kernel(monkeypatch, tmp_path / "kernel")
+    kernel = load("played/tracefs.py").play_kernel(monkeypatch)
     yield kernel
     kernel.close()
 

@@ -353,8 +353,10 @@ class _Refusal:
 class Kernel(tracefs.Files):
     """See the module; made by `play_kernel`, or the fixture ``kernel``."""
 
-    def __init__(self, home: Path, recording: Recording | None = None) -> None:
-        self.home = home
+    def __init__(self, recording: Recording | None = None) -> None:
+        # In memory: hundreds of small files.  And short: a socket's path has 108 bytes.
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+        self.home = home = Path(tempfile.mkdtemp(dir=memory))
         self.recording = recording or Recording.shipped()
         self.root = home / "tracefs"
         self.cpus = list(self.recording.pages)
@@ -366,7 +368,6 @@ class Kernel(tracefs.Files):
         self._refusals: list[_Refusal] = []
         self._played = self._interrupted = 0
         self._lock = threading.RLock()
-        self.short = Path(tempfile.mkdtemp())  # a socket's path has 108 bytes
         (home / "rings").mkdir(parents=True)
         self.root.mkdir()
         (self.root / "instances").mkdir()
@@ -553,7 +554,7 @@ class Kernel(tracefs.Files):
 
     def close(self) -> None:
         """End it, whatever is still there."""
-        shutil.rmtree(self.short, ignore_errors=True)
+        shutil.rmtree(self.home, ignore_errors=True)
         for rings in self.rings.values():
             for ring in rings.values():
                 ring.close()
@@ -824,11 +825,10 @@ class Watch:
         return self.gaps
 
 
-def play_kernel(
-    monkeypatch: pytest.MonkeyPatch, home: Path, recording: Recording | None = None
-) -> Kernel:
+def play_kernel(monkeypatch: pytest.MonkeyPatch, recording: Recording | None = None) -> Kernel:
     """Let everything that records through tracefs do so from the played one; see the module."""
-    kernel = Kernel(home, recording)
+    kernel = Kernel(recording)
+    home = kernel.home
 
     class Pulse:
         """In place of the threads that beat: the beats are among what was recorded."""
@@ -879,7 +879,7 @@ def play_kernel(
     put(registry, "_ROOT", home / "registry")
     (home / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
-    put(marks, "PLACE", str(kernel.short / "marks"))
+    put(marks, "PLACE", str(home / "marks"))
     put(marks, "mount", lambda *_: None)
     put(marks, "unmount_marker", lambda _: None)
     return kernel
