@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument
+    from critpath.model import PathSet
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -396,6 +397,19 @@ def extracted(guest: Callable[[str], Path], make_once: MakeOnce) -> Callable[...
         )
 
     return extract_once
+
+
+@pytest.fixture(scope="session")
+def paths_of(extracted: Callable[..., Path]) -> Callable[..., PathSet]:
+    """Return a function from a guest recording's name to its executions and paths."""
+
+    @cache
+    def load_once(name: str, execution: str = REQUESTS) -> PathSet:
+        from critpath.store import load_paths  # noqa: PLC0415 - not for every test
+
+        return load_paths(extracted(name, execution))
+
+    return load_once
 
 
 @pytest.fixture(scope="session")

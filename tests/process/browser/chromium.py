@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,10 +71,7 @@ def resize(driver: Any, width: int, height: int, ratio: float = 1) -> None:
 
 def until(driver: Any, condition: str, *arguments: Any) -> Any:
     """Wait for a script to return something true and return it; at most 30 s."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        found = driver.execute_script(condition, *arguments)
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"never true: {condition}")
+    from selenium.webdriver.support.wait import WebDriverWait  # noqa: PLC0415 - as above
+
+    waiting = WebDriverWait(driver, 30, poll_frequency=0.02)
+    return waiting.until(lambda _: driver.execute_script(condition, *arguments), condition)

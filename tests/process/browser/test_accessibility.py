@@ -90,7 +90,7 @@ QUICK = {
 @pytest.mark.parametrize(
     ("answer", "theme", "width"),
     [
-        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.long])
+        pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.deep])
         for case in product(ANSWERS, ("light", "dark"), (1400, 700))
     ],
 )

@@ -22,7 +22,7 @@ def screenshots():
     return module
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_in_the_report_and_a_picture_of_it_has_something_to_see(
     browser, screenshots, tmp_path, theme
@@ -51,7 +51,7 @@ def test_a_view_that_the_report_has_no_more_is_an_error(browser, screenshots, tm
         screenshots.picture(chromium, gone)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_pages_of_the_site_load_nothing_from_elsewhere(driver, screenshots, tmp_path):
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name, reason="pip install --group docs")

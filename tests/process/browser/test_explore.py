@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -412,14 +411,14 @@ def test_the_page_is_a_part_of_the_report(show, linked):
         page.driver.switch_to.default_content()
 
 
-@pytest.mark.long
-def test_twenty_thousand_executions_open_in_two_seconds(show, written):
-    place = written(20_000)
-    assert place.stat().st_size < 6_000_000
-    took = []
-    while len(took) < 3 and min(took, default=3) >= 2:  # others use the machine, too
-        begin = time.monotonic()
+@pytest.mark.deep
+def test_twenty_thousand_executions_are_a_page_of_a_few_elements(show, written):
+    """What a browser has to draw hardly grows with them."""
+    elements = {}
+    for count in (2_000, 20_000):
+        place = written(count)
         page = opened(show, place)
-        took.append(time.monotonic() - begin)
-        assert page.run("return document.querySelectorAll('#v1 .cell').length") > 10
-    assert min(took) < 2
+        elements[count] = page.run("return document.querySelectorAll('*').length")
+    assert place.stat().st_size < 6_000_000
+    assert page.run("return document.querySelectorAll('#v1 .cell').length") > 10
+    assert elements[20_000] < 2 * elements[2_000]

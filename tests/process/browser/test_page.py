@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from critpath.report.document.comparison import comparison_document
@@ -134,13 +132,15 @@ const timed = async (name, work) => {
 """
 
 
-@pytest.mark.long
-def test_a_page_of_many_requests_is_quick_and_stays_so_in_use(show, written):
-    begin = time.perf_counter()
-    page = show(written(normals=2000, samples=500, anomalous=200, columns=60))
-    page.settle()
-    took = page.run("return performance.timing.domComplete - performance.timing.navigationStart")
-    assert took < 2000
-    assert time.perf_counter() - begin < 120
-    used = page.driver.execute_async_script(_USED)
-    assert max(used.values()) < 1000, used
+@pytest.mark.deep
+def test_a_page_of_many_requests_does_not_grow_with_them(show, written):
+    """What a browser has to draw when all is open, and nothing of it fails in use."""
+    elements = {}
+    for part in (10, 1):
+        normals, samples, anomalous = (count // part for count in (2000, 500, 200))
+        page = show(written(normals=normals, samples=samples, anomalous=anomalous, columns=60))
+        page.settle()
+        used = page.driver.execute_async_script(_USED)
+        assert "error" not in used, used
+        elements[part] = page.run("return document.querySelectorAll('*').length")
+    assert elements[1] < 4 * elements[10]

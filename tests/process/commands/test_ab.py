@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,19 @@ def ab(critpath_process):
 
     def call(*arguments):
         return critpath_process("ab", "--trace", "none", *arguments)
+
+    return call
+
+
+@pytest.fixture
+def refused(critpath):
+    """Run it here: nothing is measured where it is refused."""
+
+    def call(*arguments):
+        done = critpath("ab", "--trace", "none", *arguments)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 2
+        return done.stderr
 
     return call
 
@@ -85,9 +97,7 @@ def test_a_command_that_fails_later(ab, tmp_path):
 
 def test_a_timeout_is_a_failure_and_ends_the_whole_tree(ab, tmp_path):
     line = f"test -e {tmp_path}/hang && sleep 60 & wait; touch {tmp_path}/hang"
-    begin = time.monotonic()
     done = ab("--timeout", "0.2s", "--slot", "1", "--", "true", "--", "sh", "-c", f"{line}; wait")
-    assert time.monotonic() - begin < 30
     assert done.returncode in {3, 4}
 
 
@@ -109,10 +119,8 @@ def test_prepare_runs_before_every_slot(ab, tmp_path):
         (("--time", "soon", "--", "true", "--", "true"), "a time such as"),
     ],
 )
-def test_usage(ab, arguments, says):
-    done = ab(*arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
+def test_usage(refused, arguments, says):
+    assert says in refused(*arguments)
 
 
 def test_a_time_that_cannot_suffice_is_refused_with_the_arithmetic(ab):
@@ -127,11 +135,11 @@ def test_a_command_that_is_not_there(ab):
     assert "command not found" in done.stderr
 
 
-def test_again_of_something_else(ab, tmp_path):
+def test_again_of_something_else(critpath, refused, tmp_path):
     (tmp_path / "x.json").write_text("{}")
-    assert ab("--again", tmp_path / "x.json").returncode == 4
-    assert ab("--again", tmp_path / "none").returncode == 4
-    assert ab("--again", tmp_path / "x.json", "--", "true", "--", "true").returncode == 2
+    assert critpath("ab", "--again", tmp_path / "x.json").returncode == 4
+    assert critpath("ab", "--again", tmp_path / "none").returncode == 4
+    refused("--again", tmp_path / "x.json", "--", "true", "--", "true")
 
 
 def test_ctrl_c_gives_the_verdict_so_far(tmp_path):
@@ -145,7 +153,7 @@ def test_ctrl_c_gives_the_verdict_so_far(tmp_path):
             if line.startswith("block 2,"):
                 run.send_signal(2)
                 break
-        out, _ = run.communicate(timeout=60)
+        out, _ = run.communicate()
     assert run.returncode == 3
     assert out.startswith("UNDECIDED: after ")
     assert json.loads((tmp_path / "ab.json").read_text())["stopped_by"] == "user"
@@ -170,17 +178,15 @@ def test_executions_are_labelled_by_what_they_print(ab, tmp_path):
     assert document["by_evidence"] == ["slow"]
 
 
-def test_a_label_that_nothing_prints_is_refused(ab):
+def test_a_label_that_nothing_prints_is_refused(ab, refused):
     done = ab("--label", "kind=(.*)", "--", "echo", "x", "--", "echo", "y")
     assert done.returncode == 2
     assert "is found in nothing that the commands print" in done.stderr
-    assert ab("--label", "(", "--", "true", "--", "true").returncode == 2
-    done = ab("--label", "x", "--show-output", "--", "echo", "x", "--", "echo", "x")
-    assert done.returncode == 2
+    refused("--label", "(", "--", "true", "--", "true")
+    refused("--label", "x", "--show-output", "--", "echo", "x", "--", "echo", "x")
 
 
-def test_recorded_blocks_are_of_single_unlabelled_executions(critpath_process):
+def test_recorded_blocks_are_of_single_unlabelled_executions(refused):
     for option, value in (("--label", "x"), ("--slot", "2")):
-        done = critpath_process("ab", "--trace", "all", option, value, "--", "true", "--", "true")
-        assert done.returncode == 2
-        assert f"leave out {option}" in done.stderr
+        words = ("--trace", "all", option, value, "--", "true", "--", "true")
+        assert f"leave out {option}" in refused(*words)

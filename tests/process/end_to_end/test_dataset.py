@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def test_the_same_bytes_with_one_job_and_with_two(critpath, here):
     for out in ("set{}", "file{}.parquet"):
         for jobs in (1, 2):
             done = critpath(
-                *("extract", "normal", "sample-lock", "normal", "--execution", REQUESTS),
+                *("extract", "normal", "sample-lock", "sample-lock", "--execution", REQUESTS),
                 *("--jobs", jobs, "-o", out.format(jobs)),
                 cwd=here,
             )
@@ -75,7 +74,7 @@ def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
 
 
 def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, here, tmp_path):
-    run = ("extract", here / "normal", "--execution", REQUESTS)
+    run = ("extract", here / "sample-lock", "--execution", REQUESTS)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("years of work")
     (tmp_path / "empty").mkdir()
@@ -87,7 +86,7 @@ def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, her
         ("other", (), "other things in it"),
         ("other", ("--force",), "other things in it"),
         ("no/such", (), "is not a directory"),
-        (here / "normal", ("--force",), "both input and output"),
+        (here / "sample-lock", ("--force",), "both input and output"),
         (here, ("--force",), "other things in it"),
     ):
         done = critpath(*run, "-o", out, *force, cwd=tmp_path)
@@ -133,7 +132,7 @@ def test_a_name_that_means_another_format_is_refused(critpath, here, tmp_path, n
 
 def test_who_waits_is_told_which_of_how_many(here, tmp_path):
     told: list[str] = []
-    normal = here / "normal"
+    normal = here / "sample-lock"
     for name in ("d", "f.parquet"):
         save = extract_file if name.endswith("parquet") else extract_dataset
         save(
@@ -149,23 +148,18 @@ def test_who_waits_is_told_which_of_how_many(here, tmp_path):
         told.clear()
 
 
-def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, here):
+def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, wait_for, here):
     def run(count: int) -> tuple[str, ...]:
         options = ("--execution", REQUESTS, "--jobs", "1", "-o", "killed/")
         return ("extract", *["normal"] * count, *options)
 
     # It is stopped at the first sight of what it writes, long before the last recording.
-    begun: list[Path] = []
     with subprocess.Popen(
         [sys.executable, "-m", "critpath", *run(200)], cwd=here, stderr=subprocess.DEVNULL
     ) as process:
-        until = time.monotonic() + 300
-        while not begun and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.002)
-            begun = list(here.glob(".killed.*.partial/*"))
+        wait_for(lambda: list(here.glob(".killed.*.partial/*")) or process.poll() is not None)
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    assert begun
     assert list(here.glob(".killed.*"))
     done = critpath(*run(2), cwd=here)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pure.pipeline import test_gaps
 from pure.pipeline.whole import assert_same
 
 from critpath.errors import UnreadableError, UsageError
@@ -219,3 +220,14 @@ def test_paths_are_those_of_the_native_reader(guest):
         for reader in ("babeltrace2", "native")
     )
     assert_same(paths, native.executions, native.paths)
+
+
+@pytest.mark.usefixtures("bt2")
+def test_paths_beside_gaps_are_those_of_the_native_reader(guest, tmp_path):
+    gaps = test_gaps.drawn(guest("normal"), 3, 30, 0.2)
+    cut = test_gaps.with_gaps(guest("normal"), tmp_path / "cut", gaps)
+    expected, found = (
+        extract([cut], specification=test_gaps.REQUESTS, reader=reader)
+        for reader in ("native", "babeltrace2")
+    )
+    assert test_gaps.rows_of(found) == test_gaps.rows_of(expected)

@@ -108,7 +108,7 @@ def test_blocks_in_swapped_order_are_not_lost(twin, length, letters):
 
 
 @pytest.mark.parametrize(
-    "missing", [300, *(pytest.param(n, marks=pytest.mark.long) for n in (600, 900))]
+    "missing", [300, *(pytest.param(n, marks=pytest.mark.deep) for n in (600, 900))]
 )
 def test_what_follows_a_long_missing_block_is_not_lost(twin, missing):
     a, b, c = blocks(missing, 200, missing, missing)

@@ -413,7 +413,7 @@ def test_9_no_result_beats_the_exact_optimum(sequences):
     assert run(sequences).score <= exact_of_three(sequences, model) + 1e-6
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_9_most_results_attain_the_exact_optimum(family):
     """Property 9: how far from it; a family of three is nearly always solved."""
     gaps = []

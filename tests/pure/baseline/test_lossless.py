@@ -26,31 +26,19 @@ SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 
 
 @pytest.fixture(scope="module")
-def extracted(guest):
-    done = {}
-
-    def extract(name):
-        if name not in done:
-            done[name] = pipeline.extract([guest(name)], specification=SPECIFICATION)
-        return done[name]
-
-    return extract
-
-
-@pytest.fixture(scope="module")
-def saved(extracted, tmp_path_factory):
+def saved(paths_of, tmp_path_factory):
     """Return a function from recordings' names to a baseline file of them."""
 
     def save(*names, most=0):
         file = tmp_path_factory.mktemp("baseline") / "b.json"
-        sessions = pipeline.make_sessions([extracted(name) for name in names], most)
+        sessions = pipeline.make_sessions([paths_of(name) for name in names], most)
         save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
         return file
 
     return save
 
 
-def answer(normal, sample) -> ComparisonDocument:
+def document_of(normal, sample) -> ComparisonDocument:
     document = comparison_document(pipeline.compare(normal, sample))
     for one in (document.sets.normal, document.sets.sample):
         one.sources = [source.rpartition("/")[2] for source in one.sources]
@@ -58,22 +46,18 @@ def answer(normal, sample) -> ComparisonDocument:
 
 
 @pytest.mark.parametrize("sample", ["sample-lock", "sample-delay", "sample-quota", "sample-fsync"])
-def test_the_answer_is_the_recordings(extracted, saved, sample):
+def test_the_answer_is_the_recordings(paths_of, saved, sample):
     normal = pipeline.extract([saved("normal")], specification=None)
-    one = to_json(answer(normal, extracted(sample)))
-    assert one == to_json(answer(extracted("normal"), extracted(sample)))
+    one = to_json(document_of(normal, paths_of(sample)))
+    assert one == to_json(document_of(paths_of("normal"), paths_of(sample)))
 
 
-def test_as_the_sample_too_and_of_two_recordings(extracted, saved, guest, tmp_path):
-    for name in ("normal", "normal-2"):
-        (tmp_path / name).symlink_to(guest(name))
+def test_as_the_sample_too_and_of_two_recordings(paths_of, saved, extracted):
     sample = pipeline.extract([saved("sample-delay")], specification=None)
-    both = pipeline.extract(
-        [tmp_path / "normal", tmp_path / "normal-2"], specification=SPECIFICATION
-    )
+    both = pipeline.extract([extracted("normal"), extracted("normal-2")], specification=None)
     loaded = pipeline.extract([saved("normal", "normal-2")], specification=None)
-    one = to_json(answer(loaded, sample))
-    assert one == to_json(answer(both, extracted("sample-delay")))
+    one = to_json(document_of(loaded, sample))
+    assert one == to_json(document_of(both, paths_of("sample-delay")))
 
 
 def test_nothing_of_this_machine_is_in_it(saved, guest):
@@ -83,9 +67,9 @@ def test_nothing_of_this_machine_is_in_it(saved, guest):
     assert json.loads(text)["sessions"][0]["sources"] == ["normal"]
 
 
-def test_it_is_small(extracted, saved, guest, tmp_path):
+def test_it_is_small(paths_of, saved, guest, tmp_path):
     trace = sum(f.stat().st_size for f in guest("normal").rglob("trace/**/*") if f.is_file())
-    save_paths(extracted("normal"), tmp_path / "p.parquet")
+    save_paths(paths_of("normal"), tmp_path / "p.parquet")
     size = saved("normal").stat().st_size
     assert size < trace / 10
     assert size < 2 * (tmp_path / "p.parquet").stat().st_size
@@ -119,8 +103,8 @@ def test_what_is_kept_stands_for_all(labels, most):
         assert abs(kept.count(label) - max(share, 1)) <= 1 + len(set(labels))
 
 
-def test_some_executions_of_a_set_are_those(extracted):
-    normal = extracted("normal")
+def test_some_executions_of_a_set_are_those(paths_of):
+    normal = paths_of("normal")
     rows = np.array([0, 7, 104])
     some = normal.take(rows)
     assert some.executions.id == tuple(normal.executions.id[i] for i in rows)
@@ -132,11 +116,11 @@ def test_some_executions_of_a_set_are_those(extracted):
             assert found == getattr(normal.paths, name)[theirs].tolist()
 
 
-def test_recordings_are_called_by_their_own_names(extracted):
+def test_recordings_are_called_by_their_own_names(paths_of):
     from dataclasses import replace  # noqa: PLC0415 - near its use
 
     normal = replace(
-        extracted("normal"),
+        paths_of("normal"),
         sources=("/srv/runs/normal",),
         environment=({"recording": "/srv/runs/normal", "trace_name": "normal", "x": "/etc/y"},),
         specification="windows:/srv/w.csv",

@@ -194,16 +194,15 @@ def test_messages_that_contradict_each_other_end_nothing():
     align_clocks(facts, exchanged)
 
 
-@pytest.mark.long
-def test_ten_thousand_connections_and_a_port_scan():
+def test_a_thousand_connections_and_a_port_scan():
     a, b = Host(0), Host(1)
-    for number in range(100_000):
+    for number in range(10_000):
         at = a.open(
             number, ("10.0.0.1", 1 + number % 60_000), ("10.0.0.2", 1 + number // 60_000), 2
         )
         a.close(number + 1, at)
-    for number in range(10_000):
+    for number in range(1_000):
         ends = connect(a, b, number * MS, port=1024 + number, server=9000)
         ask(a, b, ends, number * MS + US, 50, 60)
     messages, account = find_messages([a.sockets(end=10**14), b.sockets(end=10**14)])
-    assert (account.joined, len(messages)) == (10_000, 20_000)
+    assert (account.joined, len(messages)) == (1_000, 2_000)

@@ -32,7 +32,7 @@ def test_the_truth_is_within_the_bound(part):
         judged(draw(seed), seed)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_truth_is_within_the_bound_of_many():
     for seed in range(80, 800):
         judged(draw(seed), seed)
@@ -106,7 +106,7 @@ def test_steps_are_found_and_none_is_invented():
         assert found.steps == ()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_no_step_is_invented_in_200_recordings():
     for seed in range(1000, 1200):
         world = World(

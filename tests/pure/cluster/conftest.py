@@ -6,6 +6,7 @@ Counts, durations and their spread follow what the types of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 
 from critpath.model import I64, State, Symbol, VectorTable
+
+# scikit-learn asks how many cores there are by starting lscpu, unless it is told of fewer.
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
 SYMBOLS = tuple(
     Symbol(state, role)

@@ -102,21 +102,8 @@ def test_without_repetitions_it_is_scikit_learns_with_ties(rows, min_samples, si
     check(lattice(rows), min_samples, size, xi)
 
 
-@pytest.mark.long
 @given(*REPEATED)
 def test_with_many_repetitions_it_is_scikit_learns_of_all(rows, min_samples, size, xi):
-    check_in_any_order(rows, min_samples, size, xi)
-
-
-@pytest.mark.long
-@given(*UNIQUE)
-def test_more_without_repetitions(rows, min_samples, size, xi):
-    check(lattice(rows), min_samples, size, xi)
-
-
-@pytest.mark.long
-@given(*REPEATED)
-def test_more_with_many_repetitions(rows, min_samples, size, xi):
     check_in_any_order(rows, min_samples, size, xi)
 
 
@@ -168,7 +155,6 @@ def test_memory_is_that_of_the_vectors_and_not_of_their_pairs():
     assert most < 4000 * 4000  # an eighth of all distances
 
 
-@pytest.mark.long
 @given(
     st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 12)),

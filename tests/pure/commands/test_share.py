@@ -104,7 +104,6 @@ def test_no_name_is_anywhere_in_the_page(tmp_path, host, user, command, place):
     assert find_names(tmp_path, host, user, command, place) == []
 
 
-@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(host=word | odd, user=word | odd, command=word | odd, place=word)
 def test_no_drawn_name_is_anywhere_in_the_page(tmp_path, host, user, command, place):
@@ -197,11 +196,13 @@ def test_words_of_a_mark_are_no_message(tmp_path):
     assert "This became slower." in share(tmp_path, document).decode()
 
 
-def test_a_real_comparison_opens_at_its_answer(guest, tmp_path):
+def test_a_real_comparison_opens_at_its_answer(answer, tmp_path):
     """As a colleague gets it: one file, nothing from elsewhere, the answer first."""
     file, page = tmp_path / "answer.json", tmp_path / "page.html"
-    sets = [str(guest(name)) for name in ("normal", "sample-lock")]
-    assert main(["compare", *sets, "--json", str(file), "--quiet"]) == 1
+    file.write_bytes(answer("sample-lock").json)
+    sets = [
+        one for which in answer("sample-lock").plain["sets"].values() for one in which["sources"]
+    ]
     assert main(["share", str(file), "-o", str(page), "--quiet"]) == 0
     text = page.read_text(encoding="utf-8")
     assert page.stat().st_size < LIMIT

@@ -35,7 +35,7 @@ def finite(detection):
     assert math.isfinite(detection.floor)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_false_alarms_stay_near_the_level():
     """Equal distributions, 200 comparisons at 5 %: expected 10, 99.9 % below 21."""
     rng = np.random.default_rng(1)
@@ -46,7 +46,7 @@ def test_false_alarms_stay_near_the_level():
     assert alarms <= 20
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_stratified_false_alarms_stay_near_the_level():
     rng = np.random.default_rng(2)
     alarms = 0
@@ -132,7 +132,7 @@ def test_groups_that_change_places_decide_as_single_executions_do(monkeypatch):
     assert again.p_value.tolist() == groups.p_value.tolist()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_groups_keep_the_level():
     """Equal sets of 4,500 executions in groups of three, 300 times at 5 %: 99.9 % below 28."""
     rng, alarms = np.random.default_rng(22), 0

@@ -120,7 +120,7 @@ def test_the_papers_rules_heed_levels(waiting):
     assert {s.name for s in found.states if s.flagged and s.level == "error"} <= {"RUN", "RUN@k"}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_alpha_holds_for_the_decision_on_what_is_left():
     """A state at warn that is always slower, 120 comparisons at 5 %: expected 6, 99.9 % below 15.
 

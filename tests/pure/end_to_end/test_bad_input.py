@@ -16,7 +16,7 @@ REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 
 @pytest.fixture(scope="module")
-def inputs(guest, critpath, tmp_path_factory):
+def inputs(guest, extracted, tmp_path_factory):
     """A directory with one bad input of each kind; ``good.parquet`` is a good one."""
     home = tmp_path_factory.mktemp("inputs")
     (home / "empty").mkdir()
@@ -34,10 +34,7 @@ def inputs(guest, critpath, tmp_path_factory):
     (home / "text").write_text("hello\nworld\n", encoding="utf-8")
     (home / "zeros.parquet").write_bytes(bytes(4096))
     (home / "nothing.parquet").touch()
-    done = critpath(
-        *("extract", guest("sample-lock"), "--execution", REQUESTS, "-o", home / "good.parquet")
-    )
-    assert done.returncode == 0, done.stderr
+    shutil.copy(extracted("sample-lock"), home / "good.parquet")
     good = (home / "good.parquet").read_bytes()
     (home / "cut.parquet").write_bytes(good[: len(good) // 2])
     middle = bytearray(good)

@@ -17,19 +17,19 @@ REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 
 @pytest.fixture(scope="module")
-def written(guest, tmp_path_factory) -> Path:
+def written(guest, extracted, answer, tmp_path_factory) -> Path:
     """Every format that critpath reads, as this critpath writes it."""
     home = tmp_path_factory.mktemp("formats")
     lock, normal = guest("sample-lock"), guest("normal")
     reading = ("--execution", REQUESTS, "--quiet")
     for argv in (
-        ("extract", normal, *reading, "-o", home / "paths.parquet"),
-        ("extract", lock, *reading, "-o", home / "dataset"),
-        ("baseline", "save", normal, *reading, "-o", home / "baseline.json"),
-        ("compare", home / "paths.parquet", home / "dataset", "--json", home / "comparison.json"),
+        ("extract", extracted("sample-lock"), "-o", f"{home}/dataset/"),
+        ("baseline", "save", extracted("normal"), "-o", home / "baseline.json"),
         ("path", lock, *reading, "--id", "8", "--format", "json", "-o", home / "path.json"),
     ):
         assert main([str(word) for word in argv]) in {0, 1}
+    shutil.copy(extracted("normal"), home / "paths.parquet")
+    (home / "comparison.json").write_bytes(answer("sample-lock").json)
     shutil.copytree(normal, home / "recording")
     (home / "recording" / "critpath.json").write_text('{"format": "critpath/recording/1"}')
     return home

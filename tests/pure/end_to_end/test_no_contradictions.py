@@ -216,6 +216,6 @@ def test_few_comparisons_contradict_nothing():
     assert [each for seed in range(25) for each in try_comparison(seed)] == []
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_many_comparisons_contradict_nothing():
     assert [each for seed in range(25, MANY) for each in try_comparison(seed)] == []

@@ -219,17 +219,17 @@ def test_a_stream_that_is_missing_is_a_loss_of_all_its_time(critpath, damaged, n
     assert all(d["loss"]["packets"] for d in found.values())
 
 
-def test_the_verdict_is_inconclusive_only_if_it_matters(critpath_process, guest, damaged):
-    """From outside, as another process: exit code 1 with a harmless loss, 3 with another."""
+def test_the_verdict_is_inconclusive_only_if_it_matters(critpath, extracted, damaged):
+    """Exit code 1 with a harmless loss, 3 with another."""
     options = ("--execution", REQUESTS, "--quiet")
     name = KERNEL.format(1)
     after = get(damaged.files[name], damaged.places[name][-1].fields["timestamp_end"])
     recording = damaged.write(name, truncated(damaged, name, after))
-    done = critpath_process("compare", guest("normal-2"), recording, *options)
+    done = critpath("compare", extracted("normal-2"), recording, *options)
     assert done.returncode == ANOMALY, done.stdout + done.stderr
     assert "1 packet" in done.stdout
     recording = damaged.write(name, truncated(damaged, name, damaged.end - 15 * MS))
-    done = critpath_process("compare", guest("normal-2"), recording, *options)
+    done = critpath("compare", extracted("normal-2"), recording, *options)
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
     assert re.match(

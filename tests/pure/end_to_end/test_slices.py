@@ -66,10 +66,19 @@ def test_a_saved_comparison_is_of_slices(told, compared):
     assert alignments.returncode == 0 or "no alignment" in alignments.stderr
 
 
-@pytest.mark.long
 def test_normal_recordings_are_calibrated(told, places, tmp_path):
     done = told(
-        *("calibrate", *places[:2], *SLICES, "--splits", 20, "--json", tmp_path / "c.json"),
+        *(
+            "calibrate",
+            *places[:2],
+            *SLICES,
+            "--splits",
+            2,
+            "--sizes",
+            5,
+            "--json",
+            tmp_path / "c.json",
+        ),
         code=(0, 3),
     )
     assert "Smallest slow-down" in done.stdout

@@ -173,7 +173,7 @@ def test_nothing_is_found_where_nothing_is_true():
     assert false_findings(0.9, 40, 10_000) <= 7  # P(more) < 0.001 at 5 %
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("coefficient", [0.0, 0.9, 0.97])
 def test_false_findings_are_as_many_as_the_level_says(coefficient):
     """300 null sets at 5 %: 2 to 8 % (docs/exploring.md has the figures)."""
@@ -198,7 +198,7 @@ def power(coefficient, sets, effect=1.5):
     return found / sets
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_true_condition_is_found_less_often_where_everything_clumps():
     # 1.00 and 0.81 when this was written: what shifts cost is power where things clump.
     independent, clumping = power(0.0, 100), power(0.9, 100)

@@ -138,7 +138,7 @@ def test_a_path_goes_to_every_host_that_worked_for_it_and_its_bound_holds():
     assert right >= 0.95 * total
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_paths_over_hosts_tile_in_many_worlds():
     """``CRITPATH_WORLDS=10000`` tries as many as that (a quarter of an hour of one cpu)."""
     for seed in range(1000, 1000 + int(os.environ.get("CRITPATH_WORLDS", "100"))):

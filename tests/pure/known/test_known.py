@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
-import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +40,7 @@ from critpath.report.document.known import check_document, known_entry
 from critpath.text.known import describe_answer, describe_check
 from critpath.units import NS_PER_S
 
+Run = Callable[..., Any]
 TERMS = tuple(f"sys:call{number:02}" for number in range(40))
 SECOND = NS_PER_S
 
@@ -273,7 +273,7 @@ def test_with_few_sessions_it_says_that_it_is_not_calibrated(tmp_path: Path) -> 
     assert answer.matches[0].label == "work-1"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("sessions", [3, 4, 5, 8])
 def test_known_things_are_called_unknown_no_more_often_than_the_level(
     sessions: int,
@@ -567,24 +567,19 @@ def test_nothing_in_a_store_is_followed(tmp_path: Path, what: str) -> None:
     assert len(open_store(place, skip_bad=True).entries) == 1
 
 
-def test_no_label_leaves_the_store(tmp_path: Path) -> None:
+def test_no_label_leaves_the_store(critpath: Run, tmp_path: Path) -> None:
     for label in ("../x", "a/b", ".hidden", "", "x" * 65, "a b", "ä"):
-        done = _critpath("known", "add", tmp_path / "x.known", tmp_path, "--label", label)
+        done = critpath("known", "add", tmp_path / "x.known", tmp_path, "--label", label)
         assert done.returncode == 2, label
         assert not (tmp_path / "x.known").exists()
 
 
-def _critpath(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "critpath", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_the_commands(store: Path, tmp_path: Path) -> None:
-    listed = _critpath("known", "list", store)
+def test_the_commands(critpath: Run, store: Path, tmp_path: Path) -> None:
+    listed = critpath("known", "list", store)
     assert listed.returncode == 0
     assert listed.stdout.count("work-") == 6
     page = tmp_path / "check.html"
-    checked = _critpath("known", "check", store, "--json", "-", "--html", page)
+    checked = critpath("known", "check", store, "--json", "-", "--html", page)
     document = json.loads(checked.stdout)
     assert "work-3" in page.read_text(encoding="utf-8")
     assert len(document["tree"]) == 5
@@ -593,45 +588,41 @@ def test_the_commands(store: Path, tmp_path: Path) -> None:
     ]
     assert document["format"] == "critpath/known-check/1"
     assert [one["label"] for one in document["labels"]] == [f"work-{n}" for n in range(6)]
-    shown = _critpath("known", "show", store, "work-3")
+    shown = critpath("known", "show", store, "work-3")
     assert "5 sessions" in shown.stdout
-    grouped = _critpath("known", "groups", store)
+    grouped = critpath("known", "groups", store)
     assert grouped.stdout.count("|") == 5
-    by_documents = _critpath("known", "groups", store, "--method", "ward")
+    by_documents = critpath("known", "groups", store, "--method", "ward")
     assert by_documents.stdout.startswith("purity 1.000")
-    assert _critpath("known", "list", tmp_path / "none.known").returncode == 4
-    assert _critpath("known", "show", store, "nobody").returncode == 2
-    assert _critpath("known", "remove", store, "work-0").returncode == 0
+    assert critpath("known", "list", tmp_path / "none.known").returncode == 4
+    assert critpath("known", "show", store, "nobody").returncode == 2
+    assert critpath("known", "remove", store, "work-0").returncode == 0
     assert len(open_store(store).entries) == 25
 
 
-@pytest.mark.long
-def test_a_fault_of_one_making_is_known_by_that_of_another(tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_fault_of_one_making_is_known_by_that_of_another(
+    critpath: Run, answer: Callable[..., Any], extracted: Callable[[str], Path], tmp_path: Path
+) -> None:
     """The guest's recordings, and the same faults recorded with another clock."""
-    shared = Path(__file__).parents[4] / "shared" / "traces" / "lttng-guest"
-    if not shared.is_dir():
-        pytest.skip("needs ../shared/traces: recordings of the same faults made twice")
     faults = ("delay", "fsync", "lock", "quota")
     saved = {}
     for making in ("", "steady-"):
-        for name in ("normal", *(f"sample-{fault}" for fault in faults)):
-            with tarfile.open(shared / f"{making}{name}.tar.xz") as archive:
-                archive.extractall(tmp_path / (making + name), filter="data")
         for fault in faults:
+            found = answer(f"{making}sample-{fault}", normal=f"{making}normal")
+            assert found.code == 1, found.stderr
             saved[making, fault] = tmp_path / f"{making}{fault}.json"
-            normal, sample = (tmp_path / f"{making}{n}" for n in ("normal", f"sample-{fault}"))
-            done = _critpath("compare", normal, sample, "--json", saved[making, fault], "--quiet")
-            assert done.returncode == 1, done.stderr
+            saved[making, fault].write_bytes(found.json)
     for making, other in (("", "steady-"), ("steady-", "")):
         place = tmp_path / f"{making}x.known"
         for fault in faults:
-            added = _critpath("known", "add", place, saved[making, fault], "--label", fault)
+            added = critpath("known", "add", place, saved[making, fault], "--label", fault)
             assert added.returncode == 0, added.stderr
         for fault in faults:
-            found = _critpath("known", "search", place, saved[other, fault], "--json", "-")
+            found = critpath("known", "search", place, saved[other, fault], "--json", "-")
             assert json.loads(found.stdout)["known"]["matches"][0]["label"] == fault
-    compared = _critpath(
-        *("compare", tmp_path / "steady-normal", tmp_path / "steady-sample-lock"),
+    compared = critpath(
+        *("compare", extracted("steady-normal"), extracted("steady-sample-lock")),
         *("--known", tmp_path / "x.known", "--html", tmp_path / "x.html"),
         *("--markdown", tmp_path / "x.md", "--json", tmp_path / "x.json"),
     )
@@ -640,7 +631,7 @@ def test_a_fault_of_one_making_is_known_by_that_of_another(tmp_path: Path) -> No
     assert "Seen before" in (tmp_path / "x.html").read_text()
     assert "Seen before: like lock" in (tmp_path / "x.md").read_text()
     assert json.loads((tmp_path / "x.json").read_text())["known"]["answer"] == "known"
-    shared_page = _critpath("share", tmp_path / "x.json", "-o", tmp_path / "shared.html")
+    shared_page = critpath("share", tmp_path / "x.json", "-o", tmp_path / "shared.html")
     assert shared_page.returncode == 0, shared_page.stderr
     assert "Seen before" not in (tmp_path / "shared.html").read_text()
 

@@ -14,6 +14,7 @@ import critpath
 from critpath.model import Column, Rows
 from critpath.model.table import SHOWN_COLUMNS, SHOWN_ROWS
 from critpath.report.document.comparison import comparison_document
+from critpath.text.answer import describe_headline
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",
@@ -85,10 +86,12 @@ def test_rows_and_columns_that_are_left_out_are_counted():
 def test_a_comparison_says_verdict_causes_and_states(factory):
     comparison = factory.comparison()
     page = critpath.Comparison._of(comparison)._repr_html_()
-    said = "2 of 6 <code>mixed</code> requests take 45.8 ms instead of 16.3 ms"
+    document = comparison_document(comparison)
+    said, cause = (
+        re.sub("`(.*?)`", r"<code>\1</code>", sentence)
+        for sentence in (describe_headline(document).sentence, document.causes[0].sentence)
+    )
     assert page.startswith(f"<p><strong>SLOWER: {said}</strong></p>")
-    sentence = comparison_document(comparison).causes[0].sentence
-    cause = re.sub("`(.*?)`", r"<code>\1</code>", sentence)
     assert f"<li>{cause}: +30.0 ms each, all of the slowdown</li>" in page
     for text in comparison.warnings:
         assert text in page

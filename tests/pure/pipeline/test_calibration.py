@@ -33,10 +33,14 @@ def found(calibration, kind, sample, state=""):
     )
 
 
+def quick_settings():
+    return CompareSettings(permutations=499)
+
+
 @pytest.fixture(scope="module")
 def calm(healthy):
     """Three sessions of no difference, calibrated."""
-    return calibrate(healthy([60, 60, 60]), CompareSettings(), splits=30, sizes=(10, 30, 100))
+    return calibrate(healthy([60, 60, 60]), quick_settings(), splits=5, sizes=(10, 30, 100))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def test_exchangeable_executions_alarm_no_more_than_the_level_promises(calm):
         if each.kind == "shuffled":
             assert each.without_floor.count <= binom.ppf(0.9999, each.alarms.of, calm.alpha)
             assert each.alarms.count <= each.without_floor.count
-            assert each.units == each.alarms.of == 30
+            assert each.units == each.alarms.of == 5
         assert each.alarms.low <= each.alarms.share <= each.alarms.high
 
 
@@ -83,7 +87,7 @@ def test_no_change_shows_below_the_floor_on_the_average(calm):
     assert found(calm, "total", 100).by_floor
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("kind", "state"), [("state", "WAIT_TASK"), ("state", "RUN"), ("total", "")]
 )
@@ -110,7 +114,7 @@ def test_the_smallest_change_shows_on_fresh_executions_four_times_in_five(
 
 def test_sessions_of_a_known_spread_give_its_floor(healthy, quick):
     factors = [0.9, 1.0, 1.1]
-    result = calibrate(healthy([60, 60, 60], factors, spread=0.05), quick, splits=20, sizes=(10,))
+    result = calibrate(healthy([60, 60, 60], factors, spread=0.05), quick, splits=3, sizes=(10,))
     assert result.floor.spread == pytest.approx(0.1, rel=0.05)
     assert result.floor.floor == pytest.approx(0.3, rel=0.05)
     # Two degrees of freedom: the 5 % quantile of chi-square is 0.1026.
@@ -129,8 +133,8 @@ def test_sessions_of_a_known_spread_give_its_floor(healthy, quick):
 def test_sessions_that_differ_more_than_the_floor_are_alarming(healthy, quick):
     sets = healthy([60, 60], [1.0, 1.25], spread=0.02)
     # What a slower machine would make is no alarm between recordings, unless that is asked for.
-    assert calibrate(sets, quick, splits=30, sizes=(10,)).verdict == "calibrated"
-    result = calibrate(sets, replace(quick, sessions=False), splits=30, sizes=(10,))
+    assert calibrate(sets, quick, splits=3, sizes=(10,)).verdict == "calibrated"
+    result = calibrate(sets, replace(quick, sessions=False), splits=3, sizes=(10,))
     assert result.verdict == "alarming"
     across = next(a for a in result.false_alarms if a.kind == "sessions")
     # The slower of the two always, the faster one never.
@@ -141,7 +145,7 @@ def test_sessions_that_differ_more_than_the_floor_are_alarming(healthy, quick):
 
 
 def test_one_recording_has_no_floor_to_recommend(healthy, quick):
-    result = calibrate(healthy([40]), quick, splits=20, sizes=(10, 30))
+    result = calibrate(healthy([40]), quick, splits=3, sizes=(10, 30))
     assert result.floor.floor is None
     assert result.floor.spread is None
     assert any("cannot be known from one recording" in r for r in result.reasons)
@@ -152,7 +156,7 @@ def test_one_recording_has_no_floor_to_recommend(healthy, quick):
 
 
 def test_two_recordings_have_a_distance_and_no_floor(healthy, quick):
-    result = calibrate(healthy([30, 30]), quick, splits=20, sizes=(10,))
+    result = calibrate(healthy([30, 30]), quick, splits=3, sizes=(10,))
     assert result.floor.floor is None
     assert result.floor.spread is not None
 
@@ -170,7 +174,7 @@ def test_the_order_of_recordings_and_executions_does_not_matter(healthy, of_dura
     other = permuted(one, of_durations, order)
     # The other way round: session 0 becomes session 1.
     swapped = replace(other, session=1 - other.session, sources=other.sources[::-1])
-    results = [asdict(calibrate(s, quick, splits=20, sizes=(10,))) for s in (one, other, swapped)]
+    results = [asdict(calibrate(s, quick, splits=3, sizes=(10,))) for s in (one, other, swapped)]
     assert results[0] == results[1] == results[2]
 
 
@@ -182,7 +186,7 @@ def test_identical_executions_are_no_trouble(of_durations, quick, spread):
         warnings.simplefilter("error")
         result = calibrate(
             of_durations(durations, np.arange(40) % 4, ["a", "b", "c", "d"]), quick,
-            splits=20, sizes=(10,),
+            splits=3, sizes=(10,),
         )  # fmt: skip
     assert result.floor.floor == 0.05
     assert all(a.alarms.count == 0 for a in result.false_alarms)
@@ -194,14 +198,14 @@ def test_executions_without_any_duration_are_no_trouble(of_durations, quick):
         warnings.simplefilter("error")
         result = calibrate(
             of_durations(np.zeros((40, 3), np.int64), np.arange(40) % 3, "abc"), quick,
-            splits=20, sizes=(10,),
+            splits=3, sizes=(10,),
         )  # fmt: skip
     assert result.verdict == "calibrated"
 
 
 def test_the_papers_rule_is_measured_as_well(healthy, quick):
     asked = replace(quick, rule="paper", t2=1.25)
-    result = calibrate(healthy([60, 60, 60]), asked, splits=40, sizes=(10,))
+    result = calibrate(healthy([60, 60, 60]), asked, splits=5, sizes=(10,))
     assert result.verdict == "alarming"
     assert result.detectable == ()
     assert result.false_alarms[0].without_floor is None

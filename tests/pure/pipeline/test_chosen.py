@@ -125,10 +125,8 @@ def test_rows_keep_their_chance() -> None:
         replace(found, chance=np.ones(2))
 
 
-def test_too_few_say_which_recording_would_have_sufficed(guest) -> None:
-    from critpath.pipeline import extract  # noqa: PLC0415 - the fixture skips first
-
-    paths = extract([guest("normal")], specification="events:app:request_begin,app:request_end")
+def test_too_few_say_which_recording_would_have_sufficed(paths_of) -> None:
+    paths = paths_of("normal")
     about = {
         "executions_whole": len(paths),
         "executions_partial": 10 * len(paths),

@@ -119,14 +119,6 @@ def test_blocks_and_groups_of_any_size_give_the_same(guest, tmp_path, monkeypatc
     assert found.environment == expected.environment
 
 
-def test_the_other_reader_gives_the_same(guest, tmp_path):
-    gaps = drawn(guest("normal"), 3, 30, 0.2)
-    cut = with_gaps(guest("normal"), tmp_path / "cut", gaps)
-    expected = extract([cut], specification=REQUESTS)
-    found = extract([cut], specification=REQUESTS, reader="babeltrace2")
-    assert rows_of(found) == rows_of(expected)
-
-
 def test_no_interval_spans_a_gap(guest, tmp_path):
     gaps = drawn(guest("normal"), 4, 20, 0.2)
     cut = with_gaps(guest("normal"), tmp_path / "cut", gaps)
@@ -141,12 +133,12 @@ def test_no_interval_spans_a_gap(guest, tmp_path):
     ).any()
 
 
-def test_those_that_are_not_whole_show_what_was_not_recorded(guest, tmp_path):
+def test_those_that_are_not_whole_show_what_was_not_recorded(guest, paths_of, tmp_path):
     gaps = drawn(guest("normal"), 5, 30, 0.3)
     cut = with_gaps(guest("normal"), tmp_path / "cut", gaps)
     [whole] = extract_recording(cut, ExtractSettings(REQUESTS))
     [partial] = extract_recording(cut, ExtractSettings(REQUESTS, partial=True))
-    every = extract([guest("normal")], specification=REQUESTS)
+    every = paths_of("normal")
     assert len(whole) + len(partial) == len(every)
     assert not set(whole.executions.id) & set(partial.executions.id)
     hidden_in = np.zeros(len(partial), np.int64)
@@ -170,11 +162,11 @@ def test_an_event_where_a_gap_says_that_there_is_none(guest, tmp_path):
     assert caught.value.exit_code == 4
 
 
-def test_without_gaps_nothing_is_said(guest, tmp_path):
+def test_without_gaps_nothing_is_said(guest, paths_of, tmp_path):
     cut = with_gaps(guest("normal"), tmp_path / "cut", make_gaps([]))
     assert describe(cut)
     found = extract([cut], specification=REQUESTS)
-    assert rows_of(found) == rows_of(extract([guest("normal")], specification=REQUESTS))
+    assert rows_of(found) == rows_of(paths_of("normal"))
     assert not [e for e in found.environment if "gaps" in e]
 
 

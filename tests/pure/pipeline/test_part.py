@@ -11,12 +11,10 @@ from critpath import pipeline
 from critpath.graph.critical_path import take_executions
 from critpath.pipeline import note_repaired_switches
 
-SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
-
 
 @pytest.fixture(scope="module")
-def normal(guest):
-    return pipeline.extract([guest("normal")], specification=SPECIFICATION)
+def normal(paths_of):
+    return paths_of("normal")
 
 
 def of_types(paths, labels):
@@ -65,8 +63,8 @@ def test_a_faster_sample_is_said_to_be(normal):
     assert equal.reasons[0].startswith("no state differs")
 
 
-def test_where_the_total_alone_decides_no_state_is_named(normal, guest):
-    sample = pipeline.extract([guest("sample-lock")], specification=SPECIFICATION)
+def test_where_the_total_alone_decides_no_state_is_named(normal, paths_of):
+    sample = paths_of("sample-lock")
     levels = (("*", "off"), ("total", "error"))
     found = pipeline.compare(normal, sample, pipeline.CompareSettings(level=levels))
     assert found.verdict == "anomaly"

@@ -14,13 +14,12 @@ from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
 
-SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 NAMES = ("normal", "sample-lock")
 
 
 @pytest.fixture(scope="module")
-def sets(guest):
-    return [pipeline.extract([guest(name)], specification=SPECIFICATION) for name in NAMES]
+def sets(paths_of):
+    return [paths_of(name) for name in NAMES]
 
 
 @pytest.fixture(scope="module")

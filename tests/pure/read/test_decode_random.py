@@ -119,7 +119,6 @@ def test_random_schemas_decode_as_the_twin_does(tmp_path: Path, seed: int):
     compare(schema, files, tmp_path)
 
 
-@pytest.mark.long
 @quiet
 @given(st.integers(0, 1 << 32))
 def test_broken_packets_lose_what_the_twin_loses(tmp_path: Path, seed: int):

@@ -164,7 +164,7 @@ def test_24_random_places(guest, ftrace, keep, tmp_path):
     assert not missed([keep(guest("plain"), "plain"), ftrace], 24, tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_200_random_places(guest, ftrace, shared, keep, tmp_path):
     names = ("normal", "python", "sample-delay", "sample-quota")
     recordings = [keep(guest(name), name) for name in names]

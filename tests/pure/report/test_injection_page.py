@@ -134,7 +134,7 @@ def hostile(test):
     return given(name=st.text(max_size=30))(test)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @hostile
 def test_no_text_adds_an_element(document, name):
     plain = render_html(said_everywhere(document, "w" if name else ""))

@@ -13,6 +13,7 @@ from critpath.documents import PercentileEntry
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import answer_lines, cause_line
+from critpath.text.answer import describe_headline
 from critpath.units import safe_text
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
@@ -74,7 +75,8 @@ def test_a_slowdown_fails_its_gate_with_the_answer_and_causes(factory):
     assert outcomes(text) == {"duration": "failure"}
     found = cases(text)["duration"].find("failure")
     lines = found.get("message").split("\n")
-    assert lines[0].startswith("▲ SLOWER: 2 of 6 mixed requests take 45.8 ms instead of 16.3 ms. ")
+    headline = describe_headline(document).sentence.replace("`", "")
+    assert lines[0].startswith(f"▲ SLOWER: {headline}. ")
     assert [line[:3] for line in lines[1:]] == ["2. ", "3. "][: len(lines) - 1]
     assert found.text.split("\n") == [safe_text(line) for line in answer_lines(document)]
     said = parsed(text).findtext("testsuite/system-out")

@@ -235,7 +235,6 @@ def test_a_baseline_of_several_hosts_answers_as_their_recordings(answer, tmp_pat
     assert found == expected
 
 
-@pytest.mark.long
 def test_several_hosts_pass_the_gate_of_their_own_baseline(together, tmp_path, capsys):
     asked = ["--execution", "requests:web:8080"]
     kept = tmp_path / "b.json"

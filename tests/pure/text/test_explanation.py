@@ -1,8 +1,11 @@
-"""A cause in a sentence: a template per kind of cause, in all its cases."""
+"""A cause in a sentence: a template per kind of cause, in all its cases (`sentences.toml`)."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -22,31 +25,20 @@ from critpath.text.explanation import (
 )
 
 MS = 1_000_000.0
-FACTS = CauseFacts(
-    state="RUN",
-    role="",
-    comm="worker",
-    tids=[1201],
-    peer="",
-    device="",
-    call="",
-    kind="longer",
-    counted="segments",
-    count_before=1.0,
-    count_after=1.0,
-    time_before=1.9 * MS,
-    time_after=11.3 * MS,
-    share=0.99,
-    executions=2,
-    of=6,
-    certainty="observed",
-)
-NET_DEVICE = {"state": "WAIT_NET", "device": "eth0", "local": False}
-IN_THE_CODE = {
-    "state": "WAIT_TIMER",
-    "location": "flush (app/log.c:4)",
-    "locations": [CodePlace("flush (app/log.c:4)", 1.0)],
-}
+TABLE = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
+
+
+def from_table(of: tuple[str, Any]) -> tuple[str, Any]:
+    """Return a fact as a document has it: times in nanoseconds, places in the code as such."""
+    name, value = of
+    if name == "locations":
+        value = [CodePlace(**place) for place in value]
+    elif name.startswith(("time_", "meanwhile_")):
+        value = None if value == "none" else value * MS
+    return name, value
+
+
+FACTS = CauseFacts(**dict(map(from_table, TABLE["facts"].items())))
 HOLDER = {"role": "holder", "comm": "holder", "peer": "holder", "counted": "trips"}
 
 
@@ -66,331 +58,14 @@ def told(factory):
     return make
 
 
-CASES = {
-    "new wait": (
-        {**HOLDER, "time_before": 0.0, "count_before": 0.0},
-        "wait 11.3 ms for thread `holder`, which was running; no request did so before",
-    ),
-    "longer wait": (
-        HOLDER,
-        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was running",
-    ),
-    "where in the code": (
-        {**HOLDER, **IN_THE_CODE, "waits_at": "get (app/pool.py:8)"},
-        (
-            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was sleeping; in the code: "
-            "`holder` was in `flush` (app/log.c:4), they wait in `get` (app/pool.py:8)"
-        ),
-    ),
-    "several places in the code": (
-        {
-            **HOLDER,
-            **IN_THE_CODE,
-            "locations": [
-                CodePlace("flush (app/log.c:4)", 0.5),
-                CodePlace("sync (app)", 0.3),
-                CodePlace("a (b)", 0.2),
-            ],
-        },
-        (
-            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was sleeping; in the code: "
-            "`holder` was in `flush` (app/log.c:4) (50 %) and `sync` (app) (30 %)"
-        ),
-    ),
-    "its own place in the code, and the waker's": (
-        {**IN_THE_CODE, "state": "WAIT_FUTEX", "waker_location": "put (app/pool.py:9)"},
-        (
-            "wait 11.3 ms instead of 1.9 ms for a lock; in the code: they were in `flush` "
-            "(app/log.c:4), the wait was ended in `put` (app/pool.py:9)"
-        ),
-    ),
-    "the kernel's network work, on another route": (
-        {
-            **HOLDER,
-            "state": "SOFTIRQ",
-            "counted": "segments",
-            "route": "bridge br0 and 4 veth devices instead of lo",
-        },
-        (
-            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was interrupted by deferred "
-            "work, as packets take another route: bridge br0 and 4 veth devices instead of lo"
-        ),
-    ),
-    "up to where it ran": (
-        {**IN_THE_CODE, "state": "RUN"},
-        (
-            "run 11.3 ms instead of 1.9 ms on the CPU in their own code; in the code: they ran "
-            "in or up to `flush` (app/log.c:4)"
-        ),
-    ),
-    "several threads": (
-        {**HOLDER, "comm": "worker-#"},
-        "wait 11.3 ms instead of 1.9 ms for threads `worker-*`, which were running",
-    ),
-    "digits of one thread stay": (
-        {**HOLDER, "comm": "sha256sum", "role": "sha#sum"},
-        "wait 11.3 ms instead of 1.9 ms for thread `sha256sum`, which was running",
-    ),
-    "the peer waits for the disk": (
-        {**HOLDER, "state": "WAIT_DISK", "counted": "waits"},
-        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for the disk",
-    ),
-    "the peer waits for a cpu": (
-        {**HOLDER, "state": "WAIT_CPU", "counted": "waits", "peer": "cc1"},
-        (
-            "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was waiting for a CPU that "
-            "was busy running `cc1`"
-        ),
-    ),
-    "more often": (
-        {**HOLDER, "count_before": 1.9, "count_after": 22.0},
-        (
-            "wait for `holder` 22 times instead of 1.9 a request, on average: 11.3 ms "
-            "instead of 1.9 ms"
-        ),
-    ),
-    "behind others, whose thread waited": (
-        {
-            **HOLDER,
-            "state": "QUEUED",
-            "meanwhile": "WAIT_DISK",
-            "meanwhile_before": 0.0,
-            "meanwhile_after": 8.2 * MS,
-        },
-        (
-            "wait 11.3 ms instead of 1.9 ms behind other requests of `holder`, the thread waiting "
-            "for the disk for 8.2 ms"
-        ),
-    ),
-    "on a loop that waited for a cpu": (
-        {
-            "state": "SHARED",
-            "counted": "waits",
-            "meanwhile": "WAIT_CPU",
-            "meanwhile_before": 1.1 * MS,
-            "meanwhile_after": 10.3 * MS,
-        },
-        (
-            "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests, the thread "
-            "waiting for a CPU for 10.3 ms instead of 1.1 ms"
-        ),
-    ),
-    "a wait that was never there": (
-        {
-            "state": "WAIT_DISK",
-            "counted": "waits",
-            "count_before": 0.0,
-            "count_after": 187.5,
-            "time_before": 0.0,
-        },
-        "wait for the disk 188 times a request, on average, instead of never: 11.3 ms",
-    ),
-    "more often than once": (
-        {**HOLDER, "count_before": 1.0, "count_after": 2.0},
-        "wait for `holder` twice instead of once: 11.3 ms instead of 1.9 ms",
-    ),
-    "hardly more often is longer": (
-        {**HOLDER, "count_before": 5.0, "count_after": 6.0},
-        "wait 11.3 ms instead of 1.9 ms for thread `holder`, which was running",
-    ),
-    "running longer": ({}, "run 11.3 ms instead of 1.9 ms on the CPU in their own code"),
-    "running in a system call": (
-        {"state": "RUN_SYSCALL", "call": "read"},
-        "run 11.3 ms instead of 1.9 ms in system call `read`",
-    ),
-    "a loop": (
-        {"counted": "iterations", "count_before": 10.0, "count_after": 40.0},
-        "run the same steps 40 times instead of 10: 11.3 ms instead of 1.9 ms",
-    ),
-    "a cpu behind others": (
-        {"state": "WAIT_CPU", "peer": "cc1"},
-        "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`",
-    ),
-    "a cpu behind own threads": (
-        {"state": "WAIT_CPU", "peer": "worker"},
-        (
-            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running their own program's "
-            "threads"
-        ),
-    ),
-    "a cpu behind own threads though another was idle": (
-        {"state": "WAIT_CPU", "peer": "worker", "elsewhere_idle": 0.86, "cpu": 0},
-        (
-            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running their own program's "
-            "threads; all on CPU 0 while another was idle"
-        ),
-    ),
-    "a cpu though another was idle for half of it": (
-        {"state": "WAIT_CPU", "peer": "cc1", "elsewhere_idle": 0.5},
-        (
-            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`; another CPU was "
-            "idle for 50 % of that time"
-        ),
-    ),
-    "a cpu though another was idle for less": (
-        {"state": "WAIT_CPU", "peer": "cc1", "elsewhere_idle": 0.49, "cpu": 0},
-        "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`",
-    ),
-    "another thread's cpu though another was idle": (
-        {
-            "state": "WAIT_CPU",
-            "role": "worker",
-            "peer": "worker",
-            "elsewhere_idle": 1.0,
-            "cpu": 3,
-        },
-        (
-            "wait 11.3 ms instead of 1.9 ms for thread `worker`, which was waiting for a CPU that "
-            "other threads called `worker` had; all on CPU 3 while another was idle"
-        ),
-    ),
-    "throttled": (
-        {"state": "WAIT_CPU", "certainty": "inferred"},
-        "are held back for 11.3 ms instead of 1.9 ms while a CPU was idle, probably by a CPU quota",
-    ),
-    "a cpu, and perhaps a quota": (
-        {"state": "WAIT_CPU", "certainty": "inferred", "peer": "cc1"},
-        (
-            "wait 11.3 ms instead of 1.9 ms for a CPU that was busy running `cc1`, or held back by "
-            "a CPU quota"
-        ),
-    ),
-    "throttled, as the recording tells": (
-        {"state": "WAIT_QUOTA", "device": "/app"},
-        "are throttled for 11.3 ms instead of 1.9 ms by their CPU quota of `/app`",
-    ),
-    "memory": (
-        {"state": "RECLAIM", "time_before": 0.0},
-        "free memory for 11.3 ms, as too little was left; no request did so before",
-    ),
-    "its turn": (
-        {"state": "QUEUED", "time_before": 0.0},
-        "wait 11.3 ms behind other requests; no request did so before",
-    ),
-    "its turn elsewhere": (
-        {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn"},
-        "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`",
-    ),
-    "its turn, behind somebody's": (
-        {"state": "QUEUED", "role": "gunicorn", "comm": "gunicorn", "peer": "crawler"},
-        "wait 11.3 ms instead of 1.9 ms behind other requests of `gunicorn`, mostly from `crawler`",
-    ),
-    "a shared loop": (
-        {"state": "SHARED"},
-        "spend 11.3 ms instead of 1.9 ms on a loop shared with other requests",
-    ),
-    "another's shared loop": (
-        {"state": "SHARED", "role": "node", "comm": "node"},
-        "spend 11.3 ms instead of 1.9 ms on the loop of `node`, shared with other requests",
-    ),
-    "a disk that others keep busy": (
-        {"state": "WAIT_DISK", "device": "vda", "peer": "dd"},
-        "wait 11.3 ms instead of 1.9 ms for the disk `vda`, which `dd` kept busy",
-    ),
-    "a disk that others keep busy now and then": (
-        {
-            "state": "WAIT_DISK",
-            "device": "vda",
-            "peer": "dd",
-            "peer_share": 0.8,
-            "time_before": None,
-        },
-        "wait 11.3 ms for the disk `vda`, which `dd` kept busy in 80 % of that time",
-    ),
-    "disk": (
-        {"state": "WAIT_DISK", "device": "nvme0n1", "call": "fsync"},
-        "wait 11.3 ms instead of 1.9 ms for the disk `nvme0n1` in `fsync`",
-    ),
-    "disk, more often": (
-        {"state": "WAIT_DISK", "counted": "waits", "count_before": 2.0, "count_after": 9.0},
-        "wait for the disk 9 times instead of twice: 11.3 ms instead of 1.9 ms",
-    ),
-    "a disk's interrupt is no name": (
-        {"state": "WAIT_DISK", "device": "virtio0-req.0"},
-        "wait 11.3 ms instead of 1.9 ms for the disk",
-    ),
-    "timer": ({"state": "WAIT_TIMER"}, "sleep 11.3 ms instead of 1.9 ms"),
-    "new timer": (
-        {"state": "WAIT_TIMER", "time_before": 0.0},
-        "sleep 11.3 ms; no request did so before",
-    ),
-    "network": ({"state": "WAIT_NET"}, "wait 11.3 ms instead of 1.9 ms for the network"),
-    "a packet of this host": (
-        {"state": "WAIT_NET", "local": True, "certainty": "unknown"},
-        "wait 11.3 ms instead of 1.9 ms for a packet from this host, whose sender was not recorded",
-    ),
-    "a packet of another host": (
-        {"state": "WAIT_NET", "local": False},
-        "wait 11.3 ms instead of 1.9 ms for the network",
-    ),
-    "a packet of somebody": (
-        {"state": "WAIT_NET", "certainty": "unknown"},
-        "wait 11.3 ms instead of 1.9 ms for a packet of unknown origin",
-    ),
-    "network device": (
-        {**NET_DEVICE, "time_before": 0.0},
-        "wait 11.3 ms for the network device `eth0`; no request did so before",
-    ),
-    "network device, more often": (
-        {**NET_DEVICE, "counted": "waits", "count_after": 9.0},
-        "wait for the network device `eth0` 9 times instead of once: 11.3 ms instead of 1.9 ms",
-    ),
-    "pipe": ({"state": "WAIT_PIPE"}, "wait 11.3 ms instead of 1.9 ms for a pipe"),
-    "packet": ({"state": "NET_TRANSIT"}, "wait 11.3 ms instead of 1.9 ms for a packet in flight"),
-    "device": ({"state": "WAIT_DEVICE"}, "wait 11.3 ms instead of 1.9 ms for a device"),
-    "lock": ({"state": "WAIT_FUTEX"}, "wait 11.3 ms instead of 1.9 ms for a lock"),
-    "interrupts": (
-        {"state": "IRQ", "device": "eth0"},
-        "are interrupted for 11.3 ms instead of 1.9 ms by `eth0`",
-    ),
-    "deferred work": (
-        {"state": "SOFTIRQ", "device": "NET_RX"},
-        "are interrupted for 11.3 ms instead of 1.9 ms by softirq `NET_RX`",
-    ),
-    "stopped": ({"state": "WAIT_STOPPED"}, "are stopped for 11.3 ms instead of 1.9 ms"),
-    "unexplained": (
-        {"state": "WAIT_UNEXPLAINED"},
-        "wait 11.3 ms instead of 1.9 ms; the recording does not tell for what",
-    ),
-    "unknown": (
-        {"state": "UNKNOWN"},
-        "take 11.3 ms instead of 1.9 ms that the recording tells nothing of",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_kind_of_cause_has_its_sentence(told, case):
-    changes, expected = CASES[case]
-    document, cause = told(**changes)
-    assert describe_cause(document, cause) == f"2 of 6 `mixed` requests {expected}"
-    assert describe_cause(document, cause, they=True) == f"They {expected}"
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, "runs 11.3 ms instead of 1.9 ms on the CPU in its own code"),
-        ({"state": "WAIT_TIMER"}, "sleeps 11.3 ms instead of 1.9 ms"),
-        ({"state": "IRQ"}, "is interrupted for 11.3 ms instead of 1.9 ms by the machine"),
-    ],
-)
-def test_one_request_is_singular(told, changes, expected):
-    document, cause = told(of=1, **changes)
-    assert describe_cause(document, cause) == f"1 of 6 `mixed` requests {expected}"
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"state": "WAIT_DISK"}, "no longer wait for the disk: before, that took 1.9 ms"),
-        (HOLDER, "no longer wait for thread `holder`: before, that took 1.9 ms"),
-        ({"state": "WAIT_TIMER"}, "no longer sleep: before, that took 1.9 ms"),
-    ],
-)
-def test_what_is_gone_is_said_so(told, changes, expected):
-    document, cause = told(**{**changes, "time_after": 0.0, "contribution": -1.9 * MS})
-    assert describe_cause(document, cause) == f"2 of 6 `mixed` requests {expected}"
+@pytest.mark.parametrize("case", TABLE["cause"], ids=lambda case: case["case"])
+def test_a_cause_has_its_sentence(told, case):
+    changes = dict(map(from_table, case.get("facts", {}).items()))
+    count = case.get("requests", 2)
+    document, cause = told(of=count, contribution=case.get("contribution", 9.4) * MS, **changes)
+    assert describe_cause(document, cause) == f"{count} of 6 `mixed` requests {case['says']}"
+    if count > 1:
+        assert describe_cause(document, cause, they=True) == f"They {case['says']}"
 
 
 def test_all_of_a_kind_are_all(told):
@@ -476,11 +151,8 @@ def test_causes_add_up_to_a_sentence(told):
     assert describe_other_causes(document, [cause]).endswith(", \u2212125 µs in all")
 
 
-def test_a_faster_step_is_the_same_sentence_with_less(told):
-    document, cause = told(time_before=11.3 * MS, time_after=1.9 * MS, contribution=-9.4 * MS)
-    assert describe_cause(document, cause) == (
-        "2 of 6 `mixed` requests run 1.9 ms instead of 11.3 ms on the CPU in their own code"
-    )
+def test_an_effect_of_a_faster_step_is_negative(told):
+    _, cause = told(time_before=11.3 * MS, time_after=1.9 * MS, contribution=-9.4 * MS)
     assert describe_effect(cause).startswith("-9.4")
 
 

@@ -107,7 +107,6 @@ def assert_as_the_twin(events):
     return len(filled) - len(events)
 
 
-@pytest.mark.long
 @given(gapped_events() | wild_events() | on_two_hosts(gapped_events()))
 def test_random_events_as_the_twin(events):
     assert_as_the_twin(events)
@@ -142,7 +141,6 @@ def test_chunks_give_the_same(events, sizes):
         assert values[: fields[head[2]]] == values_[: fields[head[2]]]
 
 
-@pytest.mark.long
 @given(gapped_events() | wild_events())
 def test_the_replay_says_where_there_may_be_something_to_put_in(events):
     if len(repair_switches(events)) > len(events):

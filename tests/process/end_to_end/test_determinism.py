@@ -1,7 +1,7 @@
 """The same input gives the same bytes, in every format, whatever surrounds critpath.
 
 Every output of every command is made in a plain process and again in processes that differ
-in one thing (``make test-long``) or in all of them (``make test``): hash seed, locale, time
+in one thing (``make test-deep``) or in all of them (``make test``): hash seed, locale, time
 zone, home, terminal, order of directories, times of files, number of processors that
 critpath and the linear algebra library use, what the processor can do, memory limit.
 """
@@ -28,7 +28,7 @@ COMMANDS = (
      "--markdown", "c.md", "--github"),
     ("report", "c.json", "--html", "again.html"),
     ("extract", *NAMES, "@reading", "-o", "set"),
-    ("extract", *NAMES, "@reading", "-o", "paths.parquet"),
+    ("extract", "set", "-o", "paths.parquet"),
     ("baseline", "save", "normal", "@reading", "-o", "baseline.json"),
     ("baseline", "show", "baseline.json", "--json"),
     ("compare", "baseline.json", "set", "--json", "b.json"),
@@ -174,7 +174,6 @@ def outputs(guest, tmp_path_factory):
             cwd=place,
             env={**environment, "PATH": os.pathsep.join(path)},
             capture_output=True,
-            timeout=600,
             check=False,
         )
         assert child.returncode == 0, (place / "STDERR-0").read_text()
@@ -214,16 +213,15 @@ def files(outputs: Mapping[str, bytes]) -> Mapping[str, bytes]:
     return {name: content for name, content in outputs.items() if not name.startswith("STD")}
 
 
-@pytest.mark.long
 def test_the_same_bytes_whatever_surrounds_it(outputs):
-    """All at once; ``make test-long`` tells which it is."""
+    """All at once; ``make test-deep`` tells which it is."""
     ours, theirs = outputs(together()), outputs()
     # Of the window of a graph it is said that a limit of memory was not heeded.
     said = {name: content for name, content in ours.items() if not name.startswith("STDERR")}
     assert_same(said, {name: theirs[name] for name in said})
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_how_wide_a_terminal_is_changes_stdout_and_no_file(outputs):
     few = tuple(c for c in COMMANDS if "c.json" in c or "path.text" in c)
     narrow, plain = outputs({"COLUMNS": "40"}, few), outputs(None, few)
@@ -231,17 +229,17 @@ def test_how_wide_a_terminal_is_changes_stdout_and_no_file(outputs):
     assert_same(files(narrow), files(plain))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_the_same_bytes_with_another(outputs, name):
     assert_same(files(outputs(DIFFERENCES[name])), files(outputs()))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_same_bytes_of_what_takes_long(outputs):
     assert_same(files(outputs(together(), LONG)), files(outputs(None, LONG)))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_same_bytes_on_a_processor_without_wide_registers(outputs):
     assert_same(files(outputs(PROCESSOR)), files(outputs()))

@@ -23,8 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 
 import spaces
 
-pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.long]
-
 PAGE = Path(__file__).parents[3] / "docs" / "hosts.md"
 BLOCK = re.compile(
     r"(?:<!-- file (?P<file>\S+) -->\n)?```(?P<language>\w+)\n(?P<body>.*?)^```$",
@@ -87,7 +85,7 @@ def typed(tmp_path_factory):
         start_new_session=True,
     )
     try:
-        shell.wait(timeout=300)
+        shell.wait()
     finally:
         for last in (signal.SIGTERM, signal.SIGKILL):
             try:

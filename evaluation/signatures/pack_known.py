@@ -2,7 +2,7 @@
 
     python evaluation/signatures/fmeter_sessions.py DIR --sessions 4 --seconds 6.2 \\
         --events minimal --only find,gcc,pg,pg-async,pipe-4k,pipe-64k,forks
-    python tests/pure/known/pack.py DIR fixtures/known
+    python evaluation/signatures/pack_known.py DIR fixtures/known
 
 Of the last session two recordings are kept as they are, for readers to ask about: ``today``
 (pg-async) and ``unknown`` (forks, which the store does not have).  The others become the store.
