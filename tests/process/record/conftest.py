@@ -58,10 +58,10 @@ class Box:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SUDO_", "FAKE_"))}
         return {**clean, "FAKE_LOG": str(self.log), "PYTHONPATH": "", **variables}
 
-    def start(self, *arguments: str | bytes, env=None, **options) -> Started:
-        """Start recording into ``rec``, or as the arguments say."""
+    def start(self, *arguments: str | bytes, env=None, through=(), **options) -> Started:
+        """Start recording into ``rec``, or as the arguments say; `through` what execs it."""
         output = () if "-o" in arguments else ("-o", "rec")
-        words = [sys.executable, SCRIPT, "record", *output, *arguments]
+        words = [*through, sys.executable, SCRIPT, "record", *output, *arguments]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             words,

@@ -28,9 +28,10 @@ trap 'end=1; kill $!' TERM
 for word; do [ "$before" = -o ] && out=$word; before=$word; done
 [ "$HOST" = noroot ] && { echo "critpath: not allowed to trace" >&2; exit 125; }
 [ "$HOST" = killed ] && { kill -9 $PPID; exit 1; }
+case $HOST in wait*|cut) sleep 600 & ;; esac
 echo "$out" >@BIN@/$HOST.records
 [ "$HOST" = cut ] && echo >@BIN@/cut
-case $HOST in wait*|cut) sleep 600 & wait ;; esac
+wait
 [ "$HOST" = wait-late ] && read x <@BIN@/late
 mkdir -p "$out/trace" && echo '{"format": "critpath/recording/1"}' > "$out/critpath.json"
 head -c 100000 /dev/zero > "$out/trace/stream_0"

@@ -57,7 +57,7 @@ def test_ignored_signals_stay_ignored(box):
     started = box.start(
         *("sh", "-c", "echo; read x; kill -HUP $$; exit 4"),
         stdin=-1,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        through=("sh", "-c", "trap '' HUP; exec \"$@\"", "sh"),
     )
     started.read_out()
     started.send(signal.SIGHUP)
@@ -102,14 +102,8 @@ def terminal(box):
     def start(*arguments):
         ours, theirs = pty.openpty()
         opened.append(ours)
-
-        def take_terminal():
-            os.setsid()
-            os.close(os.open(os.ttyname(theirs), os.O_RDWR))  # it becomes the controlling one
-
-        started = box.start(
-            *arguments, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=take_terminal
-        )
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+        started = box.start(*arguments, through=("setsid", "--ctty"), **streams)
         os.close(theirs)
         return started, Terminal(ours)
 

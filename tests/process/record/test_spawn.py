@@ -31,14 +31,14 @@ for fd in fds:
     except OSError: pass
 json.dump({
     **{k: status[k].split() for k in keys},
-    "masks": sys.argv[1], "fds": own, "nice": os.getpriority(os.PRIO_PROCESS, 0),
+    "fds": own, "nice": os.getpriority(os.PRIO_PROCESS, 0),
     "policy": os.sched_getscheduler(0), "affinity": sorted(os.sched_getaffinity(0)),
     "cwd": os.getcwd(), "umask": os.umask(0), "environment": dict(os.environ),
 }, sys.stdout)
 """
-# By grep, as Python changes dispositions at its start.
-MASKS = "grep -E '^(SigBlk|SigIgn|SigCgt)' /proc/self/status"
-WORDS = ("sh", "-c", f'exec "$0" -c "$1" "$({MASKS})"', sys.executable, REPORT)
+# Not of Python, nor of a shell, which change them at their start.
+MASKS = ("grep", "-E", "^(SigBlk|SigIgn|SigCgt)", "/proc/self/status")
+ODD = ("env", "--block-signal=USR1,TERM", "--ignore-signal=HUP,USR2,CHLD,RTMIN")
 
 
 def end_of(pid):
@@ -198,27 +198,24 @@ def test_subreaper_and_back():
     assert become_subreaper(False) is True
 
 
-def change_signals():
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
-    for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD, signal.SIGRTMIN):
-        signal.signal(number, signal.SIG_IGN)
-
-
-@pytest.mark.parametrize("prepare", [None, change_signals])
-def test_the_command_is_as_if_the_caller_had_started_it(box, prepare):
-    started = box.start("--execution", "thread", "--", *WORDS, preexec_fn=prepare)
-    assert started.end() == 0, started.said
-    seen = json.loads(started.out)
+def started_by_the_caller(box, *words):
     done = subprocess.run(
-        WORDS,
+        words,
         cwd=box.place,
         env=box.environment(),
         capture_output=True,
+        text=True,
         check=True,
         stdin=subprocess.DEVNULL,
-        preexec_fn=prepare,
     )
-    own = json.loads(done.stdout)
+    return done.stdout
+
+
+def test_the_command_is_as_if_the_caller_had_started_it(box):
+    words = (sys.executable, "-c", REPORT)
+    started = box.start("--execution", "thread", "--", *words)
+    assert started.end() == 0, started.said
+    seen, own = json.loads(started.out), json.loads(started_by_the_caller(box, *words))
     marker = [fd for fd, name in seen["fds"].items() if name == "/dev/null" and int(fd) > 2]
     # What the recorder offers for markers, and the directory that the report reads.
     assert len(marker) == 1
@@ -227,3 +224,11 @@ def test_the_command_is_as_if_the_caller_had_started_it(box, prepare):
     del seen["fds"][marker[0]]
     assert sorted(seen.pop("fds")) == sorted(own.pop("fds"))
     assert seen == own
+
+
+def test_mask_and_dispositions_are_the_callers(box):
+    started = box.start("--", *MASKS, through=ODD)
+    assert started.end() == 0, started.said
+    assert started.out == started_by_the_caller(box, *ODD, *MASKS)
+    blocked = int(started.out.split()[1], 16)
+    assert blocked == 1 << signal.SIGUSR1 - 1 | 1 << signal.SIGTERM - 1
