@@ -403,12 +403,23 @@ class Kernel(tracefs.Files):
         """Return the calls of one kind."""
         return [call for call in self.calls if call[0] == action]
 
-    def play(self, share: float = 1.0) -> int:
-        """Let recorded events pass, up to a share of them all; return how many did."""
+    def play(self, share: float = 1.0, lost: Callable[[Event], bool] | None = None) -> int:
+        """Let recorded events pass, up to a share of them all; return how many did.
+
+        Those that are to be lost are overwritten before anybody reads them.
+        """
         until = int(len(self.recording.events) * share)
         events = self.recording.events[self._played : until]
         self._played = max(self._played, until)
-        self._pass(events)
+        kept: list[Event] = []
+        for event in events if lost is not None else ():
+            if lost(event):
+                self._pass(kept)
+                self.lose(event.cpu, 1)
+                kept = []
+            else:
+                kept.append(event)
+        self._pass(events if lost is None else kept)
         return len(events)
 
     def emit(
