@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ def parse_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     """Return rows of Markdown tables by their heads, and every other line that has words."""
     rows: list[dict[str, str]] = []
     heads: list[str] = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if not line.startswith("|"):
             heads = []
@@ -71,7 +72,10 @@ def run_experiment(script: Path, arguments: Sequence[str], file: Path) -> int:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line.rstrip("\n"))
-    write_results(file, parse_rows(lines), code=process.returncode)
+    rows = [row for row in parse_rows(lines) if "left out" not in row.get("text", "")]
+    # One that was stopped, or found nothing to measure, leaves the results of an earlier run.
+    if rows and process.returncode >= 0:
+        write_results(file, parse_rows(lines), code=process.returncode)
     return process.returncode
 
 

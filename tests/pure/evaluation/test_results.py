@@ -30,6 +30,7 @@ def test_rows_of_tables_have_the_heads_of_their_table_and_lines_are_text(results
 | hot | no |
 done in 3 s
 """
+    assert results.parse_rows([]) == []
     assert results.parse_rows(printed.splitlines()) == [
         {"text": "2 rounds"},
         {"load": "hot", "cost": "1.0 %"},
