@@ -136,6 +136,7 @@ STARTS: Final = (
         "{made} --sessions 1 --seconds 1 --only find --events minimal",
         "kernel",
     ),
+    Start("signatures/pack_known.py", "{once}/sessions {made}/known"),
     Start("simulation/attribution.py", "1 --tiny"),
     Start("simulation/budget.py", "fair --seconds 1"),
     Start("simulation/known_level.py", "2"),
@@ -204,10 +205,12 @@ def find_missing(need: str) -> str:
 
 
 def prepare(place: Path) -> None:
-    """Make the inputs that several experiments read: recordings of hosts, a simulated trace."""
+    """Make the inputs that experiments read: recordings, and a simulated trace."""
     (place / "hosts").mkdir()
     with tarfile.open(ROOT / "fixtures" / "hosts" / "cpu-6-8.tar.xz") as tar:
         tar.extractall(place / "hosts", **DATA_ONLY)  # noqa: S202 - an archive of our own
+    for label, name in (("pg-async", "today"), ("forks", "unknown")):
+        shutil.copytree(ROOT / "fixtures" / "known" / name, place / "sessions" / "1" / label)
     (place / "lines.json").write_text("{}")  # no test reaches a mutant
     if shutil.which("cc"):
         script = HERE / "benchmarks" / "large_trace.py"

@@ -43,7 +43,7 @@ from critpath.record.ftrace import recorder
 from critpath.record.ftrace.events import find_timer_functions
 from critpath.record.registry import registry_directory
 
-FAULTS = Path(__file__).resolve().parents[2] / "tests" / "pure" / "store" / "faults.c"
+FAULTS = Path(__file__).resolve().parents[2] / "tests" / "process" / "store" / "faults.c"
 INSTANCES = Path("/sys/kernel/tracing/instances")
 WORKERS = 2
 _PATIENCE = 120  # seconds for a recording of less than one

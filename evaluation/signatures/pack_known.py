@@ -50,7 +50,7 @@ def add(store: Path, recording: Path, label: str, note: str, link: str) -> None:
     more = ["--note", note, *(["--link", link] if link else [])]
     subprocess.run(
         [
-            *(sys.executable, "-m", "critpath", "known", "add", store, recording),
+            *(sys.executable, "-P", "-m", "critpath", "known", "add", store, recording),
             *("--label", label, "--anonymous", *more),
         ],
         check=True,
