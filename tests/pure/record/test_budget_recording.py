@@ -59,10 +59,10 @@ class Recorded:
     def run(self, kind: str, number: int, seconds: float, *, limited: bool = False) -> bool:
         """Run a command, of which so many events are recorded, if any are."""
         taken = self.recorder.begin_run(kind, limited=limited)
-        began = self.time.monotonic_ns()
+        began = self.time.look()
         self.emit(50)
         self.time.pass_time(seconds)
-        self.ended = self.time.monotonic_ns()
+        self.ended = self.time.look()
         self.recorder.end_run(kind, round(seconds * 1e9))
         self.recorder.note_run(kind, number, began, 7)
         self.runs[number] = began, self.ended
