@@ -31,6 +31,7 @@ _ONE_REQUEST: Final = 0.1
 # Our own, between threads: for the watching thread to end, for the main thread to stop.
 _WAKE: Final = signal.SIGRTMIN + 3
 _STOP: Final = signal.SIGRTMIN + 4
+_AGAIN: Final = 0.05  # seconds until the main thread is told once more to stop
 
 
 class StopRequested(KeyboardInterrupt):
@@ -148,11 +149,17 @@ class Signals:
                 signal.signal(_STOP, before)
 
     def _watch(self, main: int) -> None:
+        watched = {*self._ending, _WAKE}
+        stopping = False
         while True:
-            info = signal.sigwaitinfo({*self._ending, _WAKE})
-            if info.si_signo == _WAKE:
-                return
-            if self.note(info, raising=False) and len(self._requests) > 1:
+            # A thread that is just falling asleep has heard of it, and sleeps all the same.
+            again = stopping and self._armed
+            info = signal.sigtimedwait(watched, _AGAIN) if again else signal.sigwaitinfo(watched)
+            if info is not None:
+                if info.si_signo == _WAKE:
+                    return
+                stopping |= self.note(info, raising=False) and len(self._requests) > 1
+            if stopping and self._armed:
                 signal.pthread_kill(main, _STOP)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:

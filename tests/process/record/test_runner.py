@@ -1,11 +1,14 @@
-"""How the runner hears of the end of a command."""
+"""How the runner finds, signals and collects the processes of a command."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
-from critpath.record.runner import Runner, find_executable
+from critpath.record import runner as module
+from critpath.record.runner import Runner, descendants, find_executable
+from critpath.record.session import subreaper
 from critpath.record.signals import InheritedState, Signals
 
 
@@ -32,3 +35,25 @@ def test_the_end_is_seen_that_another_thread_hears_of(monkeypatch):
     finally:
         over.set()
         other.join()
+
+
+def test_a_timeout_ends_the_whole_tree_and_orphans_are_collected(tmp_path, monkeypatch):
+    """Processes that the kernel knows, found in /proc and signalled by their handles."""
+    monkeypatch.setattr(module, "GRACE", 0.05)
+    inherited = InheritedState.capture()
+    with Signals(inherited, print) as signals, subreaper():
+        runner = Runner(inherited, None, signals, print)
+
+        def run(line, timeout=0.0):
+            command = find_executable(["sh", "-c", line], inherited.environment)
+            return runner.run(command, environment={"AT": str(tmp_path)}, timeout=timeout)
+
+        deaf = "trap '' TERM; setsid sh -c 'echo $$ >$AT/pid; exec sleep 600' & exec sleep 600"
+        done = run(deaf, timeout=0.1)
+        assert (done.exit_code, done.timed_out, done.outlived) == (124, True, 0)
+        done = run("for i in 1 2 3; do (true &); done; setsid sleep 600 & echo $! >$AT/stays")
+        assert (done.exit_code, done.outlived) == (0, 1)
+        assert [process.alive for process in descendants(os.getpid(), runner._helpers)] == [True]
+        for process in descendants(os.getpid(), runner._helpers):
+            process.send(signal.SIGKILL)
+            os.waitpid(process.pid, 0)

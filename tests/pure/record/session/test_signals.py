@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from critpath.model import CpuLoss, Manifest
 from critpath.record.manifests import read_manifest
 from critpath.record.recorder import RecorderResult, RecordRequest
 from critpath.record.session import _Session
-from critpath.record.signals import Signals, StopRequested
+from critpath.record.signals import InheritedState, Signals, StopRequested
 from tests.played.session import STAYS
 
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -135,6 +136,38 @@ def test_one_request_that_comes_twice_is_one(monkeypatch):
     now[0] += 1
     with pytest.raises(StopRequested):
         signals.note(request)
+
+
+def test_signals_that_are_blocked_are_taken_between_two_steps():
+    said = []
+    with Signals(InheritedState.capture(), said.append) as signals:
+        assert (signals.poll(), signals.first) == (False, 0)
+        signal.pthread_kill(threading.get_ident(), TERM)
+        assert signals.poll()
+        assert (signals.first, signals.exit_code, len(said)) == (TERM, 143, 1)
+        assert signals.wait(0) is None
+        signal.pthread_kill(threading.get_ident(), INT)
+        assert signals.wait(None).si_signo == INT
+        signal.pthread_kill(threading.get_ident(), HUP)  # of what has happened by the end
+
+
+def test_a_thread_takes_them_while_the_main_thread_works():
+    """The second comes as an exception, wherever the main thread is."""
+    heard = threading.Event()
+
+    def be_asked_twice(signals):
+        with signals.watching():
+            [watcher] = [t for t in threading.enumerate() if t.name == "signals"]
+            signal.pthread_kill(watcher.ident, INT)
+            assert heard.wait(60)
+            signal.pthread_kill(watcher.ident, TERM)
+            threading.Event().wait(60)
+
+    with Signals(InheritedState.capture(), lambda _: heard.set()) as signals:
+        with pytest.raises(StopRequested):
+            be_asked_twice(signals)
+        assert (signals.first, signals.exit_code) == (INT, 143)
+        assert "signals" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.mark.parametrize("step", ["start", "stop", "finish"])
