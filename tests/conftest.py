@@ -242,7 +242,6 @@ def critpath_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
             env={**os.environ, "PATH": path, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
             check=False,
         )
 

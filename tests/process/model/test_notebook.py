@@ -26,7 +26,7 @@ def test_a_notebook_really_shows_them(extracted, tmp_path, monkeypatch):
         (tmp_path / name).symlink_to(extracted(of))
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, CELLS)))
     nbclient.NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     shown = [cell["outputs"][-1]["data"] for cell in notebook.cells]
     pages = [one.get("text/html", "") for one in shown]

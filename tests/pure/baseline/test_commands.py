@@ -23,6 +23,7 @@ NAMES = ("normal", "normal-2", "sample-lock")
 @pytest.fixture
 def run(extracted, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.critpath]\npermutations = 2500\n")
     for name in NAMES:
         (tmp_path / name).symlink_to(extracted(name))
 
@@ -87,6 +88,7 @@ def test_every_command_that_reads_paths_reads_a_baseline(run, tmp_path):
     assert again == ours
 
 
+@pytest.mark.deep
 def test_calibrate_reads_a_baseline(run):
     run("baseline", "save", "normal", "-o", "b.json")
     assert run("calibrate", "b.json", "--splits", "20", "--permutations", "499").code in {0, 1}

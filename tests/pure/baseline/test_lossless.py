@@ -22,7 +22,7 @@ from critpath.store.baseline import (
     stratified_sample,
 )
 
-SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
+QUICK = pipeline.CompareSettings(permutations=999)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def saved(paths_of, tmp_path_factory):
 
 
 def document_of(normal, sample) -> ComparisonDocument:
-    document = comparison_document(pipeline.compare(normal, sample))
+    document = comparison_document(pipeline.compare(normal, sample, QUICK))
     for one in (document.sets.normal, document.sets.sample):
         one.sources = [source.rpartition("/")[2] for source in one.sources]
     return document

@@ -213,9 +213,9 @@ def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, 
 
 
 def test_few_comparisons_contradict_nothing():
-    assert [each for seed in range(25) for each in try_comparison(seed)] == []
+    assert [each for seed in range(10) for each in try_comparison(seed)] == []
 
 
 @pytest.mark.deep
 def test_many_comparisons_contradict_nothing():
-    assert [each for seed in range(25, MANY) for each in try_comparison(seed)] == []
+    assert [each for seed in range(10, MANY) for each in try_comparison(seed)] == []

@@ -66,6 +66,7 @@ def test_a_saved_comparison_is_of_slices(told, compared):
     assert alignments.returncode == 0 or "no alignment" in alignments.stderr
 
 
+@pytest.mark.deep
 def test_normal_recordings_are_calibrated(told, places, tmp_path):
     done = told(
         *(

@@ -41,25 +41,27 @@ def stretched(paths, factor):
     )
 
 
-def test_a_sample_of_one_type_of_seven(normal):
+def test_a_sample_of_one_type_of_seven(normal, quick):
     kinds = sorted(set(normal.executions.label))
     few = stretched(of_types(normal, kinds[:1]), 2.0)
-    found = pipeline.compare(normal, few)
+    found = pipeline.compare(normal, few, quick)
     part = found.warnings[0]
     assert part.startswith("compared with 15 of 105 executions before (type `cpu`")
     assert found.verdict == "anomaly"
     assert part in found.reasons
     most = of_types(normal, kinds[:-1])
-    assert not any(w.startswith("compared with") for w in pipeline.compare(normal, most).warnings)
+    assert not any(
+        w.startswith("compared with") for w in pipeline.compare(normal, most, quick).warnings
+    )
 
 
-def test_a_faster_sample_is_said_to_be(normal):
-    found = pipeline.compare(normal, stretched(normal, 0.5))
+def test_a_faster_sample_is_said_to_be(normal, quick):
+    found = pipeline.compare(normal, stretched(normal, 0.5), quick)
     assert found.verdict == "ok"
     assert found.reasons[0].startswith("faster: the total is -6.")
     assert "(-50 %), 95 % interval -" in found.reasons[0]
     assert "no state is slower at alpha 0.01" in found.reasons[0]
-    equal = pipeline.compare(normal, stretched(normal, 1.0))
+    equal = pipeline.compare(normal, stretched(normal, 1.0), quick)
     assert equal.reasons[0].startswith("no state differs")
 
 
@@ -78,7 +80,7 @@ def counted(paths, *counts):
     return replace(paths, environment=(*paths.environment, *marks))
 
 
-def test_missing_switches_are_one_sentence(normal):
+def test_missing_switches_are_one_sentence(normal, quick):
     assert note_repaired_switches(normal) is normal
     few = note_repaired_switches(counted(normal, (10, 990), (20, 980)))
     assert few.warnings == normal.warnings
@@ -88,7 +90,7 @@ def test_missing_switches_are_one_sentence(normal):
     many = note_repaired_switches(counted(normal, (100, 900), (20, 980)))
     assert many.warnings[-1].startswith("the kernel did not write 120 of 2,000 switches (6.0 %)")
     assert many.executions.notes == normal.executions.notes
-    found = pipeline.compare(counted(normal, (100, 900)), normal)
+    found = pipeline.compare(counted(normal, (100, 900)), normal, quick)
     assert sum("did not write" in w for w in found.warnings) == 1
     odd = replace(normal, environment=({"switches_put_in": "many", "switches_written": -5},))
     assert note_repaired_switches(odd) is odd

@@ -20,7 +20,7 @@ def test_what_they_give_is_in_their_order():
 
 def test_they_are_at_work_at_the_same_time(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2)
     assert sorted(side_by_side(both.wait, both.wait)) == [0, 1]
 
 
