@@ -272,9 +272,11 @@ def test_every_key_has_its_meaning_in_a_line(name):
 def test_every_key_of_a_document_is_described(documents, name):
     """What a document has and its shape has not would be published without a meaning."""
 
+    whole = json_schema(name)
+
     def keys(value: Any, schema: dict[str, Any]) -> None:
         while "$ref" in schema:
-            schema = json_schema(name)["$defs"][schema["$ref"].rpartition("/")[2]]
+            schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
         if "anyOf" in schema:
             schema = schema["anyOf"][0]
         if isinstance(value, dict) and "properties" in schema:
@@ -285,7 +287,7 @@ def test_every_key_of_a_document_is_described(documents, name):
             for item in value:
                 keys(item, schema["items"])
 
-    keys(documents[name], json_schema(name))
+    keys(documents[name], whole)
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
