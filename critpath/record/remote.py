@@ -99,8 +99,9 @@ p=$!
 r=$!
 wait $p
 c=$?
-kill $r 2>/dev/null
-wait $r 2>/dev/null  # else it may take what is for the clock
+# Anything else a shell that was just forked may lose; it may take what is for the clock.
+kill -KILL $r 2>/dev/null
+wait $r 2>/dev/null
 if [ $c -ne 0 ] || [ ! -e "$d/recording/critpath.json" ]; then
   echo "{say} failed: $(tail -n 3 "$d/log" | tr '\\n' ' ' | cut -c 1-1000)"
   exit 125
