@@ -406,8 +406,9 @@ def _pairs(page: _Page, facts: CauseFacts) -> list[tuple[str, str, str]]:
     def counts(count: float | None) -> str:
         return "–" if count is None else f"{count:.3g}"
 
-    thread = page.pictures.threads[find_thread(page.pictures, facts.role)]
-    what = f"time of {who(thread)} on the path" if facts.role else WORDS[doing_of(facts.state)]
+    what, threads = WORDS[doing_of(facts.state)], page.pictures.threads
+    if facts.role and threads:  # documents of before pictures have none
+        what = f"time of {who(threads[find_thread(page.pictures, facts.role)])} on the path"
     return [
         (f"mean time: {what}", times(facts.time_before), times(facts.time_after)),
         (
