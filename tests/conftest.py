@@ -429,7 +429,7 @@ def answer(
         extracted(sample, execution)
 
         def into(partial: Path) -> None:
-            partial.mkdir()
+            partial.mkdir(exist_ok=True)
             words = ("compare", normal, sample, "--json", partial / "json", *options)
             done = critpath(*words, cwd=place)
             for name in ("stdout", "stderr"):

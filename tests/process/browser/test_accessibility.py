@@ -88,29 +88,29 @@ QUICK = {
 
 
 @pytest.mark.parametrize(
-    ("answer", "theme", "width"),
+    ("said", "theme", "width"),
     [
         pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.deep])
         for case in product(ANSWERS, ("light", "dark"), (1400, 700))
     ],
 )
-def test_axe_finds_nothing(show, example, emulate, answer, theme, width):
+def test_axe_finds_nothing(show, example, emulate, said, theme, width):
     axe = Path(sys.prefix) / "peers" / "axe.min.js"
     if not axe.exists():
         pytest.skip("axe.min.js is not here: sh .ci/peers .venv/peers axe fetches it")
     emulate(prefers_color_scheme=theme)
-    page = show(example(answer), size=(width, 1000))
+    page = show(example(said), size=(width, 1000))
     page.run(_OPEN)
     page.run(axe.read_text(encoding="utf-8"))
     found = page.driver.execute_async_script(_AXE)
     assert found == []
 
 
-@pytest.mark.parametrize("answer", ["slower", "ok"])
+@pytest.mark.parametrize("said", ["slower", "ok"])
 def test_the_keyboard_reaches_all_that_can_be_used_in_order_and_sees_where_it_is(
-    show, driver, example, answer
+    show, driver, example, said
 ):
-    page = show(example(answer))
+    page = show(example(said))
     page.run(_OPEN)
     wanted = page.run(_REACHABLE)
     seen = []
@@ -139,11 +139,11 @@ def test_states_differ_where_a_reader_forces_colours(show, real, emulate):
     assert page.run(border % 0) != page.run(border % 1)  # the one that is shown, and another
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, emulate, answer):
+@pytest.mark.parametrize("said", ANSWERS)
+def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, emulate, said):
     # By style alone: a medium that is emulated tells no script that there is something to print.
     emulate(medium="print", prefers_color_scheme="dark")
-    page = show(example(answer), size=(A4, 1200))
+    page = show(example(said), size=(A4, 1200))
     page.run("document.documentElement.dataset.theme = 'dark'")
     assert (
         page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
