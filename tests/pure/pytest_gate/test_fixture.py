@@ -152,7 +152,9 @@ def hosts(unpack, tmp_path_factory):
         listed = [{"name": p.name, "recording": p.name} for p in (place / name).iterdir()]
         written = json.dumps({"format": HOSTS_FORMAT, "hosts": listed})
         (place / name / "hosts.json").write_text(written)
-    assert main(["baseline", "save", str(place / "before"), "-o", str(place / "kept"), *ASKED]) == 0
+    extract = place / "before.parquet"
+    assert main(["extract", str(place / "before"), "-o", str(extract), *ASKED]) == 0
+    assert main(["baseline", "save", str(extract), "-o", str(place / "kept")]) == 0
     return place
 
 
@@ -168,7 +170,7 @@ def over_hosts(hosts, normal, sample):
 
 
 def test_sets_of_hosts_and_their_baselines(project, hosts):
-    project(over_hosts(hosts, "kept", "before")).assert_outcomes(passed=1)
+    project(over_hosts(hosts, "kept", "before.parquet")).assert_outcomes(passed=1)
     done = project(over_hosts(hosts, "before", "after"))
     done.assert_outcomes(failed=1)
     # What is usual is no warning, and nothing is said twice.

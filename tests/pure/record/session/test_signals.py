@@ -260,7 +260,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(session):
 
 def test_at_random_moments_nothing_is_left(session):
     dice = random.Random(7)  # noqa: S311 - moments, no secrets
-    for index in range(20):
+    for index in range(10):
         number = dice.choice([INT, TERM])
         name = f"r{index}"
 
