@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import shutil
 import sys
@@ -419,3 +420,27 @@ def test_time_before_and_after_openings_tells_what_events_cost(
     compared.prepare()
     time.pass_time(1.0)  # a poll that came late: other times
     assert not compared.open()
+
+
+def test_the_threads_that_had_most_are_compared_and_own_ones_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread whose numbers cannot be read is left out; looking again is worth it seldom."""
+    time = play_time(monkeypatch, natural)
+    time.loops = 0
+    threads = natural.Threads()
+    threads.scan()
+    own = f"/proc/{os.getpid()}/"
+    assert not [path for path in threads.read() if path.startswith(own)]
+    chosen = {*threads.read()}
+    threads.scan()
+    assert {*threads.read()} <= chosen
+    monkeypatch.setattr(natural.os, "getpid", lambda: 0)  # now this process is another
+    monkeypatch.setattr(natural.heapq, "nlargest", lambda _, of, **__: [*of])
+    time.pass_time(6)
+    threads.scan()
+    found = {path: of for path, of in threads.read().items() if path.startswith(own)}
+    assert found
+    assert all(ran > 0 and slices >= 0 for ran, slices in found.values())
+    threads.close()
+    assert threads.read() == {}
