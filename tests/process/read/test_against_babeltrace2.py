@@ -51,9 +51,17 @@ PUBLIC = {
 }
 LARGE = {"selora-namespace_live", "tc-many-threads"}
 # Much as another, or large.
-LASTING = {*LARGE, "full", "normal", "normal-2", "sample-delay", "sample-fsync", "sample-quota"} | {
-    name for name in GUEST if name.startswith("steady-")
-}
+LASTING = {
+    *LARGE,
+    "tc-uneven-streams-PARTIAL",
+    "tc-bug446190",
+    "full",
+    "normal",
+    "normal-2",
+    "sample-delay",
+    "sample-fsync",
+    "sample-quota",
+} | {name for name in GUEST if name.startswith("steady-")}
 
 
 def lasting(names):

@@ -122,7 +122,7 @@ def test_what_the_verdict_rests_on_is_said_first(compared):
     """No execution stands out of the steady set; one of jbd2's states is slower as a whole."""
     _, found = compared("fsync", "steady-")
     assert "0 of 11 requests after stand out" in found.plain["reasons"]
-    cause = first_cause(found.document)
+    cause = first_cause(found.document, "SLOWER")
     assert (cause.facts.state, cause.facts.peer) == ("WAIT_DISK", "jbd2/vda-8")
 
 
