@@ -152,7 +152,7 @@ def noisy(seed, added, count=24):
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("added", [200.0, 300.0, 450.0])
 def test_what_all_became_slower_by_is_not_told_of_the_unlucky_alone(seed, added):
     normal, sample = noisy(seed, lambda _: 0.0), noisy(seed + 50, lambda _: added)

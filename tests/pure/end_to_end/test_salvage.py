@@ -274,7 +274,7 @@ def test_whatever_a_packet_says_its_paths_can_be_saved(critpath, damaged, tmp_pa
             out = tmp_path / "paths.parquet"
             done = critpath("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
             assert done.returncode == OK, (number, field, done.stderr)
-            assert critpath("path", out).returncode == OK
+        assert critpath("path", out).returncode == OK
     out = tmp_path / "baseline.json"
     done = critpath("baseline", "save", recording, "--execution", REQUESTS, "-o", out)
     assert done.returncode == OK, done.stderr

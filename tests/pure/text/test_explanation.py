@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,17 @@ FACTS = CauseFacts(**dict(map(from_table, TABLE["facts"].items())))
 HOLDER = {"role": "holder", "comm": "holder", "peer": "holder", "counted": "trips"}
 
 
+@pytest.fixture(scope="module")
+def made(factory):
+    return comparison_document(factory.comparison())
+
+
 @pytest.fixture
-def told(factory):
+def told(made):
     """Return a function that gives a document and a cause of given facts."""
 
     def make(*, of=2, contribution=9.4 * MS, **changes):
-        document = comparison_document(factory.comparison())
+        document = deepcopy(made)
         cause = document.causes[0]
         cause.facts = structs.replace(FACTS, **changes)
         cause.positions, cause.contribution, cause.share = [0, 1][:of], contribution, 0.99
