@@ -173,7 +173,9 @@ packages-fuzz: python
 $(VENV)/ready: pyproject.toml | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group dev
+	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*project["dependencies"], sep="\n")' > $(VENV)/requirements
+	$(BIN)/pip install --quiet --group dev --requirement $(VENV)/requirements
 	touch $@
 
 # An editable install records the commands that rebuild a changed native module, so the
