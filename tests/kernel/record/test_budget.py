@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,10 +18,12 @@ pytestmark = pytest.mark.usefixtures("traceable")
 
 INSTANCES = Path("/sys/kernel/tracing/instances")
 # One in ten executions asks another process far more often than the others; 0 is for ever.
+# Others may mark executions meanwhile: these have names of their own.
+NAMES = {kind: f"{kind}-{os.getpid()}" for kind in ("common", "rare")}
 PROGRAM = """
 import os, sys
 from critpath_marks import execution
-a, b, most = os.eventfd(0), os.eventfd(0), int(sys.argv[1])
+a, b, most, common, rare = os.eventfd(0), os.eventfd(0), int(sys.argv[1]), *sys.argv[2:]
 other = os.fork()
 if other == 0:
     while True:
@@ -29,7 +32,7 @@ if other == 0:
 number = 0
 while not most or number < most:
     number += 1
-    with execution("common" if number % 10 else "rare", key=number):
+    with execution(common if number % 10 else rare, key=number):
         for _ in range(4 if number % 10 else 100):
             os.eventfd_write(a, 1)
             os.eventfd_read(b)
@@ -37,6 +40,11 @@ while not most or number < most:
         print("busy", flush=True)
 os.kill(other, 9)
 """
+
+
+def words_of(most: int) -> tuple[object, ...]:
+    """Return the program's command line, for so many executions."""
+    return sys.executable, "-c", PROGRAM, most, *NAMES.values()
 
 
 class Recorded:
@@ -71,7 +79,7 @@ def of_a_program(record, tmp_path_factory) -> Recorded:
     """Record a program that marks 1,000 executions, of which the budget allows nearly all."""
     place = tmp_path_factory.mktemp("program")
     budget = ("--overhead", "500%", "--execution", "marker")
-    done = record(place, "a", *budget, "--", sys.executable, "-c", PROGRAM, 1000)
+    done = record(place, "a", *budget, "--", *words_of(1000))
     assert "% counted" in done.said
     assert not left_of(done.pid)
     return Recorded(place / "a")
@@ -81,8 +89,9 @@ def test_a_program_chooses_its_executions_and_those_are_whole(
     of_a_program: Recorded, critpath: Callable[..., Any]
 ) -> None:
     found, kinds = of_a_program, of_a_program.manifest["executions"]
-    assert {kind: of["seen"] for kind, of in kinds.items()} == {"common": 900, "rare": 100}
+    assert [kinds[name]["seen"] for name in NAMES.values()] == [900, 100]
     assert sum(of["selected"] for of in kinds.values()) == len(found.chosen) > 0
+    assert sum(kinds[name]["selected"] for name in NAMES.values()) > 0
     assert all(of["selected"] + of["cut"] <= of["seen"] for of in kinds.values())
     assert all(0 < row["chance"] <= 1 for row in found.chosen)
     begun = [row["begin"] for row in found.chosen]
@@ -132,7 +141,7 @@ def test_a_recorder_that_is_killed_leaves_gaps_and_nothing_else(
     start, wait_for, critpath, tmp_path: Path
 ) -> None:
     """While a program opens and closes its gate."""
-    program = start(sys.executable, "-c", PROGRAM, 0, cwd=tmp_path)
+    program = start(*words_of(0), cwd=tmp_path)
     assert program.read_out() == "busy"
     words = ("record", "--overhead", "50%", "-a", "--duration", "600", "-o", "k")
     recorder = start(sys.executable, "-m", "critpath", *words, cwd=tmp_path)

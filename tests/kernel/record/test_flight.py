@@ -23,6 +23,9 @@ pytestmark = pytest.mark.usefixtures("traceable")
 
 INSTANCES = Path("/sys/kernel/tracing/instances")
 RUN = Path("/run/critpath")
+# Others may mark executions meanwhile: these have a name of their own.
+KIND = f"checkout-{os.getpid()}"
+SLOW = f"latency {KIND} > 250ms"
 # Answers requests; one that is asked to be slow waits, in an execution that it marks.
 SERVER = """
 import http.server, sys, time
@@ -31,7 +34,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
         if self.path == "/slow":
-            with execution("checkout"):
+            with execution(sys.argv[1]):
                 time.sleep(0.3)
         self.send_response(200)
         self.send_header("Content-Length", "2")
@@ -57,12 +60,12 @@ class Flight:
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.bind(str(top / "notify"))
         self.manager.settimeout(60)
-        self.server = start(sys.executable, "-c", SERVER, cwd=top)
+        self.server = start(sys.executable, "-c", SERVER, KIND, cwd=top)
         self.port = int(self.server.read_out())
         self.client = http.client.HTTPConnection("127.0.0.1", self.port)
         self.get("/")  # connected before anything is recorded
         words = ("--profile", "requests", "--memory", "16M", "--overhead", "1000%")
-        when = ("--when", "latency checkout > 250ms", "--dumps", "2")
+        when = ("--when", SLOW, "--dumps", "2")
         self.recorder = start(
             *(sys.executable, "-m", "critpath", "record", "--always", "-o", self.place),
             *(*words, *when, "--calibrate", "off"),
@@ -98,9 +101,9 @@ def test_a_slow_execution_is_saved_and_told(
     assert "numpy" not in Path(f"/proc/{flight.recorder.pid}/maps").read_text()
     for path in ("/", "/", "/slow", "/"):
         flight.get(path)
-    [slow] = wait_for(lambda: flight.dumps_for("latency checkout > 250ms"))
+    [slow] = wait_for(lambda: flight.dumps_for(SLOW))
     found = json.loads((slow / "critpath.json").read_text())
-    assert found["trigger"]["kind"] == "checkout"
+    assert found["trigger"]["kind"] == KIND
     assert found["execution"] == "marker"
     shown = critpath("path", slow)
     assert shown.returncode == 0, shown.stderr
