@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from critpath.record.budget import gaps, loop, natural, programs
+from critpath.record.budget import admission, gaps, loop, natural, programs
 from critpath.record.budget.control import Budget
 from critpath.record.ftrace import budget as module
 from critpath.record.ftrace import drain
@@ -40,6 +40,8 @@ class Recorded:
         # What threads do that move pages takes time of this machine, not of the played one.
         patch.setattr(drain.Drain, "cpu_time", lambda _: 0.0)
         patch.setattr(module.BudgetRecording, "_poke", lambda _: None)
+        # No program of this machine finds the gate of a played recording.
+        patch.setattr(admission, "PLACE", str(kernel.home / "marks"))
         patch.setattr(module.secrets, "randbits", lambda _: 5)
         budget = Budget(overhead, 1.0, calibrate="off")
         values = {"profile": "minimal", "budget": budget} | more
@@ -195,6 +197,8 @@ def test_programs_find_the_gate_and_without_a_budget_there_is_none(
     of = record(0.05)
     assert of.recorder.environment()["CRITPATH_GATE"].split(":")[1].count(",") >= 3
     assert len(of.recorder.descriptors()) > 4
+    [place] = (of.kernel.home / "marks").iterdir()
+    assert place.read_text() == of.recorder.environment()["CRITPATH_GATE"]
     plain = played.open_recorder(tmp_path / "plain", profile="minimal")
     plain.start()
     assert "CRITPATH_GATE" not in plain.environment()
