@@ -187,6 +187,7 @@ class Drain:
         self._moved = moved or (lambda: None)
         self._instance = instance
         self._enough = min(CHUNK, buffer_bytes // 2) // 4
+        self._buffer_bytes = buffer_bytes
         self._raw = raw
         self._page_bytes = page_bytes
         self._failed = failed
@@ -306,8 +307,9 @@ class Drain:
         looked = time.monotonic()
         while not self._ending.is_set():
             ready = dict(poll.poll(int(_IDLE * 1000)))
-            # At once, as who writes faster than this moves would keep it busy for ever.
-            moved = [stream.move(pipe, self._most_bytes or sys.maxsize) for stream in streams]
+            # Only so much at once: there may be no room for more, and who writes faster than
+            # this moves would keep it busy for ever.
+            moved = [stream.move(pipe, self._most_bytes or CHUNK) for stream in streams]
             if any(moved):
                 self._moved()
             if any(moved) and not self._has_room(streams[0]):
@@ -326,11 +328,22 @@ class Drain:
                     poll.register(streams[-1].source, select.POLLIN)
 
     def _has_room(self, stream: Stream) -> bool:
-        """Return whether there is space to make a trace, which is no larger than the raw pages."""
+        """Return whether there is space to make a trace, which is no larger than the raw pages.
+
+        What the buffers still hold takes space twice: it is moved in the end, and is in the trace.
+        """
         free = stream.free_bytes() if self._failed is not None else None
         streams = list(self._streams.values())
-        spare = min(SPARE * len(streams), MOST_SPARE)
-        return free is None or free > sum(s.bytes for s in streams) + spare
+        needed = sum(s.bytes for s in streams) + min(SPARE * len(streams), MOST_SPARE)
+        if free is None or free > needed + 2 * self._buffer_bytes * len(streams):
+            return True
+        return free > needed + 2 * sum(self._buffered(s.cpu) for s in streams)
+
+    def _buffered(self, cpu: int) -> int:
+        """Return how many bytes a buffer holds, as far as the kernel tells."""
+        with contextlib.suppress(CritpathError):
+            return self._instance.stats(cpu).get("bytes", 0)
+        return 0
 
     def _end_early(self) -> None:
         """End the recording while there is space for a trace, and for the command's files.
