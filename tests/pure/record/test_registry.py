@@ -12,6 +12,7 @@ import pytest
 from critpath.record import registry
 from critpath.record.registry import Entry, read_entries, register, unregister
 from critpath_marks.sessions import new_session_name
+from tests.played.processes import Clock
 
 
 @pytest.fixture
@@ -116,3 +117,36 @@ def test_without_a_place_for_a_registry_recording_goes_on(place, tmp_path, monke
     unregister(new_session_name())
     assert read_entries() == []
     assert not place.exists()
+
+
+def test_a_place_that_is_full_prevents_no_recording(place, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    register(new_session_name(), tmp_path, "ftrace")
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", refuse)
+        register(new_session_name(), tmp_path, "ftrace")
+    assert len(read_entries()) == 1
+    assert len(list(place.iterdir())) == 1
+
+
+@pytest.mark.usefixtures("place")
+def test_who_cleans_up_waits_for_others_but_not_for_ever(tmp_path, monkeypatch):
+    register(new_session_name(), tmp_path, "ftrace")
+    clock = Clock()
+    monkeypatch.setattr(registry, "time", clock)
+    with registry.cleanup_lock():
+        began = clock.now
+        with registry.cleanup_lock(patience=60):  # it is stuck
+            assert 60 <= clock.now - began < 61
+    before = clock.now
+    with registry.cleanup_lock():
+        assert clock.now == before
+
+
+def test_without_a_registry_there_is_no_lock(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(registry, "_ROOT", tmp_path / "no" / "such")
+    with registry.cleanup_lock():
+        assert read_entries() == []

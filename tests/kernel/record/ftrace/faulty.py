@@ -26,7 +26,7 @@ from numbered import Numbers, Seen, build, compile_c
 from critpath.commands import main
 
 CRITPATH = (sys.executable, "-P", "-m", "critpath")
-RECORD = (*CRITPATH, "record", "--recorder", "ftrace", "--profile", "syscalls")
+RECORD = (*CRITPATH, "record", "--recorder", "ftrace")
 INSTANCES = Path("/sys/kernel/tracing/instances")
 CODE, RATE = 7, 100_000
 _NAMES = itertools.count(100_000 + os.getpid() * 1000, 10)
@@ -86,10 +86,14 @@ class Bench:
         From `numbered.build`.
     rate : int
         Calls a second, on every cpu.
+    profile : str
+        What is recorded.
     """
 
-    def __init__(self, place: Path, program: Path, rate: int = RATE) -> None:
-        self.place, self.program, self.rate = place, program, rate
+    def __init__(
+        self, place: Path, program: Path, rate: int = RATE, profile: str = "syscalls"
+    ) -> None:
+        self.place, self.program, self.rate, self.profile = place, program, rate, profile
         self._count = 0
         self.shared: list[Path] = []
 
@@ -115,9 +119,11 @@ class Bench:
     ) -> subprocess.Popen[str]:
         """Start a recording; its messages go to a file beside it."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
+        what = () if "--profile" in options else ("--profile", self.profile)
+        words = (*RECORD, *what, "-o", str(self.place / output), *options)
         with (self.place / "said").open("a", encoding="utf-8") as said:
             return subprocess.Popen(
-                [*before, *RECORD, "-o", str(self.place / output), *options, "--", *command],
+                [*before, *words, "--", *command],
                 cwd=self.place.parent,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -266,11 +272,11 @@ def full_disk(bench: Bench, seconds: float = 1.5, size: str = "20m") -> Result:
     own = bench.place / "disk" / "block"
     with small_disk(bench.place / "disk", size):
         numbers = bench.numbers()
-        after = f"dd if=/dev/zero of={own} bs=64k count=32 status=none || exit 98;"
+        after = f"dd if=/dev/zero of={own} bs=64k count=16 status=none || exit 98;"
         script = bench.script(numbers.calls(seconds, RATE), after)
         recorder = bench.start(script, output="disk/rec")
         found = bench.result(recorder, numbers, int(seconds * RATE), "disk/rec")
-        found.wrote &= own.stat().st_size == 2 << 20
+        found.wrote &= own.stat().st_size == 1 << 20
         return found
 
 
@@ -429,7 +435,8 @@ def _files_of(events: object) -> Iterator[int]:
 def two_at_once(bench: Bench, seconds: float = 3.0, *, kill: bool = False) -> tuple[Result, Result]:
     """Return the first's result, and that of the second, which may be killed."""
     first, second = bench.numbers(), bench.numbers()
-    other = Bench(bench.place.parent / f"{bench.place.name}-other", bench.program)
+    other = Bench(bench.place.with_name(f"{bench.place.name}-other"), bench.program, bench.rate)
+    other.profile = bench.profile
     other.place.mkdir()
     one = bench.start(bench.script(first.calls(seconds, bench.rate // 2)))
     two = other.start(other.script(second.calls(60.0 if kill else seconds, bench.rate // 2)))

@@ -21,6 +21,7 @@ from critpath.read.manifest import add_counted_losses
 from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
 from critpath.record.manifests import read_manifest
+from critpath.record.profiles import profile_events
 
 SOURCE = Path(__file__).with_name("numbered.c")
 CALL = (EventRequest(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",), ("whence",))),)
@@ -39,6 +40,22 @@ def compile_c(source: Path, target: Path, *options: str) -> Path:
 def build(directory: Path) -> Path:
     """Compile the program that makes numbered calls."""
     return compile_c(SOURCE, directory / "numbered")
+
+
+def write_profile(directory: Path) -> Path:
+    """Write what to record: these calls, and little of others' work."""
+    tracepoints = profile_events("minimal").tracepoints
+    rule = "<event><name>{}</name><enabled>true</enabled><type>{}</type></event>"
+    rules = [rule.format(name, "TRACEPOINT") for name in tracepoints]
+    rules.append(rule.format("lseek", "SYSCALL"))
+    file = directory / "numbered.lttng"
+    file.write_text(
+        "<sessions><session><name>x</name><domains><domain><type>KERNEL</type><channels><channel>"
+        f"<name>kernel</name><enabled>true</enabled><events>{''.join(rules)}</events></channel>"
+        "</channels></domain></domains></session></sessions>",
+        encoding="utf-8",
+    )
+    return file
 
 
 @dataclass(frozen=True)

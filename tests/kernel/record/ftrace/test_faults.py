@@ -15,6 +15,7 @@ from critpath.record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import faulty
+import numbered
 from faulty import CODE, Bench, Result
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
@@ -33,9 +34,14 @@ def program(tmp_path_factory):
     return faulty.build(tmp_path_factory.mktemp("program"))
 
 
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    return numbered.write_profile(tmp_path_factory.mktemp("profile"))
+
+
 @pytest.fixture
-def bench(tmp_path, program):
-    made = Bench(tmp_path / "bench", program, rate=20_000)
+def bench(tmp_path, program, profile):
+    made = Bench(tmp_path / "bench", program, rate=20_000, profile=str(profile))
     made.place.mkdir()
     yield made
     made.close()
@@ -73,7 +79,7 @@ def complete(found: Result) -> None:
 
 @pytest.mark.usefixtures("may_mount")
 def test_a_full_disk_ends_the_recording_while_its_trace_has_room(bench):
-    found = faulty.full_disk(bench, 0.5, "12m")
+    found = faulty.full_disk(bench, 1.0, "16m")
     unaffected(found)  # it wrote to the same disk, afterwards
     nothing_silent(found)
     assert (found.code, found.state) == (125, "interrupted")

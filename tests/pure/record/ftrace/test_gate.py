@@ -125,3 +125,30 @@ def test_a_layer_that_cannot_be_made_is_an_error(
     with pytest.raises(CritpathError):
         make_layer()
     assert played.instances == []
+
+
+def test_a_kernel_without_triggers_or_without_an_event_is_recorded_as_far_as_it_goes(
+    played: Any, make_layer: Callable[[], Layer]
+) -> None:
+    played.lack("sched/sched_kthread_stop/trigger")
+    played.lack("irq/softirq_entry")
+    layer = make_layer()
+    assert layer.state == TRACING_ON
+    assert layer.missing == ("irq/softirq_entry",)
+    assert {*layer.events} == {*EVENTS[:2]}
+    layer.open()
+    pass_one(played)
+    assert layer.counts([0]) == [1]
+
+
+def test_an_event_that_somebody_else_has_switched_is_put_right(
+    played: Any, make_layer: Callable[[], Layer]
+) -> None:
+    layer = make_layer()
+    for is_open in (True, False):
+        (layer.open if is_open else layer.close)()
+        assert not layer.put_right()
+        file = layer.instance.path / "events/sched/sched_switch/enable"
+        file.write_text(f"{int(not is_open)}\n", encoding="ascii")
+        assert layer.put_right()
+        assert file.read_text(encoding="ascii")[0] == str(int(is_open))
