@@ -348,7 +348,6 @@ class _Refusal:
     name: str
     number: int
     times: int
-    passed: int = 0
 
 
 class Kernel(tracefs.Files):
@@ -488,10 +487,6 @@ class Kernel(tracefs.Files):
         the instance's name.
         """
         self._refusals.append(_Refusal(action, name, number, times))
-
-    def refuse_after(self, action: str, name: str, number: int, passed: int) -> None:
-        """Let so many such calls pass, and refuse the next."""
-        self._refusals.append(_Refusal(action, name, number, 1, passed))
 
     def interrupt(self, number: int) -> None:
         """Let a signal come, which raises KeyboardInterrupt, with the call of this number."""
@@ -645,9 +640,6 @@ class Kernel(tracefs.Files):
             raise KeyboardInterrupt
         for refusal in self._refusals:
             if refusal.action == action and fnmatch.fnmatch(name, refusal.name) and refusal.times:
-                if refusal.passed:
-                    refusal.passed -= 1
-                    continue
                 refusal.times -= 1
                 raise OSError(refusal.number, os.strerror(refusal.number), name)
 

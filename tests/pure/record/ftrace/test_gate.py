@@ -142,7 +142,7 @@ def test_a_kernel_without_triggers_or_without_an_event_is_recorded_as_far_as_it_
 
 
 def test_an_event_that_somebody_else_has_switched_is_put_right(
-    played: Any, make_layer: Callable[[], Layer]
+    make_layer: Callable[[], Layer],
 ) -> None:
     layer = make_layer()
     for is_open in (True, False):
