@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from critpath.localize.counts import StepCounts
+from critpath.localize.facts import count_rise, main_member, state_facts
 from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
 from critpath.model import (
-    INTERFERENCE,
-    LOCAL_PACKET,
-    REMOTE_PACKET,
     RUNNING,
     Cause,
     Charge,
     Context,
-    Facts,
     Finding,
     Member,
     Reason,
@@ -28,16 +25,7 @@ from critpath.model import (
     Symbol,
     rival_name,
 )
-from critpath.model.vectors import name_family, split_host
-from critpath.text.phrases import (
-    IDLE,
-    LATE_NS,
-    OTHERS,
-    UNSEEN,
-    disk_and_rival,
-    function_and_caller,
-    whose_packet,
-)
+from critpath.text.phrases import IDLE, LATE_NS, UNSEEN
 
 MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
 UNSEEN_COUNTS = 0.5  # what was not observed comes after what was, if that is half as much
@@ -357,177 +345,6 @@ def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts
     return most if most and held[most] >= _A_GOOD_PART * whole else ""
 
 
-# What a cause says, for programs.
-
-
-_PLACES = 8  # in the code, that are listed
-_DEVICES = frozenset(
-    {
-        *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),
-        *(State.NET_TRANSIT, State.IRQ, State.SOFTIRQ, State.WAIT_QUOTA, State.RECLAIM),
-    }
-)
-
-
-def state_facts(
-    cause: Cause,
-    members: Sequence[Member],
-    total: int,
-    counts: StepCounts | None,
-    *,
-    quota: bool,
-    inferred: Collection[str],
-    reason: Reason | None,
-) -> Facts:
-    """Return what a cause says."""
-    main = main_member(members, reason).finding
-    rise = count_rise(members)
-    symbol = reason.symbol if reason else main.symbol
-    named = [m.finding for m in members if not m.moved]
-    alike = [f for f in named if f.symbol == symbol] or [main]
-    state = symbol.state
-    detail = most_detail(alike).removeprefix(OTHERS) if alike[0].symbol == symbol else ""
-    who = rival_name(detail)
-    names = {f.comm for f in alike if f.comm and f.symbol == symbol}
-    if len(names) > 1:
-        names = {name_family(name) for name in names}
-    comm = names.pop() if len(names) == 1 else symbol.role
-    peer = comm if symbol.role else ""
-    idle = state == State.WAIT_CPU and detail == IDLE
-    if state == State.WAIT_CPU and not idle:
-        peer = (reason.rival if reason else "") or who or peer
-    if state == State.QUEUED and not most_detail(alike).startswith(OTHERS):
-        peer = who or peer  # who asked for what was served meanwhile
-    late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
-    certainty = "observed"
-    local = whose_packet(detail) if state == State.WAIT_NET else None
-    if state in UNSEEN or (state == State.WAIT_NET and local is not False):
-        certainty = "unknown"
-    elif symbol.role in inferred or (
-        state == State.WAIT_CPU and ((idle and not late) or (quota and not idle))
-    ):
-        certainty = "inferred"
-    elif state == State.WAIT_QUOTA:
-        certainty = "inferred"  # when, of what was counted
-    busy = None
-    device = detail if state in _DEVICES and detail not in {LOCAL_PACKET, REMOTE_PACKET} else ""
-    if state == State.WAIT_DISK:
-        device, rival = disk_and_rival(detail)
-        peer = rival or peer
-        held = [_time_with(f, lambda of: disk_and_rival(of)[1] == rival) for f in alike]
-        whole = math.fsum(f.observed for f in alike)
-        busy = math.fsum(held) / whole if rival and whole else None
-    grown = cause.contribution > 0 and not idle
-    share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
-    size = len(cause.executions)
-    function, caller = "", ""
-    if state in {State.RUN, State.RUN_USER} and not most_detail(alike).startswith(OTHERS):
-        function, caller = function_and_caller(detail)
-    counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
-    usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
-    same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
-    locations = _rank_places(of.location for of in same)
-    waits_at = _rank_places({of.waits_at: 1} for of in same if of.waits_at and symbol.role)
-    wakers = _rank_places(of.waker_location for of in same if not symbol.role)
-    return Facts(
-        state=state,
-        role=symbol.role,
-        comm=comm,
-        tids=tuple(sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol})),
-        peer=peer,
-        device=device,
-        call=detail if state == State.RUN_SYSCALL else where_in(members),
-        kind=main.kind if rise is None else "extra",
-        counted=counted,
-        count_before=before,
-        count_after=after,
-        time_before=usual,
-        time_after=now,
-        share=cause.share,
-        executions=size,
-        of=total,
-        certainty=certainty,
-        local=local,
-        peer_share=busy,
-        elsewhere_idle=share,
-        cpu=cpu,
-        host=host,
-        location=function or (locations[0][0] if locations else ""),
-        caller=caller,
-        locations=() if function else locations[:_PLACES],
-        waits_at=waits_at[0][0] if waits_at else "",
-        waker_location=wakers[0][0] if wakers else "",
-    )
-
-
-def _rank_places(places: Iterable[Mapping[str, int]]) -> tuple[tuple[str, float], ...]:
-    """Return places in the code, and what share of the time each has; most first."""
-    tally: Counter[str] = Counter()
-    for one in places:
-        tally.update(one)
-    whole = tally.total()
-    ranked = sorted(tally.items(), key=lambda item: (-item[1], item[0]))
-    return tuple((place, time / whole) for place, time in ranked if time)
-
-
-def _time_with(finding: Finding, wanted: Callable[[str], bool]) -> float:
-    """Return the time of a finding whose detail is as wanted (ns)."""
-    details = finding.details or ((finding.detail, 1.0),)
-    return finding.observed * math.fsum(share for detail, share in details if wanted(detail))
-
-
-def _times(
-    cause: Cause,
-    named: Sequence[Finding],
-    symbol: Symbol,
-    counts: StepCounts | None,
-    *,
-    loop: bool,
-) -> tuple[float, float]:
-    """Return how long normal executions and these are in what a cause is about, on average.
-
-    On another thread that is whatever that did: all that was waited for it.  It is what
-    pictures of whole paths show; where these have it otherwise, what was aligned.
-    """
-    if counts is not None and not loop:
-        whose = [symbol]
-        if symbol.role:
-            whose = [
-                Symbol(s.state, s.role, s.place)
-                for s in counts.steps
-                if s.state and s.role == symbol.role
-            ]
-        grown = [counts.growth(one, cause.executions) for one in whose]
-        before, after = (math.fsum(g[side] for g in grown) for side in (0, 1))
-        if (after > before) == (cause.contribution > 0):
-            return before, after
-    size = len(cause.executions)
-    expected = math.fsum(f.expected for f in named) / size
-    return expected, math.fsum(f.observed for f in named) / size
-
-
-def _counted(
-    executions: Sequence[int],
-    symbol: Symbol,
-    main: Finding,
-    rise: Charge | None,
-    counts: StepCounts | None,
-) -> tuple[str, float, float]:
-    """Return what was counted, and how often normal executions and these do it."""
-    if rise is not None:
-        return "trips" if rise.step.state is None else "waits", rise.before, rise.after
-    if main.kind == "loop-count" and not math.isnan(main.iterations):
-        return "iterations", main.normal_iterations[0], main.iterations
-    step, what = Step.of(symbol), "waits"
-    if symbol.role and symbol.state in RUNNING:
-        step, what = Step(None, symbol.role), "trips"
-    elif symbol.state in RUNNING | INTERFERENCE:
-        what = "segments"
-    if counts is None:
-        return what, math.nan, math.nan
-    return what, *counts.mean_counts(step, executions)
-
-
 # Which findings share a cause.
 
 
@@ -791,104 +608,3 @@ def _names(detail: str, role: str) -> bool:
     """Tell whether who had the cpu, ``peer-3 (12)``, is of a role, ``peer-#``."""
     name = re.sub(r" \(\d+\)$", "", detail)
     return re.fullmatch(re.escape(role).replace(r"\#", r"\d+"), name) is not None
-
-
-# What findings have in common
-
-_NEARLY_ALL = 0.8  # a part that is named alone
-_PART = 0.5
-
-
-def main_member(members: Sequence[Member], reason: Reason | None = None) -> Member:
-    """Return the member that stands for all: the largest in the state named first."""
-    # What it brought along may be more, but is not what happened.
-    itself = [m for m in members if reason and m.finding.symbol == reason.symbol and not m.moved]
-    if itself:
-        return max(itself, key=lambda m: (abs(m.finding.contribution), -m.place))
-    # Less what only moved there; where more moved away than is there, none is left.
-    sums: defaultdict[State, list[float]] = defaultdict(list)
-    for m in members:
-        sums[m.counts_as.state].append(m.finding.contribution)
-    sign = 1 if math.fsum(m.finding.contribution for m in members) >= 0 else -1
-    weight = {state: max(sign * math.fsum(ns), 0.0) for state, ns in sums.items()}
-    first = max(sorted(weight), key=weight.__getitem__)
-    named = [m for m in members if m.counts_as.state == first and not m.moved]
-    return max(named, key=lambda m: (abs(m.finding.contribution), -m.place))
-
-
-def count_rise(members: Sequence[Member]) -> Charge | None:
-    """Return the step that was done more often, on average, if that is what it is about."""
-    charges = {m.finding.execution: m.charge for m in members if m.charge and m.charge.before}
-    if not charges or any(not m.charge for m in members if not m.moved):
-        return None
-    size = len(charges)
-    content = Counter(c.content for c in charges.values())
-    return replace(
-        next(iter(charges.values())),
-        before=math.fsum(c.before for c in charges.values()) / size,
-        after=math.fsum(c.after for c in charges.values()) / size,
-        content=max(sorted(content), key=content.__getitem__),
-    )
-
-
-def where_in(members: Sequence[Member]) -> str:
-    """Return in which system call it was, if most of the executions agree on it."""
-    first: dict[int, Member] = {}
-    for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
-        first[m.finding.execution] = m
-    calls = Counter(m.context.call for m in first.values())
-    call, count = max(sorted(calls.items()), key=lambda x: x[1])
-    return call if 2 * count > len(first) else ""
-
-
-def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | None, str]:
-    """Return in what share of waits for a cpu another was idle, and the one that all were for.
-
-    Then its host, where there are several: of two hosts, CPU 0 is two CPUs.
-    """
-    waits = [f for f in findings if f.symbol.state == State.WAIT_CPU and f.observed > 0]
-    idle = math.fsum(f.elsewhere_idle for f in waits)
-    if not waits or math.isnan(idle):
-        return None, None, ""
-    share = min(idle / math.fsum(f.observed for f in waits), 1.0)
-    places = {(split_host(f.comm)[1].removeprefix("@"), cpu) for f in waits for cpu in f.cpus}
-    host, cpu = places.pop() if len(places) == 1 else ("", -1)
-    return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
-
-
-def most_detail(findings: Sequence[Finding]) -> str:
-    """Return the qualifier to name; of many that had the cpu, the one with most time."""
-    pairs = [(f.detail, abs(f.contribution)) for f in findings]
-    ways = [pairs]
-    if findings[0].symbol.state == State.WAIT_CPU:
-        # Threads of one name, such as a compiler's, are one culprit with many ids, and so
-        # are those of one family, such as workers that have the cpu in turn.
-        pairs = [
-            (detail, abs(f.contribution) * share)
-            for f in findings
-            for detail, share in f.details or ((f.detail, 1.0),)
-        ]
-        ways = [pairs]
-        names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
-        ways += [names, [(name_family(text), weight) for text, weight in names]]
-    for share in (_NEARLY_ALL, _PART):
-        for way in ways:
-            heaviest = _heaviest(way)
-            if _holds(heaviest, way, share):
-                return heaviest
-    heaviest = _heaviest(ways[min(1, len(ways) - 1)])
-    return OTHERS + heaviest if heaviest else ""
-
-
-def _holds(text: str, pairs: Sequence[tuple[str, float]], share: float = _PART) -> bool:
-    """Tell whether more than a share of the weight has a text."""
-    mine = math.fsum(weight for other, weight in pairs if other == text)
-    return mine > share * math.fsum(weight for _, weight in pairs)
-
-
-def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
-    """Return the text with the largest summed weight, the least of equals."""
-    tally: defaultdict[str, float] = defaultdict(float)
-    for text, weight in pairs:
-        tally[text] += weight
-    return max(sorted(tally), key=tally.__getitem__)

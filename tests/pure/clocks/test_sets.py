@@ -269,7 +269,7 @@ def test_the_user_says_that_recordings_are_of_hosts(hosts, tmp_path, capsys):
         assert find_hosts(source) == ()
         assert find_hosts(source / "run-1" / "app") == ()
     saved = tmp_path / "paths.parquet"
-    extract = ["extract", str(source), "--execution", "requests", "-o", str(saved), "--jobs", "2"]
+    extract = ["extract", str(source), "--execution", "requests", "-o", str(saved), "--jobs", "1"]
     assert main([*extract, "--hosts-together"]) == 0
     said = capsys.readouterr().err
     assert said.count("of the hosts app, web are taken as one, as --hosts-together says") == 1

@@ -199,7 +199,11 @@ def test_the_cutting_makes_no_difference(timelines, cutting, drawn, interrupts, 
         assert differences(pieces, expected) == []
 
 
-FIXTURES = ("normal", "sample-lock", "sample-quota", "lossy", "python", "plain")
+# The twin in Python takes long for the larger ones.
+FIXTURES = (
+    *("sample-lock", "sample-quota", "lossy", "plain"),
+    *(pytest.param(name, marks=pytest.mark.deep) for name in ("normal", "python")),
+)
 
 
 @pytest.mark.parametrize("name", FIXTURES)

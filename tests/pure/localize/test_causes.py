@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critpath.localize.causes import Explained, find_rival, group_causes, most_detail
+from critpath.localize.causes import Explained, find_rival, group_causes
 from critpath.localize.counts import StepCounts
+from critpath.localize.facts import most_detail
 from critpath.model import Charge, Context, Finding, State, Step, Symbol
 
 MS = 1_000_000
