@@ -12,7 +12,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from critpath.detect import calibration, coarse, effects, flame, gate, machine, tails, verdict
+from critpath.detect import (
+    calibration,
+    coarse,
+    comparability,
+    effects,
+    flame,
+    gate,
+    machine,
+    tails,
+    verdict,
+)
 from critpath.model import (
     ChainTimes,
     CompareSettings,
@@ -129,9 +139,16 @@ def test_a_comparison(snapshot, name):
             )  # fmt: skip
             facts[f"{way} {apart and apart.slower} {apart and apart.beyond}"] = said
         facts[f"{way} queue"] = machine.find_queue(found)
-        for rival in (None, Rival("x", 1e4, 3e5), Rival("x", 3e5, 4e5)):
+        for rival in (
+            None,
+            Rival("x", 1e4, 3e5),
+            *(
+                Rival(machine.IDLE, before, after)
+                for before, after in ((1e4, 3e5), (4e5, 9e5), (5e5, 9e5), (0, 381_838), (1e6, 9e5))
+            ),
+        ):
             for told in (False, True):
-                key = f"{way} limit {rival and rival.before} {told}"
+                key = f"{way} limit {rival and (rival.name, rival.before, rival.after)} {told}"
                 facts[key] = machine.find_limit(rival, found, told=told)
     snapshot(name, facts)
 
@@ -517,6 +534,13 @@ def test_doubts(snapshot):
                 facts[f"unflagged {effect} {low > found.floor} {low} {shown}"] = verdict.decide(
                     one, outliers, *calm
                 )
+    for before, after in ((0.0, 5e5), (2e5, 5e5), (3e5, 6e5), (3e5, 9e5), (0.0, found.floor)):
+        held = replace(
+            found.states[4], symbol=Symbol(State.WAIT_QUOTA), normal_mean=before,
+            sample_mean=after, effect=after - before,
+        )  # fmt: skip
+        one = replace(found, states=(*found.states[:-1], held, total))
+        facts[f"quota {before} {after}"] = machine.find_limit(None, one, told=False)
     for low, effect in ((None, 1e6), (0.0, 1e6), (1.0, 1e3), (1.0, 5e5), (1.0, 383_500.0)):
         gated = tails.compare_quantile("", 0.5, normal.total, sample.total)
         gated = replace(gated, low=low, sample=(gated.normal or 0) + effect)
@@ -531,3 +555,98 @@ def test_doubts(snapshot):
         facts[f"levels to {k}"] = verdict.symbol_levels(SYMBOLS, levels[:k])
     assert Rate(0, 1, 0.0, 1.0).share == 0
     snapshot("doubts", facts)
+
+
+def drawn_waits(load, seed, n, rivals, *, environment=(), sessions=1):
+    """Return executions that wait for a cpu that somebody has: a name's chance of that (%)."""
+    draw = load("pure/end_to_end/drawn_sets.py").draw
+    rng = np.random.default_rng(seed)
+    letters = {"helper": "k", "idle": "i", "locker": "q"}
+    words = []
+    for _ in range(n):
+        text = "r900"
+        for name, chance in rivals.items():
+            if rng.integers(100) < chance:
+                text += f" {letters[name]}{rng.integers(1, 900)} r{rng.integers(1, 99)}"
+        words.append(text)
+    made = draw(words, session=[i * sessions // n for i in range(n)])
+    return replace(made, environment=tuple(environment))
+
+
+def test_who_had_the_cpu(snapshot, load):
+    facts = {}
+    for seed in range(4):
+        normal = drawn_waits(load, seed, 12, {"helper": 30 * seed, "idle": 50})
+        for chance in (0, 30, 60, 100):
+            sample = drawn_waits(load, 10 + seed, 8, {"helper": chance, "idle": 60, "locker": 20})
+            key = f"{seed} {chance}"
+            facts[f"{key} rival"] = machine.find_rival(normal, sample)
+            facts[f"{key} back"] = machine.find_rival(sample, normal)
+            for roles in ((), ("helper",)):
+                for runs in (None, (as_rows(12, "thirds"), as_rows(8, "halves"))):
+                    facts[f"{key} {roles} {runs is None}"] = machine.find_strangers(
+                        normal, sample, roles, runs
+                    )
+    snapshot("rivals", facts)
+
+
+def test_what_is_said_of_the_sets(snapshot, load):
+    """Environments that differ more and less than what counts."""
+    known = {"recorded_session": "s1", "kernel_release": "6.1", "hostname": "a"}
+    route = {
+        "route_executions": 12, "route_perhaps_veth": 2, "route_devices_veth": 2,
+        "route_packets_veth": 240, "route_begun_veth": 200, "route_names_veth": "a/b",
+        "route_perhaps_bridged_veth": 1, "route_devices_bridged_veth": 1,
+        "route_packets_bridged_veth": 120, "route_names_bridge": "br0",
+    }  # fmt: skip
+    plain = {key: n for key, n in route.items() if "bridge" not in key}
+    others = {
+        "same": known,
+        "kernel": known | {"kernel_release": "6.2"},
+        "session": known | {"recorded_session": "s2", "recorded_beside": "normal"},
+        "runs": known | {"runs_recorded": 40, "runs_missing": 3},
+        "runs-few": known | {"runs_recorded": 40, "runs_missing": 2},
+        **{
+            f"requests-{part}": known | {"requests": 100, "requests_doubtful": part}
+            for part in (4, 5, 6, 20, 21)
+        },
+        "route": known | route,
+        "plain": known | plain,
+        "more": known | route | {"route_packets_veth": 301, "route_perhaps_veth": 3},
+        "most": known | plain | {"route_packets_veth": 900, "route_devices_veth": 5},
+    }  # fmt: skip
+    sets = {
+        name: drawn_waits(load, 3, 12, {"helper": 50}, environment=({"recording": "r", **facts},))
+        for name, facts in others.items()
+    }
+    facts = {}
+    for one, normal in sets.items():
+        for other, sample in sets.items():
+            if one not in {"same", "route", "plain"} and other != "same":
+                continue
+            facts[f"{one} {other}"] = (
+                comparability.set_warnings(normal, sample, 3),
+                comparability.missing_runs(normal, sample),
+                comparability.doubtful_requests(normal, sample),
+                comparability.recorded_apart(normal, sample),
+                comparability.find_routes(normal, sample) or "no",
+                comparability.find_runs(normal, sample) or "no",
+            )
+    for begins in ("100 500", "0 3000000 3000000", "0 2500000 4000000 9000000"):
+        entry = {"recording": "r", "recorded_session": "s1", "recorded_blocks": begins,
+                 "recorded_turns": begins, "clock_epoch": 5}  # fmt: skip
+        one, other = (
+            drawn_waits(load, seed, 9, {"helper": 50}, environment=(entry,)) for seed in (5, 6)
+        )
+        facts[begins] = (
+            comparability.find_blocks(one, other) or "no",
+            comparability.find_runs(one, other) or "no",
+            comparability.recorded_apart(one, other),
+        )
+    for share in (1, 3, 5, 7, 10, 12, 20):
+        types = np.arange(60) % 20 < share
+        for theirs in (0, 1):
+            facts[f"partial {share} {theirs}"] = comparability.partial_comparison_note(
+                types.astype(np.int64), np.full(30, theirs, np.int64)
+            )
+    snapshot("sets", facts)

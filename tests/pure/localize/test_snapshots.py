@@ -58,13 +58,16 @@ def snapshot(load, golden):
     return compare
 
 
-def aligned(seed, *, rows, width, gaps=0.1, other=0.05, last=(), loops=()):
+def aligned(seed, *, rows, width, gaps=0.1, other=0.05, last=(), loops=(), turns=()):
     """Return rows that mostly have the letter of their column; ``last`` changes the last row.
 
-    Each of ``last`` is a column, its letter (-1 for a gap), and how many times as long it is.
+    Each of ``last`` is a column, its letter (-1 for a gap, -2 for the usual one), and how many
+    times as long it is.  In the columns of ``turns`` the process runs and waits for a disk.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
     usual = [rng.randrange(len(SYMBOLS) - 5) for _ in range(width)]
+    for first, end in turns:
+        usual[first:end] = [(0, 2)[i % 2] for i in range(end - first)]
     base = [rng.randrange(50_000, 3 * MS) for _ in range(width)]
     changed = {column: (letter, times) for column, letter, times in last}
     places, codes, lengths = [], [], []
@@ -110,6 +113,19 @@ ALIGNED = {
     "three": {"rows": 3, "width": 8, "last": [(3, -2, 5), (4, 11, 2)]},
     "moved": {"rows": 9, "width": 12, "last": [(3, 3, 1), (4, 0, 2), (5, 3, 9)]},
     "many": {"rows": 12, "width": 36, "last": [(i, -2, 1.6 + i % 3) for i in range(0, 36, 2)]},
+    "turns-more": {
+        "rows": 7, "width": 16, "gaps": 0.0, "other": 0.0, "turns": [(4, 12)],
+        "last": [(4, -2, 4), (7, -2, 3), (14, -2, 2)], "loops": (loop(4, 12, 2, [3] * 6, 7),),
+    },
+    "turns-less": {
+        "rows": 6, "width": 20, "turns": [(2, 8), (10, 18)],
+        "last": [(4, -1, 0), (5, -1, 0), (6, -1, 0), (15, -2, 3)],
+        "loops": (loop(2, 8, 2, [3, 4, 3, 4, 3], 1), loop(10, 18, 2, [2, 3, 2, 2, 3], 4)),
+    },
+    "turns-edge": {
+        "rows": 3, "width": 12, "gaps": 0.0, "other": 0.0, "turns": [(2, 8)],
+        "last": [(9, -2, 4)], "loops": (loop(2, 8, 2, [2, 2], 3),),
+    },
     "loop-more": {
         "rows": 7, "width": 16, "gaps": 0.0, "other": 0.0,
         "last": [(i, -2, 3) for i in range(4, 10)], "loops": (loop(4, 10, 2, [3] * 6, 9),),
@@ -209,10 +225,12 @@ def drawn_findings(seed, number, executions, *, overlap=False):
         }.get(state, "")
         begin = rng.randrange(100) * MS
         in_loop = rng.random() < 0.25
+        kind = "longer" if size > 0 else "shorter"
+        kind = "loop-count" if in_loop else kind if expected else "new-state"
         result.append(
             Finding(
                 execution=rng.randrange(executions), rank=place + 1,
-                kind=("longer" if size > 0 else "shorter") if expected else "new-state",
+                kind=kind,
                 symbol=symbol, detail=detail, tid=99 if symbol.role else 7,
                 comm=symbol.role.replace("#", "2") or "worker", begin=begin,
                 end=begin + abs(size), columns=(first, first + rng.randrange(1, 5)),
