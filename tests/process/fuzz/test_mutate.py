@@ -20,7 +20,7 @@ import mutate_judge  # noqa: E402 - found by the path above
 import mutate_kinds  # noqa: E402 - found by the path above
 import mutate_seeds  # noqa: E402 - found by the path above
 
-INPUTS = 200
+INPUTS = 60
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,7 @@ def test_runs_that_a_neighbour_met_are_no_change():
     assert np.mean(np.array(found) <= 0.01) >= 0.9
 
 
+@pytest.mark.deep
 def test_the_interval_of_runs_has_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(7)
     covered, alone = [], []

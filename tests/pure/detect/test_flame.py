@@ -84,6 +84,7 @@ def test_kinds_with_few_executions_are_never_marked():
     assert not any(one.change for one in nodes if one.parent == few)
 
 
+@pytest.mark.deep
 def test_of_like_sets_few_are_marked():
     rng = np.random.default_rng(6)
     rounds = 60
