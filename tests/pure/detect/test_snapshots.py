@@ -169,6 +169,9 @@ OPTIONS = {
     "runs": {"run": "fours"},
     "runs-10": {"run": "tens", "clean": True},
     "blocks": {"run": "tens", "block": "tens", "clean": True},
+    "blocks-alone": {"block": "tens", "clean": True},
+    "few-blocks-alone": {"block": "fours", "clean": True},
+    "strict": {"alpha": 0.02, "permutations": 999, "session": "tens"},
     "few-blocks": {"run": "tens", "block": "fours"},
     "labels": {"labels": True},
 }
@@ -650,3 +653,40 @@ def test_what_is_said_of_the_sets(snapshot, load):
                 types.astype(np.int64), np.full(30, theirs, np.int64)
             )
     snapshot("sets", facts)
+
+
+def test_how_many_executions_are_needed(snapshot):
+    """Types that hardly meet, or not at all."""
+    facts = {}
+    for n, m in ((4, 3), (6, 6), (9, 3), (40, 3), (12, 40)):
+        for alpha in (0.001, 0.01, 0.2):
+            for name, types in {
+                "alike": (np.arange(n) % 2, np.arange(m) % 2),
+                "apart": (np.zeros(n, np.int64), np.ones(m, np.int64)),
+                "one": (np.arange(n) % 3, np.where(np.arange(m) == 0, 0, 5)),
+            }.items():
+                normal, sample = table(n, n), table(m, m, times=(1.6,) * 8)
+                found = detected(
+                    normal, sample, normal_type=types[0], sample_type=types[1], alpha=alpha,
+                    permutations=9999 if alpha < 0.01 else 999,
+                )  # fmt: skip
+                outliers = SimpleNamespace(anomalous=np.zeros(m, np.bool_))
+                calm = (np.zeros(n, np.bool_), np.zeros(m, np.bool_)), ((), ())
+                facts[f"{n} {m} {alpha} {name}"] = (
+                    found.enough, found.needed, found.flagged, found.notes, found.detectable,
+                    verdict.decide(found, outliers, *calm),
+                )  # fmt: skip
+    snapshot("needed", facts)
+
+
+def test_many_executions_are_drawn_in_groups(snapshot):
+    facts = {}
+    rng = np.random.default_rng(13)
+    for n, m in ((9000, 700), (12_000, 9000)):
+        x = 1000 * varied(rng, (n, 2), 40)
+        y = 1000 * varied(rng, (m, 2), 40) * np.array([100, 102]) // 100
+        for way in ("one", "most"):
+            facts[f"{n} {m} {way}"] = gate.gate(
+                x, y, as_rows(n, way), as_rows(m, way), alpha=0.05, permutations=39
+            )
+    snapshot("groups", facts)

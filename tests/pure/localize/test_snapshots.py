@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from critpath import pipeline
-from critpath.localize import columns, common, counts, enough, findings, segments
+from critpath.localize import columns, counts, enough, findings, segments
+from critpath.localize import facts as told
 from critpath.localize.causes import (
     Explained,
     charge_findings,
@@ -409,7 +410,7 @@ def test_a_comparison_of_drawn_sets(snapshot, load, name):
         facts[f"{which} selected"] = [segments.select_executions(found, k) for k in (1, 3, 50)]
         facts[f"{which} faster"] = segments.is_faster(found)
         facts[f"{which} contexts"] = [segments.find_context(sample, f) for f in found.findings[:9]]
-        facts[f"{which} elsewhere"] = common.find_elsewhere(found.findings)
+        facts[f"{which} elsewhere"] = told.find_elsewhere(found.findings)
     snapshot(f"compared-{name}", facts)
 
 
