@@ -20,7 +20,6 @@ HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 PYTHON = Path(os.environ.get("CRITPATH_SERVERS_PYTHON", sys.executable))
 
 
-@pytest.mark.long
 def test_servers_on_hosts_of_their_own_are_recorded(tmp_path):
     lacks = spaces.missing() or services.missing(PYTHON)
     if not Path("/sys/kernel/tracing/instances").exists():

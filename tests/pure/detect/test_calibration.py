@@ -38,7 +38,7 @@ def tables(rng, n, strata):
 def test_a_trial_decides_as_the_gate_does(strata):
     rng = np.random.default_rng(8)
     decisions = []
-    for _ in range(25):
+    for _ in range(10):
         normal, ours = tables(rng, 60, strata)
         sample, theirs = tables(rng, 30, strata)
         trial = Trial(

@@ -70,7 +70,7 @@ def test_runs_that_a_neighbour_met_are_no_change():
 def test_the_interval_of_runs_has_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(7)
     covered, alone = [], []
-    for i in range(300):
+    for i in range(100):
         sets = [drawn_runs(rng, 8, 40, shift=10.0), drawn_runs(rng, 8, 40, shift=11.0)]
         values = [(1000 * each).astype(np.int64) for each, _ in sets]
         one = [np.zeros(len(each), np.int64) for each in values]

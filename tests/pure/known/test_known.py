@@ -243,7 +243,7 @@ def test_a_level_takes_sessions_not_intervals(
 ) -> None:
     """Of n sessions one more is the strangest in 1 / (n + 1), however many intervals they have."""
     entries = tuple(
-        replace(make_entry(f"work-{at % 3}", draw(at % 3, at, documents=30)), name=f"{at}")
+        replace(make_entry(f"work-{at % 3}", draw(at % 3, at, documents=10)), name=f"{at}")
         for at in range(sessions)
     )
     found = check(Store(Path("drawn.known"), entries), level=level)

@@ -165,9 +165,9 @@ def test_many_recordings_of_one_execution_each_are_read(tmp_path):
     file = tmp_path / "p.parquet"
     one = path_set((5,))
     with file.open("wb") as stream, PathsWriter(stream) as writer:
-        for _ in range(700):
+        for _ in range(300):
             writer.write(one)
-    assert len(load_paths(file)) == 700
+    assert len(load_paths(file)) == 300
 
 
 def lasting(each, many):
