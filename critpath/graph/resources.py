@@ -321,12 +321,13 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
     source = slice(None) if (count == 1).all() else np.repeat(np.arange(len(count)), count)
     changed = {"begin", "end", "state", "detail", "elsewhere_idle"}
     columns = {
-        name: np.array(getattr(paths, name)[source], copy=name in changed or None)
+        name: np.asarray(getattr(paths, name)[source])
         for name in (
             *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
             *("elsewhere_idle", "beneath", "uncertainty", "confidence", "stack", "waker_stack"),
         )
     }
+    columns |= {name: columns[name].copy() for name in changed}
     for row, of in pieces.items():
         whole = max(int(paths.end[row] - paths.begin[row]), 1)
         for i, values in enumerate(of, int(begins[row])):
