@@ -44,8 +44,10 @@ class Started:
 
     def kill(self) -> None:
         """End it and what it started; idempotent."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        # Once it was waited for, its number may be that of somebody else.
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             pipe.close()

@@ -161,4 +161,5 @@ def test_a_recorder_that_is_killed_leaves_gaps_and_nothing_else(
     assert found.gaps
     names = {place.name for place in (tmp_path / "k").iterdir()}
     assert names == {"critpath.json", "gaps.jsonl", "trace"}
-    assert critpath("path", tmp_path / "k", "--execution", "marker").returncode == 0
+    # Of what was recorded by then there may be no whole execution.
+    assert critpath("path", tmp_path / "k", "--execution", "marker").returncode in {0, 3}
