@@ -690,3 +690,17 @@ def test_many_executions_are_drawn_in_groups(snapshot):
                 x, y, as_rows(n, way), as_rows(m, way), alpha=0.05, permutations=39
             )
     snapshot("groups", facts)
+
+
+def test_columns_that_are_often_nothing(snapshot):
+    facts = {}
+    rng = np.random.default_rng(14)
+    for n, m in ((4, 4), (5, 4), (4, 5), (8, 6)):
+        x, y = (1000 * varied(rng, (size, 6), 40) for size in (n, m))
+        for column in range(6):
+            x[: column * n // 5, column] = 0
+            y[: (5 - column) * m // 6, column] = 0
+        none = np.zeros(n, np.int64), np.zeros(m, np.int64)
+        facts[f"{n} {m}"] = coarse.ordinal_effects(x, y, *none)
+        facts[f"{m} {n}"] = coarse.ordinal_effects(y, x, *none[::-1])
+    snapshot("ordinal", facts)

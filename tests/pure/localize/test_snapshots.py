@@ -27,6 +27,8 @@ from critpath.localize.causes import (
     pair_offsetting,
 )
 from critpath.model import (
+    LOCAL_PACKET,
+    REMOTE_PACKET,
     Alignment,
     Charge,
     CompareSettings,
@@ -444,3 +446,132 @@ def test_when_enough_are_explained(snapshot):
             excess = {e: 1.5 * ns for e, ns in sizes.items()}
             facts[f"settled {seed} {spread}"] = enough.is_settled(*causes, found, excess)
     snapshot("enough", facts)
+
+
+BUSY = "vda, busy with requests of `x`"
+DETAILS = ("", "x", "idle", "above all cron", LOCAL_PACKET, REMOTE_PACKET, BUSY, "cron (9)")
+
+
+def test_the_facts_of_every_state(snapshot):
+    """A cause of one finding, in every state and with what may qualify it."""
+    first = drawn_findings(1, 1, 1)[0]
+    known = drawn_counts(3, 1)
+    facts = {}
+    for state in State:
+        for detail in DETAILS:
+            for role in ("", "holder"):
+                one = replace(
+                    first, symbol=Symbol(state, role), detail=detail, details=(),
+                    comm=role or "worker", observed=9.0 * MS, expected=MS, contribution=8.0 * MS,
+                    longest=2.0 * MS - (role == ""), elsewhere_idle=2.0 * MS, cpus=(1,),
+                )  # fmt: skip
+                plain, limited, counted = (
+                    group_causes([one], [Explained(0, 9.0 * MS, 8)], 2, **more)[0].facts
+                    for more in ({}, {"quota": True}, {"counts": known, "inferred": {"holder"}})
+                )
+                facts[f"{state.name} {detail} {role}"] = (
+                    plain.peer, plain.device, plain.call, plain.certainty, plain.comm,
+                    plain.elsewhere_idle, plain.cpu, limited.certainty, counted.peer,
+                    counted.certainty, counted.counted, counted.count_after,
+                )  # fmt: skip
+    snapshot("states", facts)
+
+
+def test_who_had_the_cpu(snapshot):
+    first = drawn_findings(1, 1, 1)[0]
+    known = drawn_counts(3, 1)
+    facts = {}
+    for part in (0.0, 0.05, 0.099, 0.1, 0.3, 0.5, 0.7, 1.0):
+        for other in ("idle", "cron (3)", "holder (9)", "zsh"):
+            for longest in (float("nan"), 1.0, 1_999_999.0, 2_000_000.0):
+                for observed, more in ((8, 8), (8, 2), (8, -1), (8, 0), (3, 1)):
+                    one = replace(
+                        first, symbol=SYMBOLS[3], longest=longest, observed=float(observed * MS),
+                        contribution=float(more * MS),
+                        details=(("stress (12)", part), (other, 1 - part)),
+                    )  # fmt: skip
+                    key = f"{part} {other} {longest} {observed} {more}"
+                    facts[key] = find_rival(one, known)
+    snapshot("rivals", facts)
+
+
+def test_time_that_only_moved(snapshot):
+    """Findings of opposite sign, nearer and farther from each other."""
+    first = drawn_findings(1, 1, 1)[0]
+    facts = {}
+    for begin, end in ((0, 4), (2, 4), (3, 7), (4, 8), (5, 7), (6, 9), (1, 3), (4, 5)):
+        for size in (-9, -6, -5, -3, -1, 3):
+            pair = [
+                replace(
+                    first, symbol=SYMBOLS[place * 3], columns=columns_of,
+                    contribution=float(ns * MS), observed=float(max(ns, 0) * MS + MS),
+                    expected=float(max(-ns, 0) * MS + MS), offset=offset * MS,
+                    parts=((kind, Fraction(ns * MS)),), kind=kind,
+                    begin=columns_of[0] * MS, end=columns_of[1] * MS,
+                )
+                for place, columns_of, ns, offset, kind in (
+                    (0, (2, 6), 6, 5.0, "longer"), (1, (begin, end), size, -2.0, "shorter"),
+                    (2, (8, 10), 2, 0.0, "extra"),
+                )
+            ]  # fmt: skip
+            key = f"{begin} {end} {size}"
+            facts[f"{key} pairs"] = pair_offsetting(pair)
+            facts[f"{key} groups"] = [str(list(group)) for group in group_findings(pair, {})]
+            loops = [replace(one, kind="loop-count", iterations=9.0, normal_iterations=(4.0, 0.0),
+                             parts=(("loop-count", Fraction(int(one.contribution))),))
+                     for one in pair]  # fmt: skip
+            facts[f"{key} loops"] = [str(list(group)) for group in group_findings(loops, {})]
+    snapshot("moved", facts)
+
+
+def test_where_findings_stand(snapshot, load):
+    """The call and the place in the code, on a path with stacks."""
+    draw = load("pure/end_to_end/drawn_sets.py").draw
+    facts = {}
+    for seed in range(5):
+        rng = random.Random(seed)  # noqa: S311 - no secret
+        letters = "rtdchukiTsql"
+        sample = draw(
+            [" ".join(f"{rng.choice(letters)}{rng.randrange(9, 99)}" for _ in range(14))] * 2
+        )
+        paths = sample.paths
+        size, first = len(paths.state), len(paths.strings)
+        stacks = [f"work{i}\tapp.c\t{i}\tapp\t+\nmain\tapp.c\t1\tapp\t+" for i in range(4)]
+        codes = [
+            np.array([rng.choice((-1, *range(first, first + 4))) for _ in range(size)], np.int32)
+            for _ in range(2)
+        ]
+        sample = replace(
+            sample,
+            paths=replace(
+                paths, strings=(*paths.strings, *stacks), stack=codes[0], waker_stack=codes[1]
+            ),
+        )
+        rows = segments.rows_of(sample.paths, 1)
+        model = drawn_findings(1, 1, 1)[0]
+        for place in range(rows.start, rows.stop):
+            role = "" if sample.paths.tid[place] == 7 else "helper"
+            for width in (0, 2):
+                last = min(place + width, rows.stop - 1)
+                one = replace(
+                    model, execution=1, symbol=Symbol(State(int(sample.paths.state[place])), role),
+                    begin=int(sample.paths.begin[place]), end=int(sample.paths.end[last]),
+                )  # fmt: skip
+                facts[f"{seed} {place} {width}"] = segments.find_context(sample, one)
+    snapshot("contexts", facts)
+
+
+def test_what_a_thread_did_meanwhile(snapshot):
+    found = drawn_findings(2, 30, 6)
+    queued = [replace(f, symbol=SYMBOLS[8], contribution=abs(f.contribution)) for f in found[:12]]
+    known = drawn_counts(2, 6)
+    causes = group_causes([*queued, *found[12:]], [Explained(e, 9.0 * MS, 8) for e in range(6)], 6)
+    facts = {}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        before = rng.integers(0, 3, (20, len(State))) * MS
+        after = before[:6] + rng.integers(-1, 2, (6, len(State))) * MS
+        after[:, seed % len(State)] += 5 * (seed % 4) * MS
+        told_of = counts.add_meanwhile(causes, known, lambda *_, b=before, a=after: (b, a))
+        facts[f"{seed}"] = [c.facts.meanwhile for c in told_of]
+    snapshot("meanwhile", facts)
