@@ -25,7 +25,7 @@ MODULES = [
     if not of.name.startswith("_")
 ]
 DRAWN = (
-    *("calls", "confidence", "datagrams", "endpoints", "implicit"),
+    *("activity_gaps", "calls", "confidence", "datagrams", "endpoints", "implicit"),
     *("links", "matching", "message_names", "requesting", "rounds"),
     *("tiers", "turns"),
 )
