@@ -76,6 +76,14 @@ def belonging_to(session):
     return found
 
 
+def clean(critpath, pid):
+    """Remove what is left, and check that nothing is of this recorder; others may be at work."""
+    done = critpath("doctor", "--clean", "--json")
+    left = [x for x in json.loads(done.stdout)["leftovers"] if f"-{pid}-" in x["session"]]
+    assert (done.returncode in {0, 1}, left) == (True, []), done.stderr
+    assert names_of(pid) == []
+
+
 def check_readable(output, critpath):
     """Check that there is a whole recording or none, and return its state."""
     if not output.exists():
@@ -116,9 +124,7 @@ def test_a_signal_leaves_nothing_half_made(number, moment, start, critpath, wait
     if number != signal.SIGKILL:
         assert code in {0, 128 + number, -number}, recorder.said
         assert names_of(recorder.pid) == []  # nothing to clean: it has ended by itself
-    cleaned = critpath("doctor", "--clean")
-    assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
-    assert names_of(recorder.pid) == []
+    clean(critpath, recorder.pid)
     assert {p.name for p in place.iterdir()} <= {"out"}
     state = check_readable(output, critpath)
     if number == signal.SIGKILL and moment == "a run has ended":
@@ -141,8 +147,8 @@ def test_the_command_does_not_outlive_its_recorder(start, critpath, wait_for, tm
     wait_for(lambda: command not in belonging_to(session))
     document = json.loads(critpath("doctor", "--json").stdout)
     kinds = {x["kind"] for x in document["leftovers"] if x["session"] == session}
-    assert kinds >= {"instance", "recording"}
-    assert critpath("doctor", "--clean").returncode == 0
-    assert names_of(recorder.pid) == []
+    # Another recorder of this machine may have been there first.
+    assert kinds >= {"instance", "recording"} or names_of(recorder.pid) == []
+    clean(critpath, recorder.pid)
     assert belonging_to(session) == []
     assert check_readable(tmp_path / "out", critpath) in {"interrupted", "absent"}

@@ -341,7 +341,7 @@ def recorder_killed(bench: Bench, options: Sequence[str] = ()) -> Result:
 
 
 def _after_kill(bench: Bench, recorder: subprocess.Popen[str], numbers: Numbers) -> Result:
-    [instance] = INSTANCES.glob(f"critpath-*-{recorder.pid}-*")
+    instance = next(INSTANCES.glob(f"critpath-*-{recorder.pid}-*"), INSTANCES / "gone")
     off = []
 
     def is_off() -> bool:
@@ -355,7 +355,8 @@ def _after_kill(bench: Bench, recorder: subprocess.Popen[str], numbers: Numbers)
     until(is_off, 30)
     # Another recorder of this machine may have been there first.
     told = critpath("doctor").returncode == 1 or not instance.exists()
-    cleaned = critpath("doctor", "--clean").returncode
+    critpath("doctor", "--clean")
+    cleaned = not instance.exists()
     found = bench.result(recorder, numbers, 0)
     found.notes.update(off=all(off[-1:]), told=told, cleaned=cleaned)
     return found

@@ -91,7 +91,8 @@ def test_who_finds_no_room_for_the_trace_keeps_what_was_recorded(bench):
     found = faulty.disk_filled_by_others(bench, 2.0)
     unaffected(found)
     nothing_silent(found)
-    assert (found.code, found.notes["state before"], found.notes["clean"]) == (125, "recording", 0)
+    assert (found.code, found.notes["state before"]) == (125, "recording")
+    assert found.notes["clean"] in {0, 1}  # 1: others' recorders have left something
     assert "doctor --clean" in found.said
     assert found.state == "interrupted"
 
@@ -111,7 +112,7 @@ def test_tracefs_that_is_not_mounted(bench):
 def test_a_killed_recorder_leaves_tracing_turned_off_and_all_that_was_recorded(bench):
     found = faulty.recorder_killed(bench)
     nothing_silent(found)
-    assert found.notes == {"off": True, "told": True, "cleaned": 0}
+    assert found.notes == {"off": True, "told": True, "cleaned": True}
     assert (found.code, found.state) == (-9, "interrupted")
 
 
