@@ -384,6 +384,36 @@ def test_tracefs_of_others_needs_root(machine, monkeypatch):
     assert names() == ["tracefs"]
 
 
+def test_tracefs_that_cannot_be_mounted_is_an_obstacle(machine, monkeypatch, tmp_path):
+    def refuse():
+        raise CritpathError("tracefs cannot be mounted", "on the machine itself")
+
+    assert machine.is_dir()
+    (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n", encoding="ascii")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tracefs, "mount", refuse)
+    [obstacle] = missing_requirements(RecorderSettings(new_session_name(), Path()))
+    assert (obstacle.name, obstacle.what, obstacle.fatal) == (
+        *("tracefs", "tracefs cannot be mounted"),
+        True,
+    )
+
+
+def test_tracefs_of_which_a_part_is_hidden_is_an_obstacle(machine, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (machine / "trace_clock").unlink()
+    assert names() == ["tracefs"]
+    (machine / "instances").rmdir()
+    assert names() == ["instances"]
+
+
+def test_a_machine_that_does_not_tell_its_memory_is_taken_for_large_enough(machine, tmp_path):
+    assert machine.is_dir()
+    (tmp_path / "meminfo").unlink()
+    assert names() == []
+    assert buffer_bytes(RecorderSettings(new_session_name(), Path())) == 8 << 20
+
+
 def test_no_leftover_is_taken_from_a_living_owner(machine):
     (machine / "instances" / new_session_name()).mkdir()
     (machine / "instances/somebody-elses").mkdir()
