@@ -15,4 +15,4 @@ try doctor critpath doctor --json
 try runs "${lttng[@]}" -n 4 -o runs -- sh -c 'cat /etc/passwd >/dev/null; sleep 0.05; exit 3'
 try budget "${lttng[@]}" --overhead 20% -n 8 -o budget -- python "$files/flood.py" 100
 { pgrep -a lttng; lttng --no-sessiond list 2>/dev/null | grep '^ *[0-9]*)'
-  ls -A /run/critpath /tmp; } >left 2>/dev/null
+  find /run/critpath /tmp -mindepth 1; } >left 2>/dev/null
