@@ -93,11 +93,14 @@ def test_a_recording_tells_a_filter_and_who_put_it_on(tmp_path):
     recorder = FtraceRecorder(RecorderSettings(new_session_name(), tmp_path))
     recorder.start()
     place = Path(recorder.environment()["CRITPATH_MARKER"]).parent
-    script = f"echo prev_pid==1 >{SWITCH}/filter; echo 0 >{SWITCH}/filter"
+    # It stays until it was looked at: who is gone is known by its number only.
+    script = f"echo prev_pid==1 >{SWITCH}/filter; echo 0 >{SWITCH}/filter; echo done; read line"
     begin = time.monotonic_ns()
-    subprocess.run(["/bin/sh", "-c", script], cwd=place, check=True)
-    recorder.stop()
-    [gap] = recorder.finish(lambda _: None).gaps
-    assert gap.what.startswith(f"{SWITCH}/filter was ")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/sh", "-c", script], cwd=place, stdin=pipe, stdout=pipe) as hand:
+        assert hand.stdout.readline() == b"done\n"
+        recorder.stop()
+    gaps = recorder.finish(lambda _: None).gaps
+    [gap] = [gap for gap in gaps if gap.what.startswith(f"{SWITCH}/filter was ")]
     assert " by sh (" in gap.what
     assert gap.end > begin
