@@ -36,12 +36,12 @@ test-kernel: installed packages-test ## recording with this kernel's tracer; ski
 test-guest: installed packages-guest ## LTTng's kernel tracer, in an emulated guest (20 minutes)
 	$(PYTEST) tests/guest
 
-test-guest-short: installed packages-guest ## one recording, a budget, read back (5 minutes)
+test-guest-short: installed packages-guest ## one recording, a budget, read back
 	$(PYTEST) tests/guest/test_short.py
 
 test-all: test test-kernel test-guest ## every test but the deep ones
 
-test-deep: installed packages-test ## fresh seeds, 400 examples for 25, every size (half an hour)
+test-deep: installed packages-test ## fresh seeds, 400 examples for 25, every size
 	$(PYTEST) $(PYTEST_OPTIONS) -m "deep or hypothesis" --hypothesis-profile deep tests/pure tests/process
 
 VERSIONS_TESTS ?=
@@ -73,7 +73,7 @@ mutations: build ## 1,000,000 changed traces: no crash, no hang, no loss without
 	$(BIN)/python tests/fuzz/mutate.py --inputs 1000000 --campaign 1 \
 	  --state critpath-mutations/mutations.state --json critpath-mutations/mutations.json
 
-mutants: installed packages-test ## 300 changed lines of what judges: how many the pure tests notice (an hour)
+mutants: installed packages-test ## 300 changed lines of what judges: how many the pure tests notice
 	$(BIN)/pip install --quiet --group mutants
 	$(INSTALLED)/bin/python -P evaluation/mutants.py
 

@@ -86,7 +86,7 @@ def _launch(program: str, environment: Mapping[str, str], stderr: int) -> int:
             (os.POSIX_SPAWN_DUP2, stderr, 2),
         ],
         setsid=True,
-        # Whoever records has signals blocked, and a daemon that inherits that hears no SIGTERM.
+        # The recorder blocks signals; a daemon that inherited that would ignore SIGTERM.
         setsigmask=(),
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
