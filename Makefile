@@ -7,6 +7,8 @@ INSTALLED = $(abspath $(VENV))/installed
 # Everywhere: an editable install rebuilds changed native modules on import, with the
 # tools that stand there.
 export PATH := $(BIN):$(PATH)
+# Compiling every module anew costs each suite some twenty seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: evaluation-overhead check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz

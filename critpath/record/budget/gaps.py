@@ -169,7 +169,9 @@ def join_overlapping(gaps: Sequence[LayerGap]) -> list[LayerGap]:
             before = found[at]
             closed, opening = _join_silences(before, gap)
             end = max(before.end, gap.end)
-            found[at] = LayerGap(before.begin, closed, opening, end, before.layer, before.why)
+            # What the recorder did on purpose needs no explanation; what others did does.
+            why = OTHER if gap.why == OTHER else before.why
+            found[at] = LayerGap(before.begin, closed, opening, end, before.layer, why)
         else:
             last[gap.layer] = len(found)
             found.append(gap)

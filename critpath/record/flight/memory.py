@@ -88,10 +88,12 @@ class MemoryJournal(Journal):
 
         Where it is closed anyway there is a gap, which lasts until it is opened here.
         """
-        if "begin" in next((r for r in reversed(self.rows) if r["layer"] == layer), {}):
+        last = next((r for r in reversed(self.rows) if r["layer"] == layer), {})
+        if "begin" in last:
             return
         now = time.monotonic_ns()
-        self.note_closed(layer, since, now, "other")
+        opened = int(str(last.get("end", since)))  # by this recorder: nobody had closed it then
+        self.note_closed(layer, max(since, opened), now, "other")
         self.note_opened(layer, now, now)
 
     def note_closing(self, layer: str, begin: int, why: str) -> None:

@@ -129,6 +129,14 @@ def test_gaps_that_overlap_are_one_that_is_silent_only_where_they_are(
     assert all(g.begin <= g.closed <= g.opening <= g.end for g in joined)
 
 
+@pytest.mark.parametrize("order", [("budget", "other"), ("other", "budget")])
+def test_what_others_did_is_not_lost_in_a_gap_made_on_purpose(order: tuple[str, str]) -> None:
+    spans = [(0, 10, 50, 60), (40, 40, 80, 80)]
+    gaps = [LayerGap(*span, "base", why) for span, why in zip(spans, order, strict=True)]
+    [joined] = join_overlapping(gaps)
+    assert (joined.begin, joined.end, joined.why) == (0, 80, "other")
+
+
 def test_files_of_gaps_are_as_the_specification_has_them(tmp_path: Path) -> None:
     (tmp_path / "gaps-journal.jsonl").write_text(
         '{"layer":"base","begin":5,"closed":6,"why":"start"}\n'

@@ -414,6 +414,21 @@ def test_a_layer_that_is_closed_anyway_is_not_taken_for_open_again(tmp_path: Pat
     assert (gap.begin, gap.opening, gap.end) == (100, 300, 310)
 
 
+def test_what_others_switched_after_a_dump_is_a_gap_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last look was before the dump; that opened it, so others closed it later."""
+    journal = MemoryJournal()
+    monkeypatch.setattr(memory.time, "monotonic_ns", lambda: 9_000_000)
+    journal.note_closed("base", 3_000_000, 3_000_010, "dump")
+    journal.note_opened("base", 5_000_000, 5_000_010)
+    journal.note_other("base", 2_000_000)
+    file = tmp_path / "journal"
+    file.write_text("".join(json.dumps(row) + "\n" for row in journal.rows))
+    gaps = [(gap.begin, gap.end, gap.why) for gap in read_journal(file, 0, 10_000_000)]
+    assert gaps == [(3_000_000, 5_000_010, "dump"), (5_000_010, 9_000_000, "other")]
+
+
 def test_whatever_comes_nothing_that_is_held_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
