@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -113,21 +114,52 @@ def part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@cache
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def walk(path: Path) -> list[ast.AST]:
     """Return every node of a file's syntax tree."""
-    return list(ast.walk(parse(path)))
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def imports(path: Path) -> Iterator[tuple[int, str]]:
+@dataclass(frozen=True)
+class Seen:
+    """What the tests ask of a Python file: a tree that is kept is looked at by the collector."""
+
+    imports: tuple[tuple[int, str], ...]
+    at_the_top: tuple[tuple[int, str], ...]  # modules imported there
+    called: tuple[tuple[int, str], ...]  # functions called by their bare names
+    functions: tuple[tuple[int, str, int], ...]  # line, name, lines
+
+
+@cache
+def look_at(path: Path) -> Seen:
+    nodes = walk(path)
+    tree = nodes[0]
+    assert isinstance(tree, ast.Module)
+    top: list[tuple[int, str]] = []
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            top += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            top.append((node.lineno, node.module or ""))
+    return Seen(
+        tuple(find_imports(path, nodes)),
+        tuple(top),
+        tuple(
+            (node.lineno, node.func.id)
+            for node in nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ),
+        tuple(
+            (node.lineno, node.name, (node.end_lineno or 0) - node.lineno)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+    )
+
+
+def find_imports(path: Path, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield every import in a file, wherever it stands, as (line, dotted name)."""
     package = ["critpath", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in walk(path):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -157,7 +189,7 @@ def wrong_imports(path: Path) -> list[str]:
     mine = part(path)
     allowed = MAY_IMPORT[mine] | {mine}
     found = []
-    for line, name in imports(path):
+    for line, name in look_at(path).imports:
         top, *rest = name.split(".")
         if top != "critpath":
             continue
@@ -173,7 +205,7 @@ def wrong_imports(path: Path) -> list[str]:
 
 def wrong_libraries(path: Path) -> list[str]:
     found = []
-    for line, name in imports(path):
+    for line, name in look_at(path).imports:
         top = name.split(".")[0]
         if top in ONLY_IN and not place(path).startswith(ONLY_IN[top] or ("//",)):
             found.append(f"{place(path)}:{line} imports {name}")
@@ -219,13 +251,11 @@ def test_kinds_and_states_stand_once():
 
 def test_only_commands_print():
     found = [
-        f"{place(path)}:{node.lineno}"
+        f"{place(path)}:{line}"
         for path in PYTHON
         if part(path) != "commands"
-        for node in walk(path)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "print"
+        for line, name in look_at(path).called
+        if name == "print"
     ]
     assert found == []
 
@@ -237,7 +267,8 @@ def sentences(path: Path) -> list[str]:
     progress goes to `tell` or `progress`.
     """
     passed: set[ast.AST] = set()
-    for node in walk(path):
+    nodes = walk(path)
+    for node in nodes:
         if isinstance(node, ast.Raise | ast.Expr) or (
             isinstance(node, ast.Call)
             and called(node).endswith(("Error", "tell", "progress", "Failure"))
@@ -246,7 +277,7 @@ def sentences(path: Path) -> list[str]:
                 continue
             passed.update(ast.walk(node))
     found = []
-    for node in walk(path):
+    for node in nodes:
         if node in passed:
             continue
         text = ""
@@ -267,12 +298,10 @@ def test_sentences_are_made_in_text():
 
 def test_nothing_is_evaluated():
     found = [
-        f"{place(path)}:{node.lineno}: {node.func.id}"
+        f"{place(path)}:{line}: {name}"
         for path in PYTHON
-        for node in walk(path)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in {"eval", "exec", "compile"}
+        for line, name in look_at(path).called
+        if name in {"eval", "exec", "compile"}
     ]
     assert found == []
 
@@ -285,7 +314,7 @@ def importers() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in names}
     for path in PYTHON:
         mine = place(path).removesuffix(".py").replace("/", ".")
-        for _, name in imports(path):
+        for _, name in look_at(path).imports:
             whole = name.removeprefix("critpath.")
             target = whole if whole in names else whole.rpartition(".")[0]
             if name.startswith("critpath.") and target in names:
@@ -316,11 +345,10 @@ def test_no_module_is_endless():
 
 def test_no_function_is_endless():
     found = [
-        f"{place(path)}:{node.lineno}: {node.name}"
+        f"{place(path)}:{line}: {name}"
         for path in PYTHON
-        for node in walk(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno >= FUNCTION
+        for line, name, lines in look_at(path).functions
+        if lines >= FUNCTION
     ]
     assert found == []
 
@@ -333,17 +361,12 @@ def test_names_say_what_a_module_is_for():
 
 def test_stages_do_not_import_slow_libraries_at_the_top():
     slow = {"sklearn", "scipy", "networkx", "Bio", "pyarrow"}
-    found = []
-    for path in PYTHON:
-        for node in parse(path).body:
-            names = (
-                [a.name for a in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-            found += [f"{place(path)}:{node.lineno} {n}" for n in names if n.split(".")[0] in slow]
+    found = [
+        f"{place(path)}:{line} {name}"
+        for path in PYTHON
+        for line, name in look_at(path).at_the_top
+        if name.split(".")[0] in slow
+    ]
     assert found == []
 
 
