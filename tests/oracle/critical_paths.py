@@ -261,21 +261,20 @@ def scatter(time):
 def _elsewhere_idle(timelines, begin, end, state, processor):
     """Return for every wait for a cpu how long any other processor of the host was idle."""
     result = np.zeros(len(begin), np.int64)
+    idle = np.flatnonzero(timelines.workers.idle_cpu[timelines.ran_worker] >= 0)
+    first, last = timelines.ran_begin[idle], timelines.ran_end[idle]
+    of = np.repeat(np.arange(len(timelines.processors)), np.diff(timelines.ran_start))[idle]
+    hosts = np.array([host for host, _ in timelines.processors], np.int64)
     for i in np.flatnonzero((state == State.WAIT_CPU) & (processor >= 0)).tolist():
-        host = timelines.processors[processor[i]][0]
-        spans = []
-        for p, (of, _) in enumerate(timelines.processors):
-            if of != host or p == processor[i]:
-                continue
-            for row in range(*timelines.ran_start[p : p + 2].tolist()):
-                if timelines.workers.idle_cpu[timelines.ran_worker[row]] >= 0:
-                    low = max(int(timelines.ran_begin[row]), int(begin[i]))
-                    spans.append((low, min(int(timelines.ran_end[row]), int(end[i]))))
+        other = (hosts[of] == hosts[processor[i]]) & (of != processor[i])
+        within = np.flatnonzero(other & (first < end[i]) & (last > begin[i]))
+        low = np.maximum(first[within], begin[i]).tolist()
+        high = np.minimum(last[within], end[i]).tolist()
         at = int(begin[i])
-        for low, high in sorted(spans):
-            if high > max(low, at):
-                result[i] += high - max(low, at)
-                at = high
+        for begun, ended in sorted(zip(low, high, strict=True)):
+            if ended > max(begun, at):
+                result[i] += ended - max(begun, at)
+                at = ended
     return result
 
 
