@@ -18,6 +18,9 @@ HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 NEARLY_ALL = 0.9
 RECEIPT = 3
+# Python looks an enum's member up slowly.
+WAIT_CPU, UNKNOWN = State.WAIT_CPU, State.UNKNOWN
+OWN = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER, State.NET_TRANSIT)
 WAITS = {s for s in State if s >= State.WAIT_TASK and s != State.WAIT_STOPPED}
 
 
@@ -79,7 +82,7 @@ class Walk:
     def follow(self, frame, link, s, t, e=-1):
         kind = self.g.link_kind[link]
         sent = max(min(self.g.link_sent[link], t - (kind == RECEIPT)), s)
-        own = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER, State.NET_TRANSIT)[kind]
+        own = OWN[kind]
         # A sleep that goes on is still the interval's: its detail.
         self.emit(sent, t, frame.worker, e if kind == 2 else -1, own)
         frame.at, frame.t = t, s
@@ -102,7 +105,7 @@ class Walk:
                 self.emit(g.link_time[link], t, f.worker, e, g.state[e])
                 self.follow(f, link, s, g.link_time[link])
                 return
-        elif link >= 0 and g.state[e] >= State.WAIT_TASK and g.state[e] != State.WAIT_STOPPED:
+        elif link >= 0 and g.state[e] in WAITS:
             if g.link_time[link] == g.end[e] == t and not (
                 g.link_sent[link] >= t and self.circular(g.link_source[link], t)
             ):
@@ -118,7 +121,7 @@ class Walk:
         parent, born = g.parent[f.worker], g.born[f.worker]
         if parent >= 0 and born <= t and not (born == t and self.circular(parent, t)):
             born = max(born, f.lo)
-            self.emit(born, t, f.worker, -1, State.WAIT_CPU)
+            self.emit(born, t, f.worker, -1, WAIT_CPU)
             f.at, f.t = t, f.lo
             if born > f.lo:
                 self.frames.append(Frame(parent, f.lo, born))
@@ -132,7 +135,7 @@ class Walk:
                 f.rewound, f.bypassed = True, None
                 self.follow(f, link, f.lo, at)
                 return
-        self.emit(f.lo, t, f.worker, -1, State.UNKNOWN)
+        self.emit(f.lo, t, f.worker, -1, UNKNOWN)
         self.frames.pop()
 
 
@@ -145,7 +148,7 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
         zip(subjects.tolist(), begin.tolist(), end.tolist(), strict=True)
     ):
         if subject < 0:
-            found = [(lo, hi, -1, -1, State.UNKNOWN)] if hi > lo else []
+            found = [(lo, hi, -1, -1, UNKNOWN)] if hi > lo else []
         else:
             found = Walk(graph, subject, lo, hi).out[::-1]
         rows += [(path, *row) for row in found]
@@ -156,7 +159,7 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
     detail = np.where(interval >= 0, _at(timelines.detail, interval), 0).astype(np.int32)
     for i in range(len(low) - 2, -1, -1):
         same = worker[i] == worker[i + 1] and path[i] == path[i + 1]
-        if state[i] == State.WAIT_CPU and cpu[i] < 0 and same:
+        if state[i] == WAIT_CPU and cpu[i] < 0 and same:
             cpu[i] = cpu[i + 1]
     host = np.where(worker >= 0, _at(workers.host, worker), 0)
     number = {place: i for i, place in enumerate(timelines.processors)}
