@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -122,34 +123,40 @@ def hostile(test):
     return given(name=anything)(test)
 
 
+def comparison_of(factory, text):
+    """Return a small comparison in which every text that a trace controls is one."""
+    braced = text.replace("{", "{{").replace("}", "}}")
+    names = factory.Names(
+        comm=text,
+        helper=text,
+        role=text,
+        detail=text,
+        label=text,
+        source=braced,
+        execution=braced + "{}",
+    )
+    return factory.comparison(
+        names=names, normals=3, samples=3, anomalous=1, columns=7, warnings=(text,)
+    )
+
+
+def tags_of(page):
+    """Names stand in backticks and are code; with one of their own, more or less of it."""
+    return [tag for tag in page.tags if tag != "code"]
+
+
+@cache
+def usual_tags(factory):
+    found = shown(comparison_of(factory, "w"))
+    return {key: tags_of(Elements(table._repr_html_())) for key, table in found.items()}
+
+
 @hostile
 def test_names_of_a_trace_are_only_text(factory, name):
-    braced = name.replace("{", "{{").replace("}", "}}")
-
-    def made(text):
-        names = factory.Names(
-            comm=text,
-            helper=text,
-            role=text,
-            detail=text,
-            label=text,
-            source=braced if text is name else text,
-            execution=(braced if text is name else text) + "{}",
-        )
-        return factory.comparison(
-            names=names, normals=3, samples=3, anomalous=1, columns=7, warnings=(text,)
-        )
-
-    for (key, table), usual in zip(
-        shown(made(name)).items(), shown(made("w")).values(), strict=True
-    ):
+    usual = usual_tags(factory)
+    for key, table in shown(comparison_of(factory, name)).items():
         page = table._repr_html_()
         found = Elements(page)
-        # Names stand in backticks and are code; with one of their own, more or less of it.
-        tags, others = (
-            [tag for tag in one.tags if tag != "code"]
-            for one in (found, Elements(usual._repr_html_()))
-        )
-        assert tags == others, key
+        assert tags_of(found) == usual[key], key
         assert set(found.attributes) <= {("style", "text-align:right")}
         assert not {unicodedata.category(c) for c in page} & {"Cc", "Cf", "Cs", "Zl", "Zp"}

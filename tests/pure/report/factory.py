@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,19 @@ def draw(rng: np.random.Generator, columns: int, *, late: bool) -> tuple[np.ndar
     return symbols.astype(np.int32), durations.astype(np.int64)
 
 
+@cache
+def draw_sets(
+    seed: int, columns: int, normals: int, samples: int, anomalous: int
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the executions of both sets; no name makes a difference to them."""
+    rng = np.random.default_rng(seed)
+    normal = [draw(rng, columns, late=False) for _ in range(normals)]
+    sample = [draw(rng, columns, late=i < anomalous) for i in range(samples)]
+    for column in (column for pair in (*normal, *sample) for column in pair):
+        column.setflags(write=False)
+    return normal, sample
+
+
 def path_set(
     drawn: list[tuple[np.ndarray, np.ndarray]], names: Names, which: str, losses: tuple[Loss, ...]
 ) -> PathSet:
@@ -97,13 +111,13 @@ def path_set(
     clock = 5_000 * MS
     code = {text: i for i, text in enumerate(["", names.comm, names.helper, names.detail])}
     strings = ("", names.comm, names.helper, names.detail)
+    letters = alphabet(names)
     for symbols, durations in drawn:
         begin = clock
         for symbol, duration in zip(symbols, durations, strict=True):
             if symbol < 0:
                 continue
-            state = alphabet(names)[symbol].state
-            other = alphabet(names)[symbol].role != ""
+            state, other = letters[symbol].state, letters[symbol].role != ""
             comm, tid = (names.helper, 33) if other else (names.comm, 1201)
             detail = names.detail if state is State.WAIT_DISK else ""
             row = (clock, clock + duration, state, code[detail], code[comm], tid)
@@ -308,9 +322,7 @@ def comparison(
 ) -> Analysis:
     """Build a comparison; ``changes`` replace fields of it."""
     names = names or Names()
-    rng = np.random.default_rng(seed)
-    normal = [draw(rng, columns, late=False) for _ in range(normals)]
-    sample = [draw(rng, columns, late=i < anomalous) for i in range(samples)]
+    normal, sample = draw_sets(seed, columns, normals, samples, anomalous)
     tables = vectors(normal, names), vectors(sample, names)
     late = np.arange(samples) < anomalous
     mean = int(tables[0].total.mean()) if normals else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -68,6 +70,12 @@ def document_with(factory, name):
     sizes = {"normals": 4, "samples": 3, "anomalous": 1, "columns": 7}
     texts = {"warnings": (name,), "reasons": (name, f"{name} {name}"), "settings": {name: name}}
     return comparison_document(factory.comparison(names=names, **sizes, **texts))
+
+
+@cache
+def usual_document(factory):
+    """Return the comparison of a harmless name, to compare with what a hostile one makes."""
+    return document_with(factory, "w")
 
 
 def hostile(test):

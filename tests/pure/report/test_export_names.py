@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from functools import cache
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -64,12 +65,18 @@ def check_texts(found):
     assert not {c for text in found for c in text if unicodedata.category(c) in UNSAFE}
 
 
+@cache
+def usual_trace(factory):
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(b"".join(perfetto_trace(sets_with(factory, "w"))))
+    return trace
+
+
 @hostile
 def test_perfetto(factory, name):
     trace = perfetto_trace_pb2.Trace()
     trace.ParseFromString(b"".join(perfetto_trace(sets_with(factory, name))))
-    usual = perfetto_trace_pb2.Trace()
-    usual.ParseFromString(b"".join(perfetto_trace(sets_with(factory, "w"))))
+    usual = usual_trace(factory)
     check_texts(list(texts(trace)))
     events = [p.track_event for p in trace.packet if p.HasField("track_event")]
     assert [(e.type, e.track_uuid) for e in events] == [

@@ -164,6 +164,6 @@ def test_the_page_stays_small(factory):
     usual = comparison_document(factory.comparison(normals=180, samples=180, anomalous=12))
     assert len(render_html(usual).encode()) < 150_000
     large = comparison_document(
-        factory.comparison(normals=600, samples=600, anomalous=300, columns=60)
+        factory.comparison(normals=300, samples=300, anomalous=200, columns=60)
     )
     assert len(render_html(large).encode()) < 400_000

@@ -146,7 +146,7 @@ def test_a_name_is_text_and_nothing_else(factory, schema, name):
     document = names.document_with(factory, name)
     text = render_junit(document)
     schema(text)
-    usual = render_junit(names.document_with(factory, "w"))
+    usual = render_junit(names.usual_document(factory))
     assert [e.tag for e in parsed(text).iter()] == [e.tag for e in parsed(usual).iter()]
     said = cases(text)["duration"].find("failure")
     assert said.text.split("\n") == [safe_text(line) for line in answer_lines(document)]
