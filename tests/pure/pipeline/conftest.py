@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline import CompareSettings
+from critpath.pipeline import CompareSettings, calibration
 
 STATES = (
     *(State.RUN, State.WAIT_CPU, State.WAIT_TIMER, State.WAIT_TASK, State.WAIT_DISK),
@@ -74,7 +74,15 @@ def of_durations() -> Callable[..., PathSet]:
     return path_set
 
 
+@pytest.fixture(scope="module")
+def few_draws() -> Iterator[None]:
+    """Draw samples of one recording three times: each is a comparison of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "_LEAST_DRAWS", 3)
+        yield
+
+
 @pytest.fixture
 def quick() -> CompareSettings:
-    """Settings whose permutations are fewer than the default."""
-    return CompareSettings(permutations=499)
+    """Settings whose permutations are the fewest that the level allows."""
+    return CompareSettings(permutations=99, alpha=0.05)

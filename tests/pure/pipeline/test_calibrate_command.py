@@ -10,7 +10,9 @@ import pytest
 from critpath.commands import main
 from critpath.store import save_paths
 
-QUICK = ("--splits", "20", "--permutations", "499", "--quiet")
+QUICK = ("--splits", "20", "--permutations", "99", "--alpha", "0.05", "--quiet")
+
+pytestmark = pytest.mark.usefixtures("few_draws")
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def test_healthy_recordings_are_calibrated(saved, capsys):
 
 
 def test_the_same_input_gives_the_same_bytes(saved, capsys):
-    names = saved([20, 20])
+    names = saved([12, 12])
     texts = []
     for order in (names, names[::-1]):
         assert main(["calibrate", *order, *QUICK, "--json", "-"]) == 0
@@ -51,7 +53,7 @@ def test_the_same_input_gives_the_same_bytes(saved, capsys):
 
 
 def test_recordings_that_differ_more_than_the_floor_are_alarming(saved, capsys):
-    names = saved([30, 30], [1.0, 1.3], spread=0.02)
+    names = saved([20, 20], [1.0, 1.3], spread=0.02)
     assert main(["calibrate", *names, *QUICK, "--gate", "sessions=off"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("ALARMING: ")

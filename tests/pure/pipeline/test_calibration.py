@@ -14,6 +14,8 @@ from critpath.errors import InconclusiveError
 from critpath.pipeline import CompareSettings, calibrate
 from critpath.vectors.table import by_thread, vector_table
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 
 def table_of(path_set):
     alphabet = by_thread((path_set,))
@@ -34,11 +36,11 @@ def found(calibration, kind, sample, state=""):
 
 
 def quick_settings():
-    return CompareSettings(permutations=499)
+    return CompareSettings(permutations=99, alpha=0.05)
 
 
 @pytest.fixture(scope="module")
-def calm(healthy):
+def calm(healthy, few_draws):
     """Three sessions of no difference, calibrated."""
     return calibrate(healthy([60, 60, 60]), quick_settings(), splits=5, sizes=(10, 30, 100))
 
