@@ -37,6 +37,16 @@ class Page:
     def __init__(self, driver: Any, browser: ModuleType) -> None:
         self.driver = driver
         self.browser = browser
+        self.open: Path | None = None  # what is open, and was only looked at
+
+    def load(self, place: Path, anchor: str = "") -> None:
+        """Open a file anew."""
+        self.open = None
+        self.driver.get("about:blank")  # only the anchor changing would be no load
+        self.driver.get(place.as_uri() + anchor)
+
+    def resize(self, width: int, height: int) -> None:
+        self.browser.resize(self.driver, width, height)
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -66,21 +76,44 @@ class Page:
         return [*self.driver.get_log("browser"), *seen]
 
 
+@pytest.fixture(scope="session")
+def tab(driver: Any, browser: ModuleType) -> Page:
+    """Return the page that all tests have."""
+    return Page(driver, browser)
+
+
 @pytest.fixture
-def show(driver: Any, browser: ModuleType) -> Iterator[Callable[..., Page]]:
+def show(tab: Page) -> Iterator[Callable[..., Page]]:
     """Return a function that opens a file; fails where the page complained meanwhile."""
-    page = Page(driver, browser)
-    driver.get_log("browser")
+    tab.driver.get_log("browser")
 
     def opened(place: Path, anchor: str = "", *, size: tuple[int, int] = (1400, 1000)) -> Page:
-        driver.get("about:blank")  # only the anchor changing would be no load
-        browser.resize(driver, *size)
-        driver.get(place.as_uri() + anchor)
-        return page
+        tab.resize(*size)
+        tab.load(place, anchor)
+        return tab
 
     yield opened
-    assert page.complaints() == []
-    driver.get("about:blank")
+    assert tab.complaints() == []
+    tab.driver.get("about:blank")
+
+
+@pytest.fixture
+def look(tab: Page) -> Iterator[Callable[..., Page]]:
+    """Return a function that shows a file to a test that changes nothing of the page.
+
+    Where the test before looked at the same one, it is not opened again.
+    """
+
+    def shown(place: Path, *, size: tuple[int, int] = (1400, 1000)) -> Page:
+        tab.resize(*size)
+        if tab.open != place:
+            tab.driver.get_log("browser")
+            tab.load(place)
+            tab.open = place
+        return tab
+
+    yield shown
+    assert tab.complaints() == []
 
 
 @pytest.fixture(scope="session")

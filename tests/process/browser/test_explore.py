@@ -70,17 +70,23 @@ def test_sub_requests_are_brackets_and_own_time_a_bar(show, load, tmp_path):
     paths = made.running(made.found(made.two_tiers()))
     place = tmp_path / "tiers.html"
     place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
-    drawn = "return document.querySelector('#v5').innerHTML.split('class=\"{}\"').length - 1"
-    for page in (show(place), opened(show, place)):
-        assert page.run(drawn.format("ask")) == 2
-        assert page.run(drawn.format("own")) == 2
-        assert "true 100 µs of 1" in page.run("return document.querySelector('#v5').textContent")
-        assert ":90 4" in page.run("return document.querySelector('#v5 .ask title').textContent")
+    page = opened(show, place)
+    for sketches in (as_written(page, place), "document.querySelector('#v5')"):
+        assert drawn(page, 'class="ask"', 'class="own"', of=sketches) == [2, 2]
+        assert "true 100 µs of 1" in page.run(f"return {sketches}.textContent")
+        assert ":90 4" in page.run(f"return {sketches}.querySelector('.ask title').textContent")
 
 
-def drawn(page, *marks):
+def as_written(page, place):
+    """Let the page hold the sketches as they are in the file; return what they are there."""
+    read = "new DOMParser().parseFromString(arguments[0], 'text/html')"
+    page.run(f"window.written = {read}.querySelector('#v5')", place.read_text("utf-8"))
+    return "window.written"
+
+
+def drawn(page, *marks, of="document.querySelector('#v5')"):
     """Return how often each mark is in the sketches."""
-    inside = page.run("return document.querySelector('#v5').innerHTML")
+    inside = page.run(f"return {of}.innerHTML")
     return [inside.count(mark) for mark in marks]
 
 
@@ -95,18 +101,22 @@ def two_tiers(load, tmp_path, **known):
     return place
 
 
-@pytest.mark.parametrize(("sure", "times"), [("doubtful", 2), ("likely", 0), ("certain", 0)])
+@pytest.mark.parametrize(
+    ("sure", "times"),
+    [("doubtful", 2), ("certain", 0), pytest.param("likely", 0, marks=pytest.mark.deep)],
+)
 def test_a_sketch_of_which_it_is_doubtful_whose_work_it_was_is_hatched(
     show, load, tmp_path, sure, times
 ):
     known = {"attribution": lambda executions: (sure,) * len(executions)}
     place = two_tiers(load, tmp_path, **known)
-    for page in (show(place), opened(show, place)):
-        assert drawn(page, 'fill="url(#doubt)"') == [times]
-        title = "doubtful: whose work this was, or whom it asked"
-        assert (title in page.text("#view-5")) == bool(times)
-        # What it asked is a bracket: dashed unless it is certain.
-        assert drawn(page, f'class="{f"ask {sure}" if sure != "certain" else "ask"}"') == [2]
+    page = opened(show, place)
+    title = "doubtful: whose work this was, or whom it asked"
+    assert (title in page.text("#view-5")) == bool(times)
+    # What it asked is a bracket: dashed unless it is certain.
+    bracket = f'class="{f"ask {sure}" if sure != "certain" else "ask"}"'
+    for sketches in (as_written(page, place), "document.querySelector('#v5')"):
+        assert drawn(page, 'fill="url(#doubt)"', bracket, of=sketches) == [times, 2]
 
 
 def test_a_link_from_a_tracing_ui_opens_that_trace_s_sketch(show, load, tmp_path):
@@ -136,11 +146,10 @@ def test_arrows_say_where_it_goes_on_and_what_a_slice_caused(show, guest, tmp_pa
     place = tmp_path / "slices.html"
     place.write_text(render_page(pipeline.explore(paths), paths, command=["normal"]), "utf-8")
     marks = ('class="ln"', "url(#led")
-    page = show(place)
-    before = drawn(page, *marks)
+    page = opened(show, place)
     assert "slices" in page.text("#trail")
     assert "request" not in page.text("main").lower()
-    page = opened(show, place)
+    before = drawn(page, *marks, of=as_written(page, place))
     ActionChains(page.driver).send_keys("n").perform()
     assert "Chosen" in page.text("#v5")
     seen = [before]
@@ -186,7 +195,7 @@ def test_a_rectangle_selects_and_back_goes_back(show, small):
     first = page.text("#n1")
     plot = page.one("#v1")
     width, height = plot.size["width"], plot.size["height"]
-    ActionChains(page.driver).move_to_element_with_offset(
+    ActionChains(page.driver, duration=0).move_to_element_with_offset(
         plot, -width // 4, -height // 3
     ).click_and_hold().move_by_offset(width // 3, int(height * 0.75)).release().perform()
     assert page.text("#n1") != first
@@ -229,11 +238,8 @@ def across(load, tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_threads_of_hosts_stand_below_their_hosts_names_with_arrows_between(show, across, theme):
+def test_threads_of_hosts_stand_below_their_hosts_names_with_arrows_between(show, across):
     page = opened(show, across)
-    feature = [{"name": "prefers-color-scheme", "value": theme}]
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
     heads = "return [...document.querySelectorAll('#v5 .sns')].map((e) => [...e.children].map("
     found = page.run(heads + "(c) => c.textContent.trim().split(' ')[0]))")
     assert [["web", "server", "db", "db"]] * len(found) == found
@@ -268,10 +274,15 @@ def test_threads_of_hosts_stand_below_their_hosts_names_with_arrows_between(show
     dashed += "/inferred/.test(e.textContent) === (getComputedStyle(e).strokeDasharray !== 'none'))"
     assert page.run(dashed)
     # What is drawn is seen in either theme.
-    page_colour = page.run("return getComputedStyle(document.body).backgroundColor")
-    ink = page.run("return getComputedStyle(document.querySelector('#v5 .ln')).stroke")
-    assert ink != page_colour
+    colours = set()
+    for theme in ("light", "dark"):
+        feature = [{"name": "prefers-color-scheme", "value": theme}]
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+        colours.add(page.run("return getComputedStyle(document.body).backgroundColor"))
+        ink = page.run("return getComputedStyle(document.querySelector('#v5 .ln')).stroke")
+        assert ink not in colours
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert len(colours) == 2
 
 
 def test_the_script_draws_sketches_over_hosts_as_they_stand_without_it(show, across):
@@ -300,7 +311,7 @@ def test_a_click_on_a_condition_looks_only_at_those(show, small):
 
 def test_the_keyboard_goes_everywhere(show, small):
     page = opened(show, small)
-    keys = ActionChains(page.driver)
+    keys = ActionChains(page.driver, duration=0)
     for view in "123456":
         keys.send_keys(view).perform()
         assert page.run("return document.activeElement.closest('[id^=view-]').id") == f"view-{view}"
@@ -320,11 +331,12 @@ def test_the_keyboard_goes_everywhere(show, small):
     "anchor",
     [
         "#x",
-        "#{}",
+        pytest.param("#{}", marks=pytest.mark.deep),
         "#" + quote('{"g":[{"f":"nope","o":"==","v":1}],"w":{"f":"latency","o":">=","v":1}}'),
         "#" + quote('{"g":[],"w":{"f":"latency","o":"constructor","v":1},"y":"__proto__"}'),
         "#" + quote('{"g":[],"w":' + '{"k":"not","l":[' * 50 + "1" + "]}" * 50 + "}"),
     ],
+    ids=["no JSON", "an empty one", "no such field", "a name of JavaScript's", "deep"],
 )
 def test_a_broken_link_opens_the_page_as_at_the_start(show, small, anchor):
     page = opened(show, small, anchor)
@@ -332,8 +344,9 @@ def test_a_broken_link_opens_the_page_as_at_the_start(show, small, anchor):
 
 
 @pytest.mark.parametrize("width", [500, 700, 1400])
-def test_nothing_scrolls_sideways(show, small, width):
-    page = opened(show, small, size=(width, 1000))
+def test_nothing_scrolls_sideways(look, small, width):
+    page = look(small, size=(width, 1000))
+    page.until(READY)
     wider = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.run(wider) == 0
 
@@ -348,7 +361,11 @@ def test_hostile_names_are_text_in_the_script_s_views_too(show, written):
 
 
 @pytest.mark.parametrize(
-    "given", ["tid >= 1", "thread ~ '.'", "begin >= 0s", "not execution in ['none']"]
+    "given",
+    [
+        *("thread ~ '.'", "not execution in ['none']"),
+        *(pytest.param(one, marks=pytest.mark.deep) for one in ("tid >= 1", "begin >= 0s")),
+    ],
 )
 def test_a_page_may_begin_with_any_condition(show, load, tmp_path, given):
     paths = load("pure/explore/made.py").paths(120)
@@ -384,7 +401,13 @@ def linked(critpath, load, tmp_path_factory):
     return compare
 
 
-@pytest.mark.parametrize("place", ["explore.html", HOSTILE, "below/page of it.html"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"below/{HOSTILE}",
+        *(pytest.param(one, marks=pytest.mark.deep) for one in ("explore.html", HOSTILE)),
+    ],
+)
 def test_the_report_leads_to_the_page_beside_it(show, linked, place):
     report = linked(place)
     page = show(report)

@@ -32,14 +32,14 @@ def written(factory, tmp_path):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_scrolls_sideways(show, real, width):
+def test_nothing_scrolls_sideways(look, real, width):
     place, _ = real
-    assert show(place, size=(width, 1000)).run(_WIDER) == 0
+    assert look(place, size=(width, 1000)).run(_WIDER) == 0
 
 
-def test_the_first_screen_has_answer_bars_durations_and_kinds(show, real):
+def test_the_first_screen_has_answer_bars_durations_and_kinds(look, real):
     place, _ = real
-    page = show(place, size=(1400, 900))
+    page = look(place, size=(1400, 900))
     for selector in ("h1", ".why", "#time", "#durations", "#kinds"):
         bottom = page.run(
             "return document.querySelector(arguments[0]).getBoundingClientRect().bottom", selector
@@ -47,15 +47,25 @@ def test_the_first_screen_has_answer_bars_durations_and_kinds(show, real):
         assert bottom <= 900, selector
 
 
-def test_an_ok_page_is_one_screen(show, written, example):
-    for place in (written(verdict="ok", anomalous=0), example("ok")):
-        assert show(place, size=(1400, 1000)).run(_HEIGHT) <= 1000
-
-
-def test_a_page_of_an_answer_is_three_screens_and_small(show, real):
+def test_a_page_of_an_answer_is_three_screens_and_small(look, real):
     place, _ = real
-    assert show(place, size=(1400, 1000)).run(_HEIGHT) <= 3000
+    assert look(place, size=(1400, 1000)).run(_HEIGHT) <= 3000
     assert place.stat().st_size <= 150_000
+
+
+def test_all_that_can_be_used_has_a_name(look, real):
+    place, _ = real
+    assert look(place).run(_NAMELESS) == []
+
+
+def test_an_ok_page_is_one_screen(show, written):
+    place = written(verdict="ok", anomalous=0)
+    assert show(place, size=(1400, 1000)).run(_HEIGHT) <= 1000
+
+
+@pytest.mark.deep
+def test_the_ok_page_of_a_recording_is_one_screen(show, example):
+    assert show(example("ok"), size=(1400, 1000)).run(_HEIGHT) <= 1000
 
 
 def test_search_finds_requests_by_id_kind_and_cause(show, real):
@@ -84,11 +94,6 @@ def test_keys_turn_the_theme_and_go_to_the_search(show, real):
     assert page.run(colour) != before
     page.run(_KEY, "/")
     assert page.run("return document.activeElement.id") == "search"
-
-
-def test_all_that_can_be_used_has_a_name(show, real):
-    place, _ = real
-    assert show(place).run(_NAMELESS) == []
 
 
 def test_a_link_opens_the_fold_it_goes_to(show, real):
