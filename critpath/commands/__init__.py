@@ -91,6 +91,12 @@ def _explain(error: Exception) -> int:
             "make room or give access there; --debug shows where it happened",
             EXIT_INTERNAL,
         )
+    if isinstance(error, ModuleNotFoundError) and f"{error.name}".startswith("critpath"):
+        return _fail(
+            f"this installation of critpath is not whole: it has no {error.name}",
+            "in a checkout run make build, which a new module needs; else install it again",
+            EXIT_INTERNAL,
+        )
     return _fail(
         f"internal error: {type(error).__name__}: {error}",
         "this is a fault of critpath: run it again with --debug and report what it prints",

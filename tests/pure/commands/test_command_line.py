@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from critpath.commands import VERBS
+from critpath.commands import VERBS, main
+from critpath.errors import EXIT_INTERNAL
 
 
 def test_help_names_every_verb(critpath):
@@ -78,3 +81,14 @@ def test_a_comparison_of_a_recording_in_every_form(critpath, extracted, monkeypa
     text = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert text == (tmp_path / "summary").read_text(encoding="utf-8")
     assert "1. 4 of 5 `cpu` requests " in text
+
+
+def test_a_module_that_was_not_built_is_no_fault_of_critpath(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A checkout finds new modules after ``make build`` only."""
+    monkeypatch.setitem(sys.modules, "critpath.commands.path", None)
+    assert main(["path", "."]) == EXIT_INTERNAL
+    said = capsys.readouterr().err
+    assert "it has no critpath.commands.path" in said
+    assert "make build" in said

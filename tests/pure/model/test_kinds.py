@@ -12,7 +12,9 @@ from typing import Final
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from replay import NOT_REPLAYED
+from wild import FIELDS as DRAWN
 
 from critpath.executions.prefilter import Action
 from critpath.model import Kind, State
@@ -25,6 +27,10 @@ from critpath.text import phrases
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKAGE: Final = ROOT / "critpath"
 NATIVE: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".pyx", ".pxi"})
+REPLAY: Final = "\n".join(
+    path.read_text(encoding="utf-8") for path in NATIVE if path.parent.name == "timeline"
+)
+PACKETS: Final = {Kind.CURRENT, Kind.NET_SEND}  # they change no thread; their twins are others
 ORACLES: Final = ROOT / "tests" / "oracle"
 DOCS: Final = (ROOT / "docs" / "critical-path.md").read_text(encoding="utf-8")
 
@@ -79,6 +85,11 @@ def test_every_kind_of_event_is_known_everywhere(kind):
     twins = read(ORACLES / "replay.py", ORACLES / "missing_switches.py")
     if f"Kind.{kind.name}" not in twins and kind not in NOT_REPLAYED:
         missing.append("tests/oracle/replay.py: what its twin makes of it, or NOT_REPLAYED")
+    if re.search(rf"\bKIND_{kind.name}\b", REPLAY):
+        if kind in NOT_REPLAYED - PACKETS:
+            missing.append("tests/oracle/replay.py: the replay knows it, so it is no NOT_REPLAYED")
+        if kind not in DRAWN:
+            missing.append("tests/pure/timeline/wild.py: drawn for the replay and for its twin")
     if f"`{kind.name}`" not in DOCS:
         missing.append("docs/critical-path.md: a row of the table of events")
     request = next((request for request in named if request.kind == kind), None)

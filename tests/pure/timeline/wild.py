@@ -37,6 +37,11 @@ FIELDS = {
     Kind.SYSCALL_EXIT: st.just(()),
     Kind.NET_SEND: st.tuples(st.integers(1, 3)),
     Kind.NET_RECEIVE: st.tuples(st.integers(1, 3)),
+    Kind.EXEC: st.tuples(_tids),
+    Kind.VECTOR_ENTRY: st.sampled_from([("local_timer",), ("thermal",)]),
+    Kind.VECTOR_EXIT: st.sampled_from([("local_timer",), ("thermal",)]),
+    Kind.FILE_LOCK: st.sampled_from([(0, 1, 2, 1, 0, 9), (-11, 1, 2, 1, 0, 9), (0, 1, 2, 2, 0, 9)]),
+    Kind.FUTEX: st.sampled_from([(64,), (68,)]),
 }
 
 
