@@ -189,7 +189,7 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
             for name, part in parts.items()
             if part is not None and part is not _NOTHING
         }
-    except (ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
     return {**found, "": blake2b(content).hexdigest()}
 
