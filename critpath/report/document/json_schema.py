@@ -47,7 +47,10 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _simplify(schema: Any) -> Any:
-    """Return a schema in fewer words: a type or null is one list, the states stand once."""
+    """Return a schema in fewer words: a type or null is one list, the states stand once.
+
+    Null is last of several, wherever this msgspec has it.
+    """
     if isinstance(schema, list):
         return [_simplify(item) for item in schema]
     if not isinstance(schema, dict):
@@ -56,6 +59,8 @@ def _simplify(schema: Any) -> Any:
     if found.get("enum") == sorted(_STATES):
         del found["enum"]
         found["$ref"] = "#/$defs/StateName"
+    if "anyOf" in found:
+        found["anyOf"].sort(key=lambda one: one == {"type": "null"})
     if all(list(one) == ["type"] for one in found.get("anyOf", [{}])):
         types = [one["type"] for one in found.pop("anyOf")]
         # An integer is a number.
