@@ -129,10 +129,11 @@ ab-tables: installed ## how often critpath ab is right, simulated and live (an h
 	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py cost
 	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py table
 
-lint: $(VENV)/ready ## ruff and mypy --strict
+lint: $(VENV)/ready ## ruff and mypy --strict, and what a reviewer should look at
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/doubts.py
 
 build: $(VENV)/built ## the virtual environment .venv, with critpath in it, editable
 

@@ -193,7 +193,7 @@ class Subject:
                 left -= set(self.bare)
         return not left
 
-    def _judge(self, mutation: Mutation) -> tuple[str, str]:  # noqa: PLR0911 - an outcome each
+    def _judge(self, mutation: Mutation) -> tuple[str, str]:
         traces = self.traces
         self.redecoded = None
         if mutation.place == "metadata":
@@ -286,7 +286,7 @@ class Subject:
                 return "silent", f"the twin decodes otherwise: {ours}"
         return "undetectable", mutation.place
 
-    def objection(  # noqa: PLR0912 - a rule each
+    def objection(
         self,
         changed: dict[str, bytes | None],
         times: set[int] | None = None,

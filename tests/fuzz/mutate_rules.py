@@ -26,9 +26,7 @@ def value(data: bytes, place: Place, name: str, default: int = 0) -> int:
     return get(data, place.fields[name]) if name in place.fields else default
 
 
-def of_packet(  # noqa: PLR0911 - a rule each
-    data: bytes, place: Place, contents: list[int], *, cleared: bool
-) -> str:
+def of_packet(data: bytes, place: Place, contents: list[int], *, cleared: bool) -> str:
     """Return what is wrong with a packet by itself, "" for nothing.
 
     Whether its padding was changed does not matter where its content ends as it did, nor
@@ -58,7 +56,7 @@ def of_packet(  # noqa: PLR0911 - a rule each
     return ""
 
 
-def of_file(  # noqa: PLR0911 - a rule each
+def of_file(
     data: bytes,
     places: list[Place],
     contents: list[int],

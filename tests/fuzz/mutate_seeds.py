@@ -200,7 +200,7 @@ def split(data: bytes, places: list[Place], times: list[int]) -> bytes:
     return packets(data, places[0], [g for g in groups if g], (begin, end))
 
 
-def make(name: str, into: Path) -> Seed | None:  # noqa: PLR0912 - file by file
+def make(name: str, into: Path) -> Seed | None:
     """Make the small recording of a name in a directory; None where its archive is not here."""
     specification, most = SEEDS[name]
     source = archive(name)

@@ -222,7 +222,7 @@ class Owners:
         """Return a thread's host."""
         return EVERYWHERE if tid in self._kernel else self._threads.get(tid, "")
 
-    def find(self, event: Event) -> set[str]:  # noqa: PLR0911 - a case for each kind of event
+    def find(self, event: Event) -> set[str]:
         """Return the hosts that an event is of."""
         name = self._names[event.number]
         if name.startswith(_ALL):

@@ -95,7 +95,7 @@ class Trace:
         self.clock = 0
 
     # One field: appends (dotted name, value) to `out`; `env` has every value by path.
-    def read(self, bits, of, path, shown, env, out, clock):  # noqa: PLR0912 - a case a class
+    def read(self, bits, of, path, shown, env, out, clock):
         bits.align(alignment(of))
         if isinstance(of, IntegerClass):
             value = bits.number(

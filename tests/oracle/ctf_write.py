@@ -257,7 +257,7 @@ class Generator:
 
     # ---------------------------------------------------------------- packets
 
-    def write(self, out, of, path, env, fixed):  # noqa: PLR0912 - a case a class
+    def write(self, out, of, path, env, fixed):
         out.align(alignment(of))
         rng = self.rng
         if isinstance(of, (IntegerClass, VarintClass)):

@@ -88,7 +88,7 @@ class Thread:
         self.last = time
 
 
-def replay(  # noqa: PLR0912 - one branch per kind of event, as the rules are written
+def replay(
     events, runnable=(0, 256), dead=16 | 32, end=None, ksoftirqd=None, functions=None, own_ips=()
 ):
     """Replay; ``ksoftirqd`` has each such thread's cpu by tid, ``functions`` names by address.

@@ -33,7 +33,7 @@ class Endpoint:
         self.incomplete = self.unsolicited = 0
 
 
-def cut(rows, peers, serving):  # noqa: PLR0912 - the rules, one after the other
+def cut(rows, peers, serving):
     found = []
     endpoints = [Endpoint() for _ in peers]
     woken, moved = {}, {}

@@ -100,8 +100,6 @@ WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
 # The one part of a stage that others may read: the names of the rules and what depends on them.
 SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
-LINES: Final = 900  # of a module
-FUNCTION: Final = 100  # lines
 SMALL: Final = 120  # lines of a module that one sibling alone should not need
 
 
@@ -126,7 +124,6 @@ class Seen:
     imports: tuple[tuple[int, str], ...]
     at_the_top: tuple[tuple[int, str], ...]  # modules imported there
     called: tuple[tuple[int, str], ...]  # functions called by their bare names
-    functions: tuple[tuple[int, str, int], ...]  # line, name, lines
 
 
 @cache
@@ -147,11 +144,6 @@ def look_at(path: Path) -> Seen:
             (node.lineno, node.func.id)
             for node in nodes
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        ),
-        tuple(
-            (node.lineno, node.name, (node.end_lineno or 0) - node.lineno)
-            for node in nodes
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ),
     )
 
@@ -336,21 +328,6 @@ def test_a_module_has_a_subject_of_its_own():
         if size < SMALL and not user.endswith("__init__") and user.rpartition(".")[0] == folder:
             doubted.append(f"{name}: {size} lines, imported by {user} alone")
     assert doubted == []
-
-
-def test_no_module_is_endless():
-    sizes = {place(p): len(p.read_text(encoding="utf-8").splitlines()) for p in MODULES}
-    assert {name: size for name, size in sizes.items() if size > LINES} == {}
-
-
-def test_no_function_is_endless():
-    found = [
-        f"{place(path)}:{line}: {name}"
-        for path in PYTHON
-        for line, name, lines in look_at(path).functions
-        if lines >= FUNCTION
-    ]
-    assert found == []
 
 
 def test_names_say_what_a_module_is_for():

@@ -21,7 +21,7 @@ FUNCTIONS = {-4096: "tcp_delack_timer", 8192: "process_timeout"}
 WAKES = {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}
 
 
-def canonical(kind, fields, cpu):  # noqa: PLR0911 - one return per layout
+def canonical(kind, fields, cpu):
     """The fields of an event in the order of the one table of spellings."""
 
     def comm(tid):

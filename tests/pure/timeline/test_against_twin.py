@@ -46,7 +46,7 @@ class Machine:
     def add(self, cpu, kind, *fields):
         self.rows.append((self.now, cpu, kind, fields))
 
-    def do(self, action, cpu, pick, more):  # noqa: PLR0912 - one branch per action
+    def do(self, action, cpu, pick, more):
         cpu %= self.cpus
         running = {tid for tid in self.on.values() if tid}
         free = [t for t in TIDS if t not in running and t not in self.dead]
