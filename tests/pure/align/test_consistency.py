@@ -94,7 +94,8 @@ def same_as_the_oracle(twin, x, y, letters):
     ratio = model_of([x, y], letters).ratio
     found = dense(find_posteriors([x, y], ratio, GapChances()), 0, 1)
     expected = twin.long_posteriors(x, y, ratio, GapChances())
-    assert found == pytest.approx(np.where(found > 0, expected, 0), abs=1e-3)
+    # Element by element of an array, pytest.approx is slow.
+    np.testing.assert_allclose(found, np.where(found > 0, expected, 0), rtol=0, atol=1e-3)
     assert expected[found == 0].max() < 0.0201
     return found.sum()
 
@@ -123,18 +124,18 @@ def test_unrelated_sequences_are_as_the_oracle_says(twin):
 @pytest.mark.filterwarnings("error")
 def test_a_long_missing_block_leaves_the_others_in_their_place():
     rng = np.random.default_rng(8)
-    whole = rng.integers(0, 10, 2000)
+    whole = rng.integers(0, 10, 1000)
 
     def noisy(path):
         changed = rng.random(len(path)) < 0.03
         return np.where(changed, rng.integers(0, 10, len(path)), path).astype(np.uint8)
 
     rows = [noisy(whole) for _ in range(8)]
-    rows.append(noisy(np.concatenate([whole[:400], whole[1200:]])))
+    rows.append(noisy(np.concatenate([whole[:200], whole[600:]])))
     aligned = align(rows, [np.ones(len(row), np.int64) for row in rows], 10)
     assert aligned.notes == ()
     place = [{int(k): c for c, k in enumerate(row) if k >= 0} for row in aligned.rows]
-    origin = [*range(400), *range(1200, 2000)]
+    origin = [*range(200), *range(600, 1000)]
     right = [place[8][k] == place[0][at] for k, at in enumerate(origin)]
     assert np.mean(right) > 0.98
 
@@ -198,7 +199,7 @@ def test_the_band_is_widened_where_the_sequences_are_shifted(shift):
     ratio = model_of(sequences, 8).ratio
     narrow = dense(find_posteriors(sequences, ratio, GapChances(), margin=4), 0, 1)
     whole = dense(find_posteriors(sequences, ratio, GapChances(), margin=10_000), 0, 1)
-    assert narrow == pytest.approx(whole, abs=0.02)
+    np.testing.assert_allclose(narrow, whole, rtol=0, atol=0.02)
     assert np.diagonal(narrow, shift)[50:350].min() > 0.9
 
 
