@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import wraps
+from functools import lru_cache, wraps
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -109,6 +109,19 @@ def texts_of(value: Any) -> list[tuple[str, list[str]]]:
     return [(name, [json.dumps(row) for row in rows]) for name, rows in tables_of(value)]
 
 
+@lru_cache(1)
+def named_functions(modules: int) -> list[tuple[ModuleType, str, FunctionType]]:
+    """Return every name of a function in modules of ours, found once for so many modules."""
+    del modules
+    ours = [m for n, m in sys.modules.items() if n.startswith(("critpath", "test_"))]
+    return [
+        (module, name, of)
+        for module in ours
+        for name, of in vars(module).items()
+        if isinstance(of, FunctionType)
+    ]
+
+
 class Watch:
     """What the public functions of modules returned since it began."""
 
@@ -123,11 +136,9 @@ class Watch:
             and of.__module__ == module.__name__
             and not name.startswith("_")
         }
-        tests = [m for n, m in sys.modules.items() if n.startswith(("critpath", "test_"))]
-        for module in tests:
-            for name, of in list(vars(module).items()):
-                if isinstance(of, FunctionType) and id(of) in known:
-                    self._patch.setattr(module, name, known[id(of)])
+        for module, name, of in named_functions(len(sys.modules)):
+            if id(of) in known:
+                self._patch.setattr(module, name, known[id(of)])
         for module in modules:
             for of in list(vars(module).values()):
                 if isinstance(of, type) and of.__module__ == module.__name__:

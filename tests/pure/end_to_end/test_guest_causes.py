@@ -126,7 +126,12 @@ def test_what_the_verdict_rests_on_is_said_first(compared):
     assert (cause.facts.state, cause.facts.peer) == ("WAIT_DISK", "jbd2/vda-8")
 
 
-@pytest.mark.parametrize(("boot", "name"), [("", n) for n in IS] + [("steady-", n) for n in IS])
+# Of the steady recordings two are compared at once, the others by night.
+AT_ONCE = {"fsync", "lock"}
+STEADY = [pytest.param("steady-", n, marks=() if n in AT_ONCE else pytest.mark.deep) for n in IS]
+
+
+@pytest.mark.parametrize(("boot", "name"), [*(("", n) for n in IS), *STEADY])
 def test_its_amount_is_that_of_the_programs_clock(compared, boot, name):
     truth, found = compared(name, boot)
     document = found.plain
@@ -148,7 +153,7 @@ def test_its_amount_is_that_of_the_programs_clock(compared, boot, name):
     assert statistics.median(ratios) == pytest.approx(1, abs=WITHIN), ratios
 
 
-@pytest.mark.parametrize("boot", ["", "steady-"])
+@pytest.mark.parametrize("boot", ["", pytest.param("steady-", marks=pytest.mark.deep)])
 def test_a_timer_is_worth_what_the_program_slept(compared, boot):
     """Whatever else varies, the fault `delay` sleeps 30 ms."""
     _, found = compared("delay", boot)
@@ -173,7 +178,9 @@ def test_all_causes_and_the_rest_are_what_the_clock_says(compared, name):
         assert told[key] + rest[key] == pytest.approx(cost, abs=2e6), key
 
 
-@pytest.mark.parametrize("name", ["delay", "fsync", "quota"])
+@pytest.mark.parametrize(
+    "name", ["fsync", *(pytest.param(n, marks=pytest.mark.deep) for n in ("delay", "quota"))]
+)
 def test_without_labels_the_first_cause_is_the_same(compared, name):
     """The types are then found by clustering.
 

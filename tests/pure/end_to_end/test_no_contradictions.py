@@ -26,6 +26,7 @@ from critpath.units import format_pair
 from .drawn_sets import draw
 
 MANY = int(os.environ.get("CRITPATH_COMPARISONS", "300"))
+FEW = 6
 BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r", 50.0))
 FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
 LONG = (("s", 900.0), ("d", 400.0)) * 4  # what executions of another type do besides
@@ -193,7 +194,10 @@ def try_comparison(seed):
     return [f"{seed} ({fault}, {n} x {m}, {spread}): {each}" for each in contradictions(document)]
 
 
-@pytest.mark.parametrize(("before", "after"), [(0.2, 0.8), (0.8, 0.2), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(0.2, 0.8), (0.8, 0.2), pytest.param(0.5, 0.5, marks=pytest.mark.deep)],
+)
 def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, after):
     """Everything takes exactly 1.2 times as long; what was asked more often is no slowdown."""
     rng = np.random.default_rng(1)
@@ -213,9 +217,9 @@ def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, 
 
 
 def test_few_comparisons_contradict_nothing():
-    assert [each for seed in range(10) for each in try_comparison(seed)] == []
+    assert [each for seed in range(FEW) for each in try_comparison(seed)] == []
 
 
 @pytest.mark.deep
 def test_many_comparisons_contradict_nothing():
-    assert [each for seed in range(10, MANY) for each in try_comparison(seed)] == []
+    assert [each for seed in range(FEW, MANY) for each in try_comparison(seed)] == []

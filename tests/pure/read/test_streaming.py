@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import struct
 import threading
@@ -136,8 +137,18 @@ def assert_same(traces, wanted, size):
     return len(chunks)
 
 
-@pytest.mark.parametrize("size", [7, 1000, 65536])
-@pytest.mark.parametrize("name", ["full", "lossy", "python", "sample-lock"])
+def but_slow(names, sizes, slow):
+    """Return every name with every size; the slow one of them is deep."""
+    return [
+        pytest.param(*of, marks=pytest.mark.deep if of == slow else ())
+        for of in itertools.product(names, sizes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    but_slow(["full", "lossy", "python", "sample-lock"], [7, 1000, 65536], slow=("full", 7)),
+)
 def test_guest_recordings(guest, name, size):
     traces = find_traces(guest(name))
     assert assert_same(
@@ -151,8 +162,10 @@ def test_public_traces(shared, name, size):
     assert_same(find_traces(shared(f"public/{name}")), KERNEL_EVENTS, size)
 
 
-@pytest.mark.parametrize("name", ["bt-multi-domains", "cb-nodes-pipeline"])
-@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    but_slow(["bt-multi-domains", "cb-nodes-pipeline"], [1, 7], slow=("bt-multi-domains", 1)),
+)
 def test_every_field_of_small_traces(shared, name, size):
     assert assert_same(find_traces(shared(f"public/{name}")), EVERYTHING, size) > 100
 

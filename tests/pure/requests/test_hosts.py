@@ -138,6 +138,7 @@ def slow_down(paths, name, ns):
 def answer(paths, tmp_path_factory):
     """Return the files of a comparison with the application's host slower by 5 ms."""
     place = tmp_path_factory.mktemp("answer")
+    paths = paths.take(np.arange(30))
     save_paths(replace(paths, executions=replace(paths.executions, requests=None)), place / "a")
     save_paths(slow_down(paths, "uvicorn@app", 5_000_000), place / "b")
     words = ["compare", str(place / "a"), str(place / "b"), "--quiet"]
@@ -158,7 +159,7 @@ def test_who_waited_for_whom_and_the_clocks_are_told(answer, capsys, monkeypatch
     document = json.loads((answer / "c.json").read_text())
     waits = {(one["who"], one["whom"]): one for one in document["waits"]}
     first = waits["nginx@web", "uvicorn@app"]
-    assert first["requests"] == [60, 60]
+    assert first["requests"] == [30, 30]
     assert first["mean"][1] - first["mean"][0] == pytest.approx(5_000_000)
     assert {"redis-server@redis", "nginx@outer"} <= {whom for _, whom in waits}
     # What is waited for has less time than who waits for it.
@@ -203,7 +204,8 @@ def test_a_clock_that_is_not_known_is_never_sure(paths, tmp_path, capsys):
     crosses, other = find_crossings(table.start, table.host, table.state)
     lost = crosses & ((table.host == app) | (other == app))
     unsure = replace(table, uncertainty=np.where(lost, -1, table.uncertainty))
-    save_paths(replace(paths, paths=unsure), tmp_path / "p.parquet")
+    # Of a few, as each is printed segment by segment.
+    save_paths(replace(paths, paths=unsure).take(np.arange(3)), tmp_path / "p.parquet")
     assert main(["path", str(tmp_path / "p.parquet"), "--format", "json"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(path["uncertainty_ns"] is None for path in told)
@@ -212,7 +214,7 @@ def test_a_clock_that_is_not_known_is_never_sure(paths, tmp_path, capsys):
     assert "times between hosts are not known" in capsys.readouterr().out
     asked = "select count(*) as n from segments where uncertainty_ns is null"
     assert main(["query", str(tmp_path / "p.parquet"), asked, "--format", "csv"]) == 0
-    assert capsys.readouterr().out.split() == ["n", str(int(lost.sum()))]
+    assert capsys.readouterr().out.split() == ["n", str(int(lost[: table.start[3]].sum()))]
 
 
 def test_perfetto_has_a_group_for_each_host(paths, tmp_path):
