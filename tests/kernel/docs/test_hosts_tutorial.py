@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -84,15 +85,16 @@ def typed(tmp_path_factory):
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
+    handle = os.pidfd_open(shell.pid)
     try:
-        shell.wait()
+        os.waitid(os.P_PID, shell.pid, os.WEXITED | os.WNOWAIT)
     finally:
-        for last in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(shell.pid, last)
-                shell.wait(timeout=20)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
+        # It is collected last: afterwards the number of its group may be another's.
+        os.killpg(shell.pid, signal.SIGTERM)
+        select.select([handle], [], [], 20)
+        os.killpg(shell.pid, signal.SIGKILL)
+        os.close(handle)
+        shell.wait()
     return [
         (line, int((said / f"{n}.code").read_text()), (said / f"{n}.out").read_text())
         for n, line in enumerate(lines)
