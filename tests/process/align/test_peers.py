@@ -59,7 +59,10 @@ def test_a_peer_gives_back_every_row(peers, family, peer):
     assert seconds > 0
 
 
-@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize(
+    "peer",
+    [pytest.param(p, marks=pytest.mark.deep if p == "mafft-text-ginsi" else ()) for p in PEERS],
+)
 def test_our_alignments_are_about_as_right_as_theirs(msa, peers, small, ours, peer):
     """Six families say little: the margin is for a fault, the benchmark for the figures."""
     skip_without(peers, peer)

@@ -38,8 +38,8 @@ def counting(place):
 
 
 def test_a_clear_difference(ab, tmp_path):
-    done = ab("--seed", "5", "-o", tmp_path / "kept", "--json", tmp_path / "ab.json",
-              "--", "sleep", "0.005", "--", "sleep", "0.05")  # fmt: skip
+    done = ab("--seed", "5", "--slot", "1", "-o", tmp_path / "kept", "--json", tmp_path / "ab.json",
+              "--", "sleep", "0.005", "--", "sleep", "0.03")  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("SLOWER: B takes +")
     assert "seed 5" in done.stdout
@@ -170,7 +170,7 @@ def test_executions_are_labelled_by_what_they_print(ab, tmp_path):
         (tmp_path / name).write_text("")
     done = ab("--slot", "2", "--label", "kind=(.*)", "--max-blocks", "40", "--json", "-", "--",
               "sh", script, tmp_path / "a", "0.002", "--",
-              "sh", script, tmp_path / "b", "0.08")  # fmt: skip
+              "sh", script, tmp_path / "b", "0.03")  # fmt: skip
     document = json.loads(done.stdout)
     assert done.returncode == 1, done.stderr
     assert set(document["labels"]) == {"quick", "slow"}

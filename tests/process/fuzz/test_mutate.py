@@ -20,7 +20,7 @@ import mutate_judge  # noqa: E402 - found by the path above
 import mutate_kinds  # noqa: E402 - found by the path above
 import mutate_seeds  # noqa: E402 - found by the path above
 
-INPUTS = 60
+INPUTS = 30
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +121,8 @@ def test_a_hang_and_a_crash_are_seen(seeds, monkeypatch):
         return whole(self, mutation)
 
     monkeypatch.setattr(mutate_judge.Subject, "judge", judge)
-    found = mutate.campaign(seeds, 7, 40, 1, None, quiet=True)
-    kinds = [mutate_kinds.mutation(seeds, 7, n)[1].kind for n in range(40)]
+    found = mutate.campaign(seeds, 7, 8, 1, None, quiet=True)
+    kinds = [mutate_kinds.mutation(seeds, 7, n)[1].kind for n in range(8)]
     assert found["crashes"] == kinds.count("field") > 0
     assert found["hangs"] == kinds.count("flips") > 0
-    assert found["inputs"] == 40
+    assert found["inputs"] == 8

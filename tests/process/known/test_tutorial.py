@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,25 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def typed():
+def typed(critpath):
+    """Return the page as it is now, and its commands; those of critpath run in this process."""
     place = importlib.util.spec_from_file_location("renew", ROOT / "docs" / "renew.py")
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
-    text, steps = module.type_signatures()
-    return text, steps
+    in_shell = module.transcripts._shell
+
+    def run(command, before, directory):
+        program, *words = shlex.split(command)
+        if program != "critpath":
+            return in_shell(command, before, directory)
+        done = critpath(*words, cwd=directory)
+        done.stdout += done.stderr
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.transcripts, "_shell", run)
+        patch.setenv("COLUMNS", str(module.transcripts.WIDTH))
+        return module.type_signatures()
 
 
 def of(typed, *words):

@@ -113,7 +113,13 @@ def find_python(minors):
     return sys.executable
 
 
-@pytest.mark.parametrize("minors", [SUPPORTED, SUPPORTED[::-1]], ids=["oldest", "newest"])
+@pytest.mark.parametrize(
+    "minors",
+    [
+        pytest.param(SUPPORTED, id="oldest"),
+        pytest.param(SUPPORTED[::-1], id="newest", marks=pytest.mark.deep),
+    ],
+)
 def test_nothing_else_is_installed_and_it_marks(wheel, minors, tmp_path):
     python, place = find_python(minors), tmp_path / "installed"
     words = ("install", "--quiet", "--disable-pip-version-check", "--no-index", "--target", place)

@@ -60,7 +60,7 @@ def start_late(process, start=BaseProcess.start, begun=[]):
         wait([], 0.2)  # until the pool's own thread has seen it
 
 def large(task):
-    return bytes(50_000_000)
+    return bytes(5_000_000)  # many times what a pipe holds
 
 def sleep(task):
     (Path(sys.argv[2]) / str(os.getpid())).write_text("x")
@@ -199,7 +199,7 @@ def lives(process: int) -> bool:
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.5)
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.1)
     with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
@@ -208,8 +208,9 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
 
 
 def test_what_listens_and_is_no_scheduler(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 1)
-    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 1)
+    # Dask itself would never say so.
+    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.1)
+    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(UsageError) as caught, dask_engine(address):

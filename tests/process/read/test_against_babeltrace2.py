@@ -53,6 +53,7 @@ LARGE = {"selora-namespace_live", "tc-many-threads"}
 # Much as another, or large.
 LASTING = {
     *LARGE,
+    "selora-old_trace",
     "tc-uneven-streams-PARTIAL",
     "tc-bug446190",
     "full",

@@ -102,6 +102,13 @@ TRACES = [
     "shared public/tc-many-threads",
     "shared public/tc-scp_dest",
 ]
+# Much as another, or of a trace that takes long to unpack.
+LASTING = {
+    "guest normal/trace/kernel",
+    "shared public/selora-namespace_live/namespace_live/kernel",
+    "shared public/selora-old_trace/old_trace/kernel",
+    "shared public/tc-many-threads",
+}
 
 
 @cache
@@ -112,7 +119,9 @@ def has_bt2():
     return done.returncode == 0
 
 
-@pytest.fixture(params=TRACES)
+@pytest.fixture(
+    params=[pytest.param(t, marks=pytest.mark.deep if t in LASTING else ()) for t in TRACES]
+)
 def trace(request, guest, shared):
     if not has_bt2():
         pytest.skip("python3-bt2 is not installed")

@@ -87,7 +87,8 @@ def unfinished(place, session):
 
 
 @pytest.mark.usefixtures("instances")
-def test_processes_of_a_killed_recorder_are_ended(tmp_path, start):
+def test_processes_of_a_killed_recorder_are_ended(tmp_path, start, monkeypatch):
+    monkeypatch.setattr(cleanup, "_PATIENCE", 0.05)
     session, told = dead_name(), []
     unfinished(tmp_path / "out", session)
     children = [start(session, code)[0] for code in (STAYS, STUBBORN)]

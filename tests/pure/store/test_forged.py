@@ -32,7 +32,13 @@ ABOUT = {
 
 
 def column(kind, values):
+    if isinstance(values, pa.Array):
+        return values
     return pa.array(values, pa.type_for_alias(kind))
+
+
+def repeated(kind, value, times):
+    return pa.repeat(pa.scalar(value, pa.type_for_alias(kind)), times)
 
 
 def forge(
@@ -41,13 +47,14 @@ def forge(
     """Write a file of so many executions that last 0 ns, but for what is said."""
     of_segment = SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
     values = {
-        name: columns.get(name, [NOTHING.get(kind, 0)] * rows) for name, kind in EXECUTION.items()
+        name: columns.get(name, repeated(kind, NOTHING.get(kind, 0), rows))
+        for name, kind in EXECUTION.items()
     }
     lengths = lengths or [0] * rows
     total = sum(lengths)
     inside = {
         name: (segments or {}).get(
-            name, ["RUN" if name == "state" else NOTHING.get(kind, 0)] * total
+            name, repeated(kind, "RUN" if name == "state" else NOTHING.get(kind, 0), total)
         )
         for name, kind in of_segment.items()
     }
@@ -215,7 +222,7 @@ def rows_bomb(file):
 
 
 def segments_bomb(file):
-    forge(file, lengths=[3_000_000], segments={"state": ["RUN"] * 3_000_000})
+    forge(file, lengths=[3_000_000])
 
 
 def repeated_bomb(file):
