@@ -24,6 +24,7 @@ copyright = ""  # noqa: A001 - Sphinx's name for it; LICENSE has the text
 root_doc = "README"
 include_patterns = [
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "marks/README.md"),
+    "news/README.md",
     *("docs/**/*.md", "docs/*.md"),
     *("fixtures/**/*.md", "lttng-sessions/README.md"),
 ]
@@ -95,6 +96,7 @@ PAGES: Final = {
         "docs/evaluation-ab",
         "docs/fuzzing",
         "CHANGELOG",
+        "news/README",
     ),
 }
 

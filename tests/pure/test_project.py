@@ -217,6 +217,24 @@ def test_the_changelog_has_this_version():
     assert critpath_marks.__version__ == __version__
 
 
+def test_news_are_one_line_each_and_named_by_what_they_are():
+    kinds = "|".join(kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"])
+    for path in sorted(set((ROOT / "news").iterdir()) - {ROOT / "news" / "README.md"}):
+        assert re.fullmatch(rf"(\d+|\+[\w-]+)\.({kinds})(\.\d+)?\.md", path.name), path.name
+        text = path.read_text(encoding="utf-8")
+        assert text.endswith("\n"), path.name
+        assert len(text.strip().splitlines()) == 1, path.name
+        assert len(text) <= 400, path.name
+
+
+def test_what_is_new_is_in_the_news_and_the_changelog_is_read_in_two_minutes():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert PROJECT["tool"]["towncrier"]["start_string"] in text
+    newest = text.split("\n## ")[1].partition("<!-- what news/ has")[0]
+    assert len(newest.split()) <= 700
+    assert "Unreleased" not in text
+
+
 def test_dependencies_are_imported_and_argued():
     argued = (ROOT / "docs/decisions/1-dependencies.md").read_text(encoding="utf-8")
     code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
