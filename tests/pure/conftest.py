@@ -31,9 +31,12 @@ def _notice(event: str, arguments: tuple[object, ...]) -> None:
     if event in REFUSED:
         _seen.append(event)
     elif event in {"open", "os.mkdir", "os.listdir"} and arguments:
-        place = arguments[0] if isinstance(arguments[0], str | bytes | os.PathLike) else ""
-        if os.fsdecode(place).startswith(KERNEL):
-            _seen.append(f"{event} {os.fsdecode(place)}")
+        place = arguments[0]
+        if not isinstance(place, str):
+            # A number is a file that is open already.
+            place = str(place) if isinstance(place, int) or place is None else os.fsdecode(place)
+        if place.startswith(KERNEL):
+            _seen.append(f"{event} {place}")
 
 
 sys.addaudithook(_notice)

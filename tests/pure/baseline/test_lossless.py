@@ -45,7 +45,13 @@ def document_of(normal, sample) -> ComparisonDocument:
     return document
 
 
-@pytest.mark.parametrize("sample", ["sample-lock", "sample-delay", "sample-quota", "sample-fsync"])
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *("sample-lock", "sample-quota"),
+        *(pytest.param(name, marks=pytest.mark.deep) for name in ("sample-delay", "sample-fsync")),
+    ],
+)
 def test_the_answer_is_the_recordings(paths_of, saved, sample):
     normal = pipeline.extract([saved("normal")], specification=None)
     one = to_json(document_of(normal, paths_of(sample)))

@@ -26,7 +26,7 @@ def judged(world: World, seed: int):
     return found, error, bound
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_the_truth_is_within_the_bound(part):
     for seed in range(20 * part, 20 * part + 20):
         judged(draw(seed), seed)
@@ -34,7 +34,7 @@ def test_the_truth_is_within_the_bound(part):
 
 @pytest.mark.deep
 def test_the_truth_is_within_the_bound_of_many():
-    for seed in range(80, 800):
+    for seed in range(40, 800):
         judged(draw(seed), seed)
 
 
@@ -82,7 +82,7 @@ def test_the_hull_of_many_points_is_the_hull_of_its_corners():
 
 def test_what_is_below_blocks_of_points_leaves_the_hull_as_it_is(monkeypatch):
     rng = np.random.default_rng(3)
-    for turn in range(60):
+    for turn in range(30):
         x = np.sort(rng.integers(0, 10 ** int(rng.integers(2, 12)), int(rng.integers(1, 3000))))
         y = rng.exponential(10 ** rng.uniform(0, 6), len(x)) * rng.choice([-1, 1])
         if turn % 3 == 0:
@@ -96,7 +96,7 @@ def test_what_is_below_blocks_of_points_leaves_the_hull_as_it_is(monkeypatch):
 
 
 def test_steps_are_found_and_none_is_invented():
-    for seed in range(12):
+    for seed in range(6):
         step = World(messages=3000, steps=((36 * S, 10.0 ** (5 + seed % 3)),))
         found, *_ = judged(step, seed)
         [(at, by)] = found.steps

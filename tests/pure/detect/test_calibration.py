@@ -43,14 +43,14 @@ def test_a_trial_decides_as_the_gate_does(strata):
         sample, theirs = tables(rng, 30, strata)
         trial = Trial(
             normal, sample, judged=(normal, sample), fold=np.eye(4, dtype=np.int64),
-            strata=(ours, theirs), alpha=0.01, floor=0.05, permutations=999,
+            strata=(ours, theirs), alpha=0.01, floor=0.05, permutations=499,
         )  # fmt: skip
         for column, share in ((0, 0.12), (1, 0.1), (2, 0.3), (3, 0.08)):
             shift = np.zeros((30, 4), np.int64)
             shift[:, column] = round(share * normal.total.mean())
             slower = VectorTable(SYMBOLS, sample.counts, sample.durations + shift)
             expected = detect(
-                normal, slower, permutations=999, normal_type=ours, sample_type=theirs,
+                normal, slower, permutations=499, normal_type=ours, sample_type=theirs,
                 screening=False,
             ).flagged  # fmt: skip
             decisions.append((trial.alarms(shift), expected))

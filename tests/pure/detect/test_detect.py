@@ -234,14 +234,14 @@ def test_the_detectable_shift_is_detected_and_a_fifth_of_it_is_not():
     rng = np.random.default_rng(11)
     hits = {0.2: 0, 1.5: 0}
     for share in hits:
-        for _ in range(10):
+        for _ in range(6):
             normal, sample = lognormal(rng, 60, 3), lognormal(rng, 60, 3)
             shift = detect(table(normal), table(sample), floor=0.0, permutations=299).detectable
             sample[:, 0] += int(shift * share)
             found = detect(table(normal), table(sample), floor=0.0, permutations=299)
             hits[share] += found.states[-1].flagged
-    assert hits[0.2] <= 2
-    assert hits[1.5] >= 8
+    assert hits[0.2] <= 1
+    assert hits[1.5] >= 5
 
 
 def test_sessions_raise_the_floor_and_are_permuted_whole():
@@ -335,14 +335,14 @@ def test_a_tiny_certain_shift_does_not_borrow_the_size_of_chance():
     rng = np.random.default_rng(18)
     types = np.repeat([0, 1], [60, 40]), np.repeat([0, 1], [15, 10])
     alarms = 0
-    for _ in range(20):
+    for _ in range(10):
         normal = np.concatenate([rng.normal(1e5, 300, 60), rng.lognormal(11.5, 1.2, 40)])
         sample = np.concatenate([rng.normal(1.02e5, 300, 15), rng.lognormal(11.5, 1.2, 10)])
-        found = detect(table(normal[:, None]), table(sample[:, None]), permutations=999,
+        found = detect(table(normal[:, None]), table(sample[:, None]), permutations=499,
                        normal_type=types[0], sample_type=types[1])  # fmt: skip
         alarms += found.flagged
         assert any(c.kind == 0 for c in found.slight)
-    assert alarms <= 4
+    assert alarms <= 2
 
 
 def test_what_is_said_of_a_type_is_of_that_type():

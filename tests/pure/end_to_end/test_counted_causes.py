@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from critpath.detect.machine import find_strangers
-from critpath.model import State
-from critpath.pipeline.comparison import compare
+from critpath.model import CompareSettings, State
+from critpath.pipeline import comparison
 from critpath.report.document.comparison import comparison_document
 from critpath.text.answer import describe_headline, describe_why
 from critpath.text.page import find_deciding_p
 
 from .drawn_sets import draw
+
+
+def compare(normal, sample):
+    return comparison.compare(normal, sample, CompareSettings(permutations=999))
 
 
 def executions(count, unit, times, rest="r3000", seed=1):

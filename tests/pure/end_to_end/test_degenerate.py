@@ -64,7 +64,7 @@ def test_an_answer_or_a_reason(case, rule):
         warnings.simplefilter("error")
         with np.errstate(all="warn"):
             found = compare(
-                draw(normal), draw(sample), CompareSettings(rule=rule, permutations=1999)
+                draw(normal), draw(sample), CompareSettings(rule=rule, permutations=999)
             )
     document = comparison_document(found)
     assert finite(json.loads(to_json(document)))

@@ -189,7 +189,7 @@ def try_comparison(seed):
         for size, which, mix in zip((n, m), ("none", fault), mixes, strict=True)
     ]
     level = (("WAIT_DISK", "warn"),) if seed % 5 == 0 else ()
-    settings = CompareSettings(permutations=1999, explain_limit=3, level=level)
+    settings = CompareSettings(permutations=999, explain_limit=3, level=level)
     document = comparison_document(compare(*sets, settings))
     return [f"{seed} ({fault}, {n} x {m}, {spread}): {each}" for each in contradictions(document)]
 
@@ -208,7 +208,7 @@ def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, 
         draw_set(rng, 60, 0.0, "none", mix=mix, pace=pace, **of)
         for mix, pace in ((before, 1.0), (after, 1.2))
     )
-    found = comparison_document(compare(normal, sample, CompareSettings(permutations=1999)))
+    found = comparison_document(compare(normal, sample, CompareSettings(permutations=999)))
     head = describe_headline(found)
     assert head.word == "SLOWER"
     assert (head.before, head.after) == pytest.approx((expected, 1.2 * expected), rel=1e-5)

@@ -375,7 +375,7 @@ def test_p_values_of_incidents_are_uniform_and_strangers_are_unknown() -> None:
 
     random = np.random.default_rng(5)
     p, strange = [], []
-    for _ in range(200):
+    for _ in range(100):
         known = _faults(random, 7, 3)
         answer = search_incident(known, _fault(int(random.integers(7)), random))
         assert answer.calibrated

@@ -37,7 +37,7 @@ def stored(sets, tmp_path_factory):
 def test_the_same_document(sets, stored, options):
     if "vector" in options and "vector" not in asdict(CompareSettings()):
         pytest.skip("one alphabet only")
-    settings = CompareSettings(**options)
+    settings = CompareSettings(permutations=999, **options)
     assert all(isinstance(one.paths, StoredPaths) for one in stored)
     documents = [
         to_json(comparison_document(pipeline.compare(*each, settings))) for each in (sets, stored)
@@ -94,7 +94,8 @@ def test_sets_of_one_recording_have_its_facts_once(sets):
 
 def test_who_waits_knows_the_verdict_before_all_is_explained(sets):
     told = []
-    verdict = pipeline.compare(*sets, progress=told.append).verdict
+    quick = CompareSettings(permutations=999)
+    verdict = pipeline.compare(*sets, quick, progress=told.append).verdict
     word = {"anomaly": "slower; ", "ok": "no slower; ", "inconclusive": "inconclusive; "}[verdict]
     known = [message.startswith(word) for message in told]
     # From then on every message has it, and at least the last two stages are still to come.
