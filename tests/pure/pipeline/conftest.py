@@ -84,5 +84,5 @@ def few_draws() -> Iterator[None]:
 
 @pytest.fixture
 def quick() -> CompareSettings:
-    """Settings whose permutations are the fewest that the level allows."""
-    return CompareSettings(permutations=99, alpha=0.05)
+    """Settings whose permutations are fewer than the default."""
+    return CompareSettings(permutations=499)
