@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Gap
-from critpath.record.budget.gaps import BASE, JOURNAL, read_journal
+from critpath.record.budget.gaps import BASE, JOURNAL, last_time, read_journal
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace.ctf_events import (
     FORK_BESIDE,
@@ -247,7 +247,7 @@ class _Conversion:
         (directory / "metadata").write_text(text, encoding="utf-8")
         also = gathering_programs(self.events.fork, self.events.newtask, self.events.beat)
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
-        end = raw.end or max((s.last for s in scanned), default=0)
+        end = raw.end or self._find_end(scanned)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
         parts = dict(zip(raw.cpus, zip(scanned, beside, strict=True), strict=True))
         events = sum(self._each(lambda cpu: self._convert(directory, cpu, end, *parts[cpu])))
@@ -278,6 +278,16 @@ class _Conversion:
             marks=count_marks(raw.directory),
             gaps=tuple(self._find_gaps(scanned, end)),
         )
+
+    def _find_end(self, scanned: Sequence[_CpuScan]) -> int:
+        """Return the last that any buffer or the journal has (ns): a killed recorder noted no end."""
+        places = [self.raw.directory / MARKS]
+        places += [self.raw.directory / LAYERS / name for name in self.layers]
+        beside = [(p / f"cpu{cpu}", cpu) for p in places for cpu in self.raw.cpus]
+        none = gathering_programs(None, None)
+        found = [self._scan_file(file, cpu, None, none) for file, cpu in beside if file.is_file()]
+        last = (one.last for one in (*scanned, *found))
+        return max(last_time(self.raw.directory / JOURNAL), *last, 0)
 
     def _find_gaps(self, scanned: Sequence[_CpuScan], end: int) -> Iterator[Gap]:
         """Yield what the recorder noticed, and what its beats tell."""
