@@ -280,7 +280,7 @@ class _Conversion:
         )
 
     def _find_end(self, scanned: Sequence[_CpuScan]) -> int:
-        """Return the last that any buffer or the journal has (ns): a killed recorder noted no end."""
+        """Return the last time of any buffer or the journal (ns): who was killed noted no end."""
         places = [self.raw.directory / MARKS]
         places += [self.raw.directory / LAYERS / name for name in self.layers]
         beside = [(p / f"cpu{cpu}", cpu) for p in places for cpu in self.raw.cpus]

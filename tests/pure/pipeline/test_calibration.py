@@ -40,7 +40,7 @@ def quick_settings():
 
 
 @pytest.fixture(scope="module")
-def calm(healthy, few_draws):  # noqa: ARG001 - what it sets
+def calm(healthy, few_draws):
     """Three sessions of no difference, calibrated."""
     del few_draws
     return calibrate(healthy([60, 60, 60]), quick_settings(), splits=5, sizes=(10, 30, 100))
