@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from critpath.documents.base import Maybe, MaybePair, Number, Part, Span, doc
-from critpath.model import State
+from critpath.schema.kinds import State
 
 if TYPE_CHECKING:
     StateName = str

@@ -27,9 +27,9 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.comparison import is_surely_faster
-from critpath.model.kinds import MACHINE_STATES
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.stacks import is_helper, location_of
+from critpath.schema.kinds import MACHINE_STATES
 
 _ALIKE: Final = 1 / 3  # least shift of the others, of that of those that stand out
 _FEW: Final = 3  # others that are needed to tell

@@ -53,16 +53,6 @@ if TYPE_CHECKING:
         Sign,
         StateTest,
     )
-    from critpath.model.kinds import (
-        INTERFERENCE,
-        LOCAL_PACKET,
-        REMOTE_PACKET,
-        RUNNING,
-        STATES,
-        Kind,
-        State,
-        is_recorder,
-    )
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
         MOST_TIME,
@@ -156,6 +146,16 @@ if TYPE_CHECKING:
         student_tails,
         sum_groups,
     )
+    from critpath.schema.kinds import (
+        INTERFERENCE,
+        LOCAL_PACKET,
+        REMOTE_PACKET,
+        RUNNING,
+        STATES,
+        Kind,
+        State,
+        is_recorder,
+    )
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "calibration": (
@@ -230,7 +230,8 @@ _HOMES: Final = {name: module for module, names in _NAMES.items() for name in na
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'critpath.model' has no attribute {name!r}")
-    value = getattr(import_module(f"critpath.model.{_HOMES[name]}"), name)
+    home = "schema.kinds" if _HOMES[name] == "kinds" else f"model.{_HOMES[name]}"
+    value = getattr(import_module(f"critpath.{home}"), name)
     globals()[name] = value
     return value
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.model.gaps import Gaps
-from critpath.model.kinds import Kind
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
+from critpath.schema.kinds import Kind
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock

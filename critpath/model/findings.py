@@ -13,8 +13,8 @@ import numpy as np
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
-    from critpath.model.kinds import State
     from critpath.model.vectors import Symbol
+    from critpath.schema.kinds import State
 
 
 # A letter per symbol code, as text formats of sequences have it.  Left out is what means

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model.kinds import STATES, State
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.model.vectors import name_on_host, number_codes, role_name
+from critpath.schema.kinds import STATES, State
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:

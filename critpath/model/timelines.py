@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from critpath.model.clocks import Messages
-from critpath.model.kinds import STATES
 from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
+from critpath.schema.kinds import STATES
 
 if TYPE_CHECKING:
     from critpath.model.events import Events, Loss

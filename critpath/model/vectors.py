@@ -15,8 +15,8 @@ import numpy as np
 from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
-    from critpath.model.kinds import State
     from critpath.model.table import F64, Bool, Whole
+    from critpath.schema.kinds import State
 
 
 # Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are

@@ -12,10 +12,10 @@ import numpy as np
 
 from critpath.errors import InconclusiveError
 from critpath.model import CompareSettings
-from critpath.model.kinds import State
 from critpath.pipeline.alike import require_alike_processes, with_like_clients, with_like_labels
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.processes import side_by_side
+from critpath.schema.kinds import State
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS, sufficient_recording
 from critpath.units import plural

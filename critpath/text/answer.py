@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model.comparison import is_surely_faster
-from critpath.model.kinds import MACHINE_STATES
+from critpath.schema.kinds import MACHINE_STATES
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of

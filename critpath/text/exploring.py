@@ -20,7 +20,7 @@ from critpath.model.exploration import (
     Ranked,
     Test,
 )
-from critpath.model.kinds import STATES, State
+from critpath.schema.kinds import STATES, State
 from critpath.text.phrases import state_words
 from critpath.text.requests import CROSSINGS
 from critpath.units import format_ns

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from critpath.documents import TYPES
-from critpath.model import State
+from critpath.schema.kinds import State
 
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _COMMENT: Final = (
