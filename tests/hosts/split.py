@@ -181,6 +181,7 @@ class Owners:
         for run in recording.manifest["runs"]:
             self._threads.setdefault(run["pid"], "client")
         self._kernel = {0}
+        self._found: dict[int, set[str]] = {}  # by the event's identity; the recording has them all
         self._sockets: dict[int, list[tuple[int, str]]] = defaultdict(list)
         every = sorted((e for s in recording.streams.values() for e in s), key=lambda e: e.time)
         for event in every:
@@ -209,6 +210,13 @@ class Owners:
             return self._inodes.get(event.get("net_ns_inum"), "")
         address = event.get("saddr")
         return self._addresses.get(address, "") if isinstance(address, int) else ""
+
+    def find_once(self, event: Event) -> set[str]:
+        """Return what `find` does: of each host's recording the same events are asked about."""
+        found = self._found.get(id(event))
+        if found is None:
+            found = self._found[id(event)] = self.find(event)
+        return found
 
     @staticmethod
     def socket(event: Event) -> int:
@@ -296,15 +304,15 @@ class _Writer:
     ) -> None:
         self._recording, self._owners, self._host = recording, owners, host
         self._about = about
+        self._places = frozenset((EVERYWHERE, *host.of))
         self._begin = int(recording.manifest["begin"])
         self._identity = uuid.uuid5(uuid.NAMESPACE_DNS, f"{host.name}.critpath.invalid")
 
     def _mine(self, tid: int) -> bool:
-        of = self._owners.thread(tid)
-        return of == EVERYWHERE or of in self._host.of
+        return self._owners.thread(tid) in self._places
 
     def _has(self, event: Event) -> bool:
-        return any(of == EVERYWHERE or of in self._host.of for of in self._owners.find(event))
+        return not self._places.isdisjoint(self._owners.find_once(event))
 
     def write(self, place: Path) -> None:
         """Write the recording to a directory, which is made."""

@@ -320,7 +320,7 @@ def test_8_the_result_beats_the_star_alignment(family):
     family, the less a tree is worth.
     """
     better = 0
-    for seed in range(60):
+    for seed in range(40):
         sequences = family(seed, count=8, length=60, letters=8, rate=0.1 + 0.1 * (seed % 4))
         model = model_of(list({s.tobytes(): s for s in sequences}.values()), 8)
         rows = star(sequences, model)
@@ -328,7 +328,7 @@ def test_8_the_result_beats_the_star_alignment(family):
         ours = run(sequences, alphabet=8, method="muscle").symbols.astype(np.int8)
         ones = np.ones(len(sequences))
         better += sum_of_pairs(ours, ones, model) >= sum_of_pairs(rows, ones, model) - 1e-9
-    assert better >= 57
+    assert better >= 38
 
 
 # --------------------------------------------------------------- 9: an exact upper bound

@@ -35,15 +35,17 @@ def found(calibration, kind, sample, state=""):
     )
 
 
-def quick_settings():
+@pytest.fixture(scope="module")
+def quick():
+    """Settings of a level that few permutations reach."""
     return CompareSettings(permutations=99, alpha=0.05)
 
 
 @pytest.fixture(scope="module")
-def calm(healthy, few_draws):
+def calm(healthy, few_draws, quick):
     """Three sessions of no difference, calibrated."""
     del few_draws
-    return calibrate(healthy([60, 60, 60]), quick_settings(), splits=5, sizes=(10, 30, 100))
+    return calibrate(healthy([60, 60, 60]), quick, splits=5, sizes=(10, 30, 100))
 
 
 @pytest.fixture(scope="module")

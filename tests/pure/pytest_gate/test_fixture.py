@@ -74,6 +74,7 @@ def project(pytester, recordings, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for file in recordings.iterdir():
         (pytester.path / file.name).symlink_to(file)
+    (pytester.path / "critpath.toml").write_text("permutations = 499\n")
 
     def run(body, *options):
         pytester.makepyfile(f"def test_it(critpath_gate, tmp_path):\n    {body}\n")
@@ -171,7 +172,7 @@ def over_hosts(hosts, normal, sample):
 
 def test_sets_of_hosts_and_their_baselines(project, hosts):
     project(over_hosts(hosts, "kept", "before.parquet")).assert_outcomes(passed=1)
-    done = project(over_hosts(hosts, "before", "after"))
+    done = project(over_hosts(hosts, "before.parquet", "after"))
     done.assert_outcomes(failed=1)
     # What is usual is no warning, and nothing is said twice.
     done.stdout.no_fnmatch_line("*aligned with*")

@@ -338,6 +338,7 @@ def test_unknown_fragments_are_warned_of():
 
 
 def test_aliases_of_aliases_stay_within_bounds():
+    """Each is two of the one before: the last is of more fields than there may be."""
     aliases = [{"type": "field-class-alias", "name": "a0", "field-class": U8}]
     for i in range(24):
         both = structure(x=f"a{i}", y=f"a{i}")

@@ -125,7 +125,7 @@ HOSTILE = {
     "integer blocks": "".join(
         f"typealias integer {{ size = 8; base = {i}; }} := a{i};\n" for i in range(30_000)
     ),
-    "many tokens": ";" * 5_000_000,
+    "many tokens": ";" * 4_100_000,
 }  # fmt: skip
 
 

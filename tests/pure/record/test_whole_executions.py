@@ -39,7 +39,7 @@ def test_the_mean_of_those_recorded_is_that_of_all(
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     every: dict[str, list[float]] = {name: [] for name in names}
     now = cost = 0.0
-    for _ in range(3000):
+    for _ in range(1500):
         [name] = chance.choices(names, [frequency for frequency, _, _ in drawn])
         _, mean, sigma = drawn[int(name)]
         one = chance.lognormvariate(math.log(mean) - sigma**2 / 2, sigma)

@@ -79,7 +79,7 @@ def test_the_native_pieces_are_those_of_the_plain_twin(load: Any, doubtful: bool
     some = 0
     for seed, name in enumerate(simulate.CLASSES):
         for connections in (1, 5, 16):
-            world = simulate.simulate(name, connections, 60, seed)
+            world = simulate.simulate(name, connections, 30, seed)
             activity, workers, endpoints, requests = simulate.arguments(world, drawing)[:4]
             requests = replace(requests, boundary=np.zeros(len(requests), np.uint8))
             found = attribute(activity, workers, endpoints, requests)
