@@ -122,7 +122,7 @@ evaluation-overhead: installed ## five loads under budgets of 1 to 20 %, on this
 evaluation-smco: installed ## the two monitors of the paper on overhead control (three hours, a quiet machine)
 	$(EVALUATE) evaluation/smco/smco.py critpath-evaluation/smco
 
-ab-tables: installed ## how often critpath ab is right, simulated and live (an hour and a half); writes docs/evaluation-ab.md
+ab-tables: installed ## how often critpath ab is right, simulated and live (an hour and a half); writes evaluation/results/ab.json
 	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py simulate
 	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py live --seconds 3000
 	$(INSTALLED)/bin/python evaluation/ab/ab_tables.py simulate --only relabelled

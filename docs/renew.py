@@ -26,6 +26,7 @@ from critpath.commands.settings import SETTINGS, Setting
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 import examples  # noqa: E402
+import measured  # noqa: E402
 import transcripts  # noqa: E402
 from reference import calls, formats, schemas, table  # noqa: E402
 
@@ -120,6 +121,11 @@ def reading() -> str:
 def json_reference() -> str:
     """Return docs/reference-json.md with every key that the schemas have."""
     return between(JSON.read_text(encoding="utf-8"), "formats", formats())
+
+
+def evaluation() -> dict[Path, str]:
+    """Return the pages of docs/evaluation with their tables as the results have them."""
+    return measured.pages()
 
 
 def commands() -> str:
@@ -221,6 +227,8 @@ def texts() -> None:
     PYTHON.write_text(python(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")
     examples.PAGE.write_text(examples.page(), encoding="utf-8")
+    for page, text in evaluation().items():
+        page.write_text(text, encoding="utf-8")
     SCHEMAS.mkdir(exist_ok=True)
     for old in SCHEMAS.glob("*.json"):
         old.unlink()

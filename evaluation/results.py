@@ -1,11 +1,15 @@
 """Runs an experiment and keeps what it prints as JSON, with what it was measured on.
 
     python evaluation/results.py [--to FILE] EXPERIMENT [ARGUMENT ...]
+    python evaluation/results.py --publish PAGE/TABLE FILE
 
 What the experiment prints is shown as it comes. Its file is evaluation/results/FOLDER/NAME.json
 unless one is named: the command, its exit code, commit, kernel, cpus, date, and rows. A row of a
 printed table is an object by the table's heads, another line one with its "text". Experiments
 that know their figures better write the same document themselves (their ``--json FILE``).
+
+--publish takes the rows of such a file into the table of evaluation/results/PAGE.json from which
+``make docs`` makes a page of docs/evaluation/: those rows that have all of its heads.
 """
 
 from __future__ import annotations
@@ -79,8 +83,48 @@ def run_experiment(script: Path, arguments: Sequence[str], file: Path) -> int:
     return process.returncode
 
 
+def publish_rows(place: str, rows: Sequence[dict[str, str]], date: str, commit: str) -> None:
+    """Replace the rows of a published table, named PAGE/TABLE, by those that have its heads."""
+    page, _, name = place.partition("/")
+    file = RESULTS / f"{page}.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    table = document["tables"][name]
+    found = [[row[head] for head in table["heads"]] for row in rows if {*table["heads"]} <= {*row}]
+    if not found:
+        sys.exit(f"no row has {', '.join(table['heads'])}")
+    table |= {"date": date[:10], "commit": commit, "rows": found}
+    file.write_text(format_tables(document), encoding="utf-8")
+
+
+def format_tables(document: dict[str, Any]) -> str:
+    """Return published tables as JSON with a row a line, which people compare."""
+    marked: list[str] = []
+
+    def mark_row(row: Any) -> str:
+        marked.append(json.dumps(row, ensure_ascii=False))
+        return f"@row {len(marked) - 1}@"
+
+    tables = {
+        name: {
+            key: [mark_row(row) for row in value]
+            if key == "rows"
+            else mark_row(value)
+            if isinstance(value, list)
+            else value
+            for key, value in table.items()
+        }
+        for name, table in document["tables"].items()
+    }
+    text = json.dumps({**document, "tables": tables}, indent=1, ensure_ascii=False)
+    return re.sub(r'"@row (\d+)@"', lambda match: marked[int(match[1])], text) + "\n"
+
+
 def main(words: Sequence[str]) -> int:
     """Run what the command line names."""
+    if words[:1] == ["--publish"] and len(words) == 3:
+        kept = json.loads(Path(words[2]).read_text(encoding="utf-8"))
+        publish_rows(words[1], kept["rows"], kept["date"], kept["commit"])
+        return 0
     to = None
     if words[:1] == ["--to"]:
         to, words = Path(words[1]), words[2:]

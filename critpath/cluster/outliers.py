@@ -21,7 +21,7 @@ sample execution in the bag, and a note says so.  Beyond the largest reference
 score the tail is a Pareto tail (Hill 1975) fitted to the top tenth, as 105 normal
 executions could otherwise never convict one among eleven.  A p below ``1 / (n + 1)``
 is thus extrapolated: it holds its level where tails are of one piece, as in the
-simulations (docs/evaluation-simulated.md), and marks a healthy hiccup that is rarer
+simulations (docs/evaluation/alarms.md), and marks a healthy hiccup that is rarer
 than one in n, which nothing in n executions tells from a fault.
 
 The verdict is Benjamini and Hochberg's (1995) at ``level`` over the sample; and
@@ -36,7 +36,7 @@ ten of the others may be marked with them.
 `confirm_marks`: where no alarm says that the sample as a whole became slower, a marked execution
 also has to stand out in its own recording.  Vectors are best without the time that strangers had
 the cpu (`critpath.detect.machine.find_strangers`): it hides executions with a fault three times as
-often as it marks others (docs/evaluation.md, "Single executions").
+often as it marks others (docs/evaluation/alarms.md).
 """
 
 from __future__ import annotations

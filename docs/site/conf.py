@@ -92,8 +92,6 @@ PAGES: Final = {
     ),
     "Evidence": (
         "docs/evaluation",
-        "docs/evaluation-simulated",
-        "docs/evaluation-ab",
         "docs/fuzzing",
         "CHANGELOG",
         "news/README",
@@ -115,7 +113,8 @@ def add_contents(app: Any, docname: str, source: list[str]) -> None:
     """
     if docname == root_doc:
         known = {page for pages in PAGES.values() for page in pages}
-        rest = sorted(app.env.found_docs - known - {root_doc} - set(_decisions(app)))
+        below = {*_decisions(app), *_evaluation(app)}
+        rest = sorted(app.env.found_docs - known - {root_doc} - below)
         parts = {**PAGES, "More": tuple(rest)}
         source[0] += "".join(
             _toctree(caption, [f"/{page}" for page in pages if page in app.env.found_docs])
@@ -123,12 +122,18 @@ def add_contents(app: Any, docname: str, source: list[str]) -> None:
         )
     elif docname == "docs/decisions/README":
         source[0] += _toctree("", [f"/{page}" for page in _decisions(app)])
+    elif docname == "docs/evaluation":
+        source[0] += _toctree("", [f"/{page}" for page in _evaluation(app)])
 
 
 def _decisions(app: Any) -> list[str]:
     below = [name for name in app.env.found_docs if name.startswith("docs/decisions/")]
     numbered = [name for name in below if not name.endswith("README")]
     return sorted(numbered, key=lambda name: int(name.rsplit("/", 1)[1].split("-")[0]))
+
+
+def _evaluation(app: Any) -> list[str]:
+    return sorted(name for name in app.env.found_docs if name.startswith("docs/evaluation/"))
 
 
 def _toctree(caption: str, pages: list[str]) -> str:

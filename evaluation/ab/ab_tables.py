@@ -1,7 +1,8 @@
-"""What critpath ab decides, simulated and live: ``make ab-tables`` writes docs/evaluation-ab.md.
+"""What critpath ab decides, simulated and live: ``make ab-tables``.
 
 ``ab_tables.py simulate`` and ``ab_tables.py live`` keep what they find below ``--state``, every
-document with its raw times; ``ab_tables.py table`` writes the page from that without measuring.
+document with its raw times; ``ab_tables.py table`` makes evaluation/results/ab.json of that,
+without measuring.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ from critpath.ab.evidence import BoundProcess, Evidence, TailProcess
 from critpath.record.signals import InheritedState
 from critpath.record.slots import block_order, open_slots
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from results import describe_machine, parse_rows, publish_rows
+
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-PAGE: Final = ROOT / "docs" / "evaluation-ab.md"
+
 REPEATS: Final = 2000
 BLOCKS: Final = 200
 EFFECTS: Final = (0.0, 0.02, 0.025, 0.05, 0.1, 0.3)
@@ -482,9 +487,8 @@ def probe_rows(state: Path) -> Iterator[str]:
         yield f"| {program} | {len(machines)} | {' | '.join(cells)} |"
 
 
-def write_page(state: Path) -> None:
-    """Write the tables between the markers of the page."""
-    text = PAGE.read_text(encoding="utf-8")
+def publish_tables(state: Path) -> None:
+    """Write the tables of docs/evaluation/ab.md; ``make docs`` shows them."""
     tables = {
         "designs": design_rows(state),
         "simulated": simulated_rows(state),
@@ -495,11 +499,9 @@ def write_page(state: Path) -> None:
         "relabelled": relabelled_rows(state),
         "cost": cost_rows(state),
     }
+    machine = describe_machine()
     for name, rows in tables.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = text.split(begin)
-        text = before + begin + "\n".join(rows) + "\n" + end + rest.split(end)[1]
-    PAGE.write_text(text, encoding="utf-8")
+        publish_rows(f"ab/{name}", parse_rows(list(rows)), machine["date"], machine["commit"])
 
 
 def main() -> None:
@@ -538,7 +540,7 @@ def main() -> None:
     elif given.what == "cost":
         (given.state / "cost.json").write_text(json.dumps(measure_cost()))
     else:
-        write_page(given.state)
+        publish_tables(given.state)
 
 
 if __name__ == "__main__":

@@ -115,6 +115,15 @@ def test_the_reference_of_json_is_the_schemas(renew):
     assert shown == renew.json_reference(), "run make docs"
 
 
+def test_the_tables_of_the_evaluation_are_those_of_its_results(renew):
+    pages = renew.evaluation()
+    assert {path.name for path in (ROOT / "docs" / "evaluation").iterdir()} == {
+        path.name for path in pages
+    }
+    for path, text in pages.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run make docs"
+
+
 def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
     published = {p.name: p.read_text("utf-8") for p in (ROOT / "docs" / "schema").iterdir()}
     assert published == renew.schemas(), "run make docs"
@@ -278,7 +287,6 @@ def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_scr
 # Pages that one looks things up in; every other page is to be read, and short.
 REFERENCE = {
     *("commands", "reference-json", "file-formats", "critical-path", "promises"),
-    *("evaluation", "evaluation-ab", "evaluation-simulated"),
     *("architecture", "pipeline"),  # of the source: what is where
 }
 MOST_WORDS = 1500
@@ -295,6 +303,14 @@ def test_pages_are_short():
     assert {page.stem for page in pages} >= REFERENCE
     counted = {p.name: len(prose_of(p).split()) for p in pages if p.stem not in REFERENCE}
     assert {name: count for name, count in counted.items() if count > MOST_WORDS} == {}
+
+
+def test_pages_of_the_evaluation_are_read_in_one_screen_and_name_a_command():
+    for page in (ROOT / "docs" / "evaluation").glob("*.md"):
+        if not page.stem.endswith("-tables"):
+            prose = re.sub(r"^\|.*\n", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert len(prose.split()) <= 450, page.name
+            assert re.search(r"`(make|python) ", prose), page.name
 
 
 def test_pages_speak_as_the_answer_does():

@@ -53,6 +53,27 @@ def test_results_say_what_they_were_measured_on(results, tmp_path, monkeypatch):
     }
 
 
+def test_rows_are_published_into_the_table_of_a_page_and_nothing_else_changes(
+    results, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    old = {"title": "Cost", "date": "2026-01-01", "commit": "a", "heads": ["load", "cost"]}
+    other = {**old, "rows": [["hot", "2 %"]]}
+    document = {"source": "by hand", "tables": {"cost": {**old, "rows": []}, "other": other}}
+    (tmp_path / "page.json").write_text(results.format_tables(document))
+    found = [{"text": "2 rounds"}, {"load": "hot", "cost": "1 % |", "felt": "no"}]
+    (tmp_path / "new.json").write_text(
+        json.dumps({"rows": found, "date": "2026-02-03T00:00:00+00:00", "commit": "b"})
+    )
+    assert results.main(["--publish", "page/cost", str(tmp_path / "new.json")]) == 0
+    text = (tmp_path / "page.json").read_text()
+    cost = {**old, "date": "2026-02-03", "commit": "b", "rows": [["hot", "1 % |"]]}
+    assert json.loads(text) == {"source": "by hand", "tables": {"cost": cost, "other": other}}
+    assert '    ["hot", "1 % |"]\n' in text
+    with pytest.raises(SystemExit, match="no row has load, cost"):
+        results.publish_rows("page/cost", [{"text": "2 rounds"}], "2026-02-03", "b")
+
+
 def test_every_experiment_has_a_tiny_run(check_starts):
     scripts, _ = check_starts.find_scripts()
     listed = [start.script for start in check_starts.STARTS]
