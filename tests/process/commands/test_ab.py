@@ -10,11 +10,11 @@ import pytest
 
 
 @pytest.fixture
-def ab(critpath_process):
-    """Run it as a process: it takes signals and has children of its own."""
+def ab(critpath):
+    """Run it here; where it takes signals it is a process."""
 
     def call(*arguments):
-        return critpath_process("ab", "--trace", "none", *arguments)
+        return critpath("ab", "--trace", "none", *arguments)
 
     return call
 

@@ -40,8 +40,8 @@ def repository(tmp_path):
     return make
 
 
-def bisect(critpath_process, place, *arguments):
-    return critpath_process(
+def bisect(critpath, place, *arguments):
+    return critpath(
         "bisect", "--slot", "1", "--until", "50%", *arguments, "--", "sh", "{}/work", cwd=place
     )
 
@@ -49,11 +49,11 @@ def bisect(critpath_process, place, *arguments):
 BUILD = ("--build", "! grep broken work.sh && cp work.sh work")
 
 
-def test_the_first_slower_revision_is_found(critpath_process, repository):
+def test_the_first_slower_revision_is_found(critpath, repository):
     place, git = repository(FAST, FAST, SLOW, SLOW, f"{SLOW};true")
     (place / "work.sh").write_text("what I am at\n")
     before = git("status", "--porcelain"), git("for-each-ref"), git("rev-parse", "HEAD")
-    done = bisect(critpath_process, place, "--good", "v0", *BUILD)
+    done = bisect(critpath, place, "--good", "v0", *BUILD)
     assert done.returncode == 1, done.stderr
     assert "SLOWER SINCE " in done.stdout
     assert "change 2: B takes +" in done.stdout
@@ -66,9 +66,9 @@ def test_the_first_slower_revision_is_found(critpath_process, repository):
     assert not (place / "work").exists()
 
 
-def test_a_revision_that_cannot_be_built_is_left_out(critpath_process, repository):
+def test_a_revision_that_cannot_be_built_is_left_out(critpath, repository):
     place, _ = repository(FAST, "broken", f"{SLOW}", SLOW)
-    done = bisect(critpath_process, place, "--good", "v0", "--bad", "v3", *BUILD)
+    done = bisect(critpath, place, "--good", "v0", "--bad", "v3", *BUILD)
     assert done.returncode == 3, done.stderr
     assert "change 1: left out: the build of" in done.stderr
     assert "UNDECIDED: the first slower revision is one of 2" in done.stdout
@@ -76,25 +76,25 @@ def test_a_revision_that_cannot_be_built_is_left_out(critpath_process, repositor
     assert "change 2" in done.stdout
 
 
-def test_nothing_to_bisect(critpath_process, repository):
+def test_nothing_to_bisect(critpath, repository):
     place, git = repository(SLOW, FAST)
-    done = bisect(critpath_process, place, "--good", "v0", *BUILD)
+    done = bisect(critpath, place, "--good", "v0", *BUILD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("FASTER")
     assert "there is nothing to bisect" in done.stdout
     assert len(git("worktree", "list").splitlines()) == 1
 
 
-def test_wrong_uses(critpath, critpath_process, repository, tmp_path):
+def test_wrong_uses(critpath, repository, tmp_path):
     place, git = repository(FAST, "broken")
     done = critpath("bisect", "--good", "v0", "--", "sh", "work", cwd=place)
     assert done.returncode == 2
     assert "no {} in the command" in done.stderr
-    done = bisect(critpath_process, place, "--good", "v9", *BUILD)
+    done = bisect(critpath, place, "--good", "v9", *BUILD)
     assert done.returncode == 2
     assert "'v9' is no revision" in done.stderr
-    assert bisect(critpath_process, tmp_path, "--good", "v0").returncode == 2
-    done = bisect(critpath_process, place, "--good", "v0", *BUILD)
+    assert bisect(critpath, tmp_path, "--good", "v0").returncode == 2
+    done = bisect(critpath, place, "--good", "v0", *BUILD)
     assert done.returncode == 4
     assert "the build of" in done.stderr
     assert len(git("worktree", "list").splitlines()) == 1

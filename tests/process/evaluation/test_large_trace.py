@@ -60,7 +60,7 @@ def counted(path: Path) -> tuple[int, str]:
 
 
 @pytest.mark.skipif(shutil.which("babeltrace2") is None, reason="needs the babeltrace2 command")
-@pytest.mark.parametrize("cpus", [1, 64])
+@pytest.mark.parametrize("cpus", [64, pytest.param(1, marks=pytest.mark.deep)])
 def test_babeltrace2_counts_the_events_asked_for_and_complains_of_nothing(
     large_trace, tmp_path, cpus
 ):

@@ -24,42 +24,56 @@ import importlib, json, re, sys
 from collections import Counter
 from pathlib import Path
 sys.path[:0] = sys.argv[1:2]
-target = importlib.import_module(sys.argv[2])
-outcomes, broken = Counter(), {}
-for path in map(Path, sys.argv[3:]):
-    try:
-        outcomes[target.one(path.read_bytes())] += 1
-    except Exception as error:
-        broken[path.name] = f"{type(error).__name__}: {error}"
-# The resource usage of a child begins with that of its parent.
-memory = 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
-print(json.dumps({"outcomes": outcomes, "broken": broken, "memory": memory}))
+told = {}
+for name, files in json.loads(sys.stdin.read()).items():
+    target = importlib.import_module(name)
+    outcomes, broken = Counter(), {}
+    for path in map(Path, files):
+        try:
+            outcomes[target.one(path.read_bytes())] += 1
+        except Exception as error:
+            broken[path.name] = f"{type(error).__name__}: {error}"
+    # The resource usage of a child begins with that of its parent.
+    memory = 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+    told[name] = {"outcomes": outcomes, "broken": broken, "memory": memory}
+print(json.dumps(told))
 """
-
-
-def replay(target: str, files: list[Path]) -> dict:
-    command = [sys.executable, "-c", REPLAY, str(HERE), target, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def inputs(kind: str, target: str) -> list[Path]:
     return sorted((HERE / kind / target).glob("*"))
 
 
-@pytest.mark.parametrize("most", [BY_DAY, pytest.param(10**6, marks=pytest.mark.deep)])
+@pytest.fixture(
+    scope="module", params=[BY_DAY, pytest.param(10**6, marks=pytest.mark.deep)], ids=["few", "all"]
+)
+def replayed(request: pytest.FixtureRequest) -> dict[str, tuple[int, dict]]:
+    """Return of each target how many inputs it had, and what came of them in one process."""
+    files = {}
+    for target in TARGETS:
+        kept = inputs("corpus", target)
+        files[target] = kept[:: -(-len(kept) // request.param)] + inputs("crashes", target)
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY, str(HERE)],
+        input=json.dumps(files, default=str),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    return {target: (len(files[target]), told[target]) for target in TARGETS}
+
+
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_input_breaks_a_promise(target, most):
-    kept = inputs("corpus", target)
-    files = kept[:: -(-len(kept) // most)] + inputs("crashes", target)
-    assert len(files) > 3
-    found = replay(target, files)
+def test_no_input_breaks_a_promise(replayed, target):
+    count, found = replayed[target]
+    assert count > 3
     assert not found["broken"]
     assert found["memory"] < MOST_MEMORY
     # Neither all nor nothing is refused: there is something to find in what is tried.
     assert found["outcomes"].get("accepted", 0) > 0
-    assert sum(found["outcomes"].values()) == len(files)
+    assert sum(found["outcomes"].values()) == count
 
 
 def test_the_corpus_stays_small():

@@ -113,13 +113,14 @@ def find_python(minors):
     return sys.executable
 
 
-@pytest.mark.parametrize(
-    "minors",
-    [
-        pytest.param(SUPPORTED, id="oldest"),
-        pytest.param(SUPPORTED[::-1], id="newest", marks=pytest.mark.deep),
-    ],
-)
+@pytest.mark.parametrize("minors", [SUPPORTED, SUPPORTED[::-1]], ids=["oldest", "newest"])
+def test_it_marks(minors, tmp_path):
+    """From its folder, as it is installed."""
+    check_marks(find_python(minors), MARKS, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("minors", [SUPPORTED, SUPPORTED[::-1]], ids=["oldest", "newest"])
 def test_nothing_else_is_installed_and_it_marks(wheel, minors, tmp_path):
     python, place = find_python(minors), tmp_path / "installed"
     words = ("install", "--quiet", "--disable-pip-version-check", "--no-index", "--target", place)
@@ -128,6 +129,11 @@ def test_nothing_else_is_installed_and_it_marks(wheel, minors, tmp_path):
     there = {p.name for p in place.iterdir()}
     assert there == {"critpath_marks", f"critpath_marks-{critpath_marks.__version__}.dist-info"}
     assert "py3-none-any" in wheel.name
+    check_marks(python, place, tmp_path)
+
+
+def check_marks(python, place, tmp_path):
+    """Run a program with all kinds of marks, which finds the package there."""
     log = tmp_path / "logger"
     log.touch()
     program = ("-I", "-W", "error", "-c", PROGRAM, place, log)

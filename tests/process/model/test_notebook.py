@@ -6,6 +6,7 @@ import re
 
 import nbclient
 import nbformat
+import pytest
 
 CELLS = (
     "import critpath as cp\nnormal, sample = cp.load('normal'), cp.load('sample')\nnormal",
@@ -18,6 +19,7 @@ CELLS = (
 )
 
 
+@pytest.mark.deep  # what is shown, the pure tests see
 def test_a_notebook_really_shows_them(extracted, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
