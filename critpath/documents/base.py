@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 # A whole number stays one when a file is read and written again.
 Number = int | float
@@ -23,6 +24,14 @@ def doc(meaning: str) -> Meta:
 
 class Part(Struct, gc=False):
     """A part of a document: nothing in it can refer back to it."""
+
+
+SomePart = TypeVar("SomePart", bound=Part)
+
+
+def change(part: SomePart, **values: Any) -> SomePart:
+    """Return a part with other values of some keys."""
+    return replace(part, **values)
 
 
 def number(value: float | None) -> float | int | None:

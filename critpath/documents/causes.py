@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 else:
     StateName = Literal[tuple(State.__members__)]
 
+Counted = Literal["trips", "waits", "iterations", "segments"]
+Sureness = Literal["observed", "inferred", "unknown"]
+
 
 class FindingPart(Part):
     """What one kind of difference contributes to a finding."""
@@ -78,7 +81,7 @@ class CauseFacts(Part):
     call: Annotated[str, doc("the system call it was in, '' if not known or not the same")]
     kind: Annotated[str, doc("as of the finding that the sentence names first")]
     counted: Annotated[
-        Literal["trips", "waits", "iterations", "segments"],
+        Counted,
         doc("what is counted: trips to the thread, waits, rounds of a loop, segments"),
     ]
     count_before: Annotated[Maybe, doc("how often a normal execution does that")]
@@ -89,7 +92,7 @@ class CauseFacts(Part):
     executions: Annotated[int, doc("how many it concerns")]
     of: Annotated[int, doc("of how many")]
     certainty: Annotated[
-        Literal["observed", "inferred", "unknown"],
+        Sureness,
         doc("inferred: from an idle processor, a quota or time-outs; unknown: no event says why"),
     ]
     local: Annotated[

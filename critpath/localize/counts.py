@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from critpath.documents.base import change, number
 from critpath.model import (
     F64,
     I64,
@@ -406,7 +407,7 @@ def add_meanwhile(
         if facts is None or facts.state not in _TURNS or cause.contribution <= 0:
             result.append(cause)
             continue
-        what = facts.state, facts.role
+        what = State[facts.state], facts.role
         if what not in known:
             known[what] = sums(*what)
         normal, sample = known[what]
@@ -416,9 +417,14 @@ def add_meanwhile(
         grown = after - before
         most = State(int(grown.argmax()))
         if most in _TELLING and grown[most] > _MOSTLY * np.maximum(grown, 0).sum():
-            facts = replace(facts, meanwhile=(most, float(before[most]), float(after[most])))
+            facts = change(
+                facts,
+                meanwhile=most.name,
+                meanwhile_before=number(float(before[most])),
+                meanwhile_after=number(float(after[most])),
+            )
         result.append(replace(cause, facts=facts))
     return tuple(result)
 
 
-_TURNS: Final = frozenset({State.QUEUED, State.SHARED})
+_TURNS: Final = frozenset({State.QUEUED.name, State.SHARED.name})

@@ -8,6 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from critpath.documents import CauseFacts, CodePlace
+from critpath.documents.base import number
+from critpath.documents.causes import Counted, Sureness
 from critpath.localize.counts import StepCounts
 from critpath.model import (
     INTERFERENCE,
@@ -16,7 +19,6 @@ from critpath.model import (
     RUNNING,
     Cause,
     Charge,
-    Facts,
     Finding,
     Member,
     Reason,
@@ -156,7 +158,7 @@ def state_facts(
     quota: bool,
     inferred: Collection[str],
     reason: Reason | None,
-) -> Facts:
+) -> CauseFacts:
     """Return what a cause says."""
     main = main_member(members, reason).finding
     rise = count_rise(members)
@@ -177,7 +179,7 @@ def state_facts(
     if state == State.QUEUED and not most_detail(alike).startswith(OTHERS):
         peer = who or peer  # who asked for what was served meanwhile
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
-    certainty = "observed"
+    certainty: Sureness = "observed"
     local = whose_packet(detail) if state == State.WAIT_NET else None
     if state in UNSEEN or (state == State.WAIT_NET and local is not False):
         certainty = "unknown"
@@ -207,45 +209,45 @@ def state_facts(
     locations = _rank_places(of.location for of in same)
     waits_at = _rank_places({of.waits_at: 1} for of in same if of.waits_at and symbol.role)
     wakers = _rank_places(of.waker_location for of in same if not symbol.role)
-    return Facts(
-        state=state,
+    return CauseFacts(
+        state=state.name,
         role=symbol.role,
         comm=comm,
-        tids=tuple(sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol})),
+        tids=sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol}),
         peer=peer,
         device=device,
         call=detail if state == State.RUN_SYSCALL else where_in(members),
         kind=main.kind if rise is None else "extra",
         counted=counted,
-        count_before=before,
-        count_after=after,
-        time_before=usual,
-        time_after=now,
-        share=cause.share,
+        count_before=number(before),
+        count_after=number(after),
+        time_before=number(usual),
+        time_after=number(now),
+        share=number(cause.share),
         executions=size,
         of=total,
         certainty=certainty,
         local=local,
         peer_share=busy,
-        elsewhere_idle=share,
+        elsewhere_idle=number(share),
         cpu=cpu,
         host=host,
-        location=function or (locations[0][0] if locations else ""),
+        location=function or (locations[0].location if locations else ""),
         caller=caller,
-        locations=() if function else locations[:_PLACES],
-        waits_at=waits_at[0][0] if waits_at else "",
-        waker_location=wakers[0][0] if wakers else "",
+        locations=[] if function else locations[:_PLACES],
+        waits_at=waits_at[0].location if waits_at else "",
+        waker_location=wakers[0].location if wakers else "",
     )
 
 
-def _rank_places(places: Iterable[Mapping[str, int]]) -> tuple[tuple[str, float], ...]:
+def _rank_places(places: Iterable[Mapping[str, int]]) -> list[CodePlace]:
     """Return places in the code, and what share of the time each has; most first."""
     tally: Counter[str] = Counter()
     for one in places:
         tally.update(one)
     whole = tally.total()
     ranked = sorted(tally.items(), key=lambda item: (-item[1], item[0]))
-    return tuple((place, time / whole) for place, time in ranked if time)
+    return [CodePlace(place, time / whole) for place, time in ranked if time]
 
 
 def _time_with(finding: Finding, wanted: Callable[[str], bool]) -> float:
@@ -290,13 +292,14 @@ def _counted(
     main: Finding,
     rise: Charge | None,
     counts: StepCounts | None,
-) -> tuple[str, float, float]:
+) -> tuple[Counted, float, float]:
     """Return what was counted, and how often normal executions and these do it."""
     if rise is not None:
         return "trips" if rise.step.state is None else "waits", rise.before, rise.after
     if main.kind == "loop-count" and not math.isnan(main.iterations):
         return "iterations", main.normal_iterations[0], main.iterations
-    step, what = Step.of(symbol), "waits"
+    step = Step.of(symbol)
+    what: Counted = "waits"
     if symbol.role and symbol.state in RUNNING:
         step, what = Step(None, symbol.role), "trips"
     elif symbol.state in RUNNING | INTERFERENCE:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Charge,
         ColumnStatistics,
         Context,
-        Facts,
         Finding,
         Loop,
         Member,
@@ -168,7 +167,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
-        *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context", "Facts"),
+        *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context"),
         *("Finding", "LETTERS", "Loop", "Member", "Reason", "Step", "label_duration"),
     ),
     "kinds": (
@@ -290,7 +289,6 @@ __all__ = [
     "Events",
     "Executions",
     "ExtractSettings",
-    "Facts",
     "FalseAlarms",
     "Finding",
     "FlameNode",

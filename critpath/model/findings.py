@@ -13,6 +13,7 @@ import numpy as np
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
+    from critpath.documents import CauseFacts
     from critpath.model.vectors import Symbol
     from critpath.schema.kinds import State
 
@@ -448,102 +449,6 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a cause's sentence says, for programs.
-
-    Attributes
-    ----------
-    state : State
-    role, comm : str
-        The thread that the time was spent on: its role ("" for the execution's own) and name.
-    tids : tuple of int
-        Its ids, where they are known.
-    peer : str
-        The other thread that is to blame: the one that the time was spent on, or that had
-        the cpu; "" for none.
-    device : str
-        The disk, interrupt or softirq that was waited for; "" for none.
-    call : str
-        System call that the execution waited in, where most agree.
-    kind : str
-        As of the finding that the sentence names first.
-    counted : str
-        What the counts are of: ``trips`` to the thread, ``waits``, ``iterations`` of a loop,
-        or ``segments`` of anything else.
-    count_before, count_after : float
-        How often a normal execution does that, and one of these; NaN where not known.
-    time_before, time_after : float
-        Nanoseconds of an execution, here, on average.
-    share : float
-        As of the cause.
-    executions, of : int
-        How many it concerns, of how many that were examined or recorded.
-    certainty : str
-        ``observed``; ``inferred`` from what an idle processor, a quota or time-outs suggest; or
-        ``unknown`` where no event says what was waited for.
-    local : bool or None
-        Of a wait for a packet, whether it came from this host; None where nothing tells.
-    peer_share : float or None
-        Of a wait for a disk that the peer kept busy, in what share of that time it did.
-    elsewhere_idle : float or None
-        Of a wait for a cpu, in what share of that time another one was idle.
-    cpu : int or None
-        The one that all of these waits were for; None where they were for several.
-    meanwhile : (State, float, float) or None
-        Of a wait behind others' requests, what the thread did for most of what is longer, and
-        how long normally and now (ns); None where that is several things.
-    host : str
-        Of several hosts, the one that has that cpu.
-    location : str
-        Where in the code the thread was, ``flush_log (app/audit.py:42)``; "" where that is not
-        known.  Of several places the one with most of the time; of functions of Python that were
-        recorded "" where they are several.
-    caller : str
-        Of these the function of the recorded project around it; "" where it is one itself.
-    locations : tuple of (str, float)
-        Of stacks, all such places, and what share of the time with a known one each has; most
-        first.
-    waits_at : str
-        Of another thread, where it is waited for.
-    waker_location : str
-        Of a wait, where the thread was that ended it.
-    route : str
-        Of the kernel's network work, which devices packets pass instead of which; "" where these
-        are the same, or not known.
-    """
-
-    state: State
-    role: str
-    comm: str
-    tids: tuple[int, ...]
-    peer: str
-    device: str
-    call: str
-    kind: str
-    counted: str
-    count_before: float
-    count_after: float
-    time_before: float
-    time_after: float
-    share: float
-    executions: int
-    of: int
-    certainty: str
-    local: bool | None = None
-    peer_share: float | None = None
-    elsewhere_idle: float | None = None
-    cpu: int | None = None
-    meanwhile: tuple[State, float, float] | None = None
-    host: str = ""
-    location: str = ""
-    caller: str = ""
-    locations: tuple[tuple[str, float], ...] = ()
-    waits_at: str = ""
-    waker_location: str = ""
-    route: str = ""
-
-
-@dataclass(frozen=True)
 class Member:
     """A finding in a cause.
 
@@ -589,7 +494,8 @@ class Cause:
         The finding that stands for all.
     minor : bool
         So small a part of the whole that a summary counts it with others.
-    facts : Facts or None
+    facts : CauseFacts or None
+        What its sentence says; None until that is found out.
     """
 
     findings: tuple[int, ...]
@@ -598,7 +504,7 @@ class Cause:
     share: float
     main: int = 0
     minor: bool = False
-    facts: Facts | None = None
+    facts: CauseFacts | None = None
 
 
 @dataclass(frozen=True, eq=False)

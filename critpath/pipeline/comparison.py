@@ -554,7 +554,7 @@ def _name_causes(
 
 # Of what packets' way makes longer; softirqs also of those of which it is not known what they do.
 _OF_PACKETS: Final = {
-    (state, softirq)
+    (state.name, softirq)
     for state in (State.SOFTIRQ, State.WAIT_SOFTIRQ)
     for softirq in ("", "NET_RX", "NET_TX")
 }
@@ -566,16 +566,17 @@ def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause,
     Only where that work takes longer in all: another route alone slows nothing.
     """
     from critpath.detect.comparability import find_routes
+    from critpath.documents.base import change
 
     found = find_routes(comparison.normal, comparison.sample)
     if not found or found[1][1] <= found[1][0]:
         return causes
     route = notes.name_route(found[0])
     return tuple(
-        replace(cause, facts=replace(cause.facts, route=route))
+        replace(cause, facts=change(facts, route=route))
         if (facts := cause.facts)
         and cause.contribution > 0
-        and (facts.state == State.NET_TRANSIT or (facts.state, facts.device) in _OF_PACKETS)
+        and (facts.state == State.NET_TRANSIT.name or (facts.state, facts.device) in _OF_PACKETS)
         else cause
         for cause in causes
     )

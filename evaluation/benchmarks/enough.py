@@ -133,7 +133,7 @@ def named(answer: Analysis, changes: tuple[Change, ...]) -> list[int]:
             i
             for i, change in enumerate(changes)
             if (role == "helper") == (change.thread == HELPER)
-            and (change.thread == HELPER or facts.state == change.state)
+            and (change.thread == HELPER or facts.state == change.state.name)
         )
         result.append(next(about, -1))
     return result

@@ -61,8 +61,11 @@ def _array(name: str, value: np.ndarray) -> Iterator[str]:
 
 def _record(name: str, value: Any) -> Iterator[str]:
     """Yield what has no parts on one line, then the rest."""
-    fields = [f.name for f in dataclasses.fields(value) if not f.name.startswith("_")]
+    named = getattr(value, "__struct_fields__", None)
+    fields = named or [f.name for f in dataclasses.fields(value) if not f.name.startswith("_")]
     plain = {f: text for f in fields if (text := _scalar(getattr(value, f))) is not None}
+    if named and "state" in plain:  # a name in a document
+        plain["state"] = plain["state"].strip("'")
     yield f"{name}: " + " ".join(f"{f}={text}" for f, text in plain.items() if text not in EMPTY)
     for field in fields:
         each = getattr(value, field)
@@ -76,7 +79,7 @@ def list_facts(name: str, value: Any) -> Iterator[str]:
         yield f"{name} = {text}"
     elif isinstance(value, np.ndarray):
         yield from _array(name, value)
-    elif dataclasses.is_dataclass(value):
+    elif dataclasses.is_dataclass(value) or hasattr(value, "__struct_fields__"):
         yield from _record(name, value)
     elif isinstance(value, Mapping):
         pairs = [(_scalar(key) or repr(key), each) for key, each in value.items()]

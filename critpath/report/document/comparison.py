@@ -26,11 +26,9 @@ from critpath.documents import (
     AlignedSegment,
     AlignedStatistics,
     CauseEntry,
-    CauseFacts,
     ClusterEntry,
     ClusteringEntry,
     Clusters,
-    CodePlace,
     ComparisonDocument,
     DetectionEntry,
     DurationTest,
@@ -71,7 +69,6 @@ from critpath.model import (
     Analysis,
     Clustering,
     ClusterPairs,
-    Facts,
     Finding,
     PathSet,
     Percentile,
@@ -190,7 +187,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
                 share=number(cause.share),
                 main=int(cause.main),
                 minor=bool(cause.minor),
-                facts=_facts(cause.facts),
+                facts=cause.facts,
             )
             for cause in comparison.causes
         ],
@@ -412,44 +409,6 @@ def _duration_test(test: StateTest) -> DurationTest:
         effect_low=number(test.effect_low),
         effect_high=number(test.effect_high),
         p_value=number(test.p_value),
-    )
-
-
-def _facts(facts: Facts | None) -> CauseFacts | None:
-    if facts is None:
-        return None
-    return CauseFacts(
-        state=facts.state.name,
-        role=facts.role,
-        comm=facts.comm,
-        tids=list(facts.tids),
-        peer=facts.peer,
-        device=facts.device,
-        call=facts.call,
-        kind=facts.kind,
-        counted=cast("Any", facts.counted),
-        count_before=number(facts.count_before),
-        count_after=number(facts.count_after),
-        time_before=number(facts.time_before),
-        time_after=number(facts.time_after),
-        share=number(facts.share),
-        executions=facts.executions,
-        of=facts.of,
-        certainty=cast("Any", facts.certainty),
-        local=facts.local,
-        peer_share=facts.peer_share,
-        elsewhere_idle=None if facts.elsewhere_idle is None else number(facts.elsewhere_idle),
-        cpu=facts.cpu,
-        meanwhile=facts.meanwhile[0].name if facts.meanwhile else "",
-        meanwhile_before=number(facts.meanwhile[1]) if facts.meanwhile else None,
-        meanwhile_after=number(facts.meanwhile[2]) if facts.meanwhile else None,
-        host=facts.host,
-        location=facts.location,
-        caller=facts.caller,
-        locations=[CodePlace(location=at, share=share) for at, share in facts.locations],
-        waits_at=facts.waits_at,
-        waker_location=facts.waker_location,
-        route=facts.route,
     )
 
 

@@ -41,7 +41,7 @@ def test_a_helper_that_answers_late(late):
     assert (main.symbol.state, main.symbol.role) == (State.WAIT_TIMER, "helper")
     assert cause.contribution == pytest.approx(late * 1000, rel=0.15)
     facts = cause.facts
-    assert (facts.call, facts.peer, facts.tids) == ("recvmsg", "helper", (8,))
+    assert (facts.call, facts.peer, facts.tids) == ("recvmsg", "helper", [8])
     assert cause.executions == tuple(range(SAMPLES))
 
 
@@ -53,7 +53,7 @@ def test_a_helper_that_has_the_cpu_for_longer():
     cause = compare(normal, sample).causes[0]
     assert cause.contribution == pytest.approx(3e6, rel=0.1)
     facts = cause.facts
-    assert (facts.state, facts.comm, facts.peer) == (State.WAIT_CPU, "worker", "helper")
+    assert (facts.state, facts.comm, facts.peer) == ("WAIT_CPU", "worker", "helper")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_many_late_starts_are_not_throttling(waits, certainty):
     cause = compare(normal, sample).causes[0]
     assert cause.contribution == pytest.approx(3e6, rel=0.1)
     facts = cause.facts
-    assert (facts.state, facts.peer, facts.certainty) == (State.WAIT_CPU, "", certainty)
+    assert (facts.state, facts.peer, facts.certainty) == ("WAIT_CPU", "", certainty)
 
 
 def test_what_was_not_observed_comes_after_what_was():
@@ -110,6 +110,6 @@ def test_small_differences_are_minor_and_none_is_dropped():
     result = compare(normal, sample)
     first, *others = result.causes
     assert not first.minor
-    assert first.facts.state == State.WAIT_DISK
+    assert first.facts.state == "WAIT_DISK"
     assert [c.minor for c in others if c.facts.peer == "helper"] == [True]
     assert sorted(p for c in result.causes for p in c.findings) == list(range(len(result.findings)))

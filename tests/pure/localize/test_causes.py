@@ -56,8 +56,8 @@ def test_the_same_difference_in_four_executions():
     (cause,) = group_causes(findings, explained(11), 11)
     facts = cause.facts
     assert (facts.executions, facts.of) == (4, 11)
-    assert (facts.state, facts.role, facts.comm) == (State.WAIT_TIMER, "", "worker")
-    assert (facts.tids, facts.certainty) == ((7,), "observed")
+    assert (facts.state, facts.role, facts.comm) == ("WAIT_TIMER", "", "worker")
+    assert (facts.tids, facts.certainty) == ([7], "observed")
     assert facts.time_before == 2 * MS
     assert facts.time_after == pytest.approx(32.1 * MS)
     assert cause.executions == (1, 4, 5, 8)
@@ -102,13 +102,13 @@ def test_the_facts_of_a_state(state, role, detail, expected):
     finding = replace(TIMER, symbol=Symbol(state, role), detail=detail, comm=comm)
     facts = facts_of(replace(finding, longest=finding.observed))
     assert (facts.peer, facts.device, facts.call, facts.certainty) == expected
-    assert (facts.state, facts.role, facts.comm) == (state, role, comm)
+    assert (facts.state, facts.role, facts.comm) == (state.name, role, comm)
 
 
 def test_every_state_has_facts():
     for state in State:
         facts = facts_of(replace(TIMER, symbol=Symbol(state), detail="x"))
-        assert (facts.state, facts.time_after) == (state, 32 * MS)
+        assert (facts.state, facts.time_after) == (state.name, 32 * MS)
 
 
 def test_a_state_never_seen_and_one_that_is_gone():
@@ -188,7 +188,7 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
     assert (cause.executions, cause.contribution) == ((0, 1), 46 * MS)
     facts = cause.facts
     assert (facts.state, facts.peer, facts.time_before, facts.time_after) == (
-        *(State.RUN, "holder", 0, 46 * MS),
+        *("RUN", "holder", 0, 46 * MS),
     )
 
 
@@ -212,9 +212,9 @@ def test_throttling_is_one_cause_whichever_thread_it_hits():
     assert throttled.findings == (0, 1, 3)
     assert throttled.contribution == 120 * MS
     facts = throttled.facts
-    assert (facts.state, facts.role, facts.certainty) == (State.WAIT_CPU, "", "inferred")
+    assert (facts.state, facts.role, facts.certainty) == ("WAIT_CPU", "", "inferred")
     assert other.findings == (2,)
-    assert (other.facts.state, other.facts.peer) == (State.RUN, "holder")
+    assert (other.facts.state, other.facts.peer) == ("RUN", "holder")
 
 
 def test_a_late_start_is_not_called_throttling():
@@ -261,13 +261,13 @@ def test_numbered_threads_are_named_by_number_only_where_it_is_one():
         return facts.comm, facts.tids
 
     same = [replace(TIMER, execution=e, comm="worker-3", tid=12) for e in (0, 1)]
-    assert named(*same) == ("worker-3", (12,))
-    assert named(same[0], replace(same[1], tid=14)) == ("worker-3", (12, 14))
+    assert named(*same) == ("worker-3", [12])
+    assert named(same[0], replace(same[1], tid=14)) == ("worker-3", [12, 14])
     several = [same[0], replace(same[1], comm="worker-4", tid=13)]
-    assert named(*several) == ("worker-#", (12, 13))
-    assert named(several[0], replace(several[1], tid=-1)) == ("worker-#", (12,))
+    assert named(*several) == ("worker-#", [12, 13])
+    assert named(several[0], replace(several[1], tid=-1)) == ("worker-#", [12])
     # Threads of two families are nobody in particular.
-    assert named(same[0], replace(same[1], comm="main", tid=13)) == ("", (12, 13))
+    assert named(same[0], replace(same[1], comm="main", tid=13)) == ("", [12, 13])
 
 
 JOURNAL = replace(
@@ -295,7 +295,7 @@ KWORKER = replace(
 def test_threads_that_take_turns_in_a_new_stretch_are_one_cause():
     cause = cause_of(JOURNAL, KWORKER)
     assert (cause.contribution, cause.main) == (36 * MS, 0)
-    assert (cause.facts.state, cause.facts.peer) == (State.WAIT_DISK, "jbd2/vda-8")
+    assert (cause.facts.state, cause.facts.peer) == ("WAIT_DISK", "jbd2/vda-8")
     # Right before it, too; not somewhere else, and not where it is normal.
     before = replace(KWORKER, begin=7 * MS, end=9 * MS)
     assert len(group_causes([JOURNAL, before], explained(1), 11)) == 1
@@ -327,7 +327,7 @@ def test_time_that_only_moved_is_set_off():
     assert cause.findings == (0, 1, 2)
     assert cause.main == 2
     facts = cause.facts
-    assert (facts.state, facts.peer) == (State.WAIT_TIMER, "peer-1")
+    assert (facts.state, facts.peer) == ("WAIT_TIMER", "peer-1")
     assert (facts.time_before, facts.time_after) == (0, 3.5 * MS)
     # Another thread's turn on the cpu is another matter.
     other = replace(beside, detail="stress (9)")
@@ -347,10 +347,10 @@ def test_minor_causes_are_a_twentieth_of_the_whole_and_never_the_first():
 def test_what_was_not_observed_comes_after_what_was_unless_it_is_twice_as_much():
     unseen = replace(TIMER, symbol=Symbol(State.WAIT_UNEXPLAINED), contribution=40 * MS)
     first, second = group_causes([unseen, TIMER], explained(1), 3)
-    assert (first.facts.state, second.facts.state) == (State.WAIT_TIMER, State.WAIT_UNEXPLAINED)
+    assert (first.facts.state, second.facts.state) == ("WAIT_TIMER", "WAIT_UNEXPLAINED")
     assert second.facts.certainty == "unknown"
     first, _ = group_causes([replace(unseen, contribution=70 * MS), TIMER], explained(1), 3)
-    assert first.facts.state == State.WAIT_UNEXPLAINED
+    assert first.facts.state == "WAIT_UNEXPLAINED"
 
 
 def test_a_loop_that_ran_more_often_is_one_cause_with_all_it_does():
@@ -393,7 +393,7 @@ def test_time_that_only_moved_is_not_a_part_of_the_loop():
         assert cause.contribution == 6 * MS
         facts = cause.facts
         assert (facts.counted, facts.count_before, facts.count_after) == ("iterations", 5, 12)
-        assert (facts.state, facts.peer, facts.tids) == (State.RUN, "peer-3", (12,))
+        assert (facts.state, facts.peer, facts.tids) == ("RUN", "peer-3", [12])
 
 
 def test_more_moved_away_than_a_part_has():
@@ -402,7 +402,7 @@ def test_more_moved_away_than_a_part_has():
     moved = waiting_for_cpu("", "peer-1 (9)", -2 * MS)
     cause = cause_of(runs, sleeps, moved)
     assert cause.contribution == 1.5 * MS
-    assert (cause.facts.state, cause.facts.peer) == (State.WAIT_TIMER, "peer-1")
+    assert (cause.facts.state, cause.facts.peer) == ("WAIT_TIMER", "peer-1")
 
 
 def iterations(cause):
@@ -415,7 +415,7 @@ def test_two_loops_of_one_execution_are_two_causes():
     long = loop_count(300, 100, (199, 400), 5 * MS)
     first, second = group_causes([long, short], explained(1), 11)
     assert iterations(first) == (5, 12)
-    assert first.facts.state == State.WAIT_DISK
+    assert first.facts.state == "WAIT_DISK"
     assert iterations(second) == (100, 300)
     # As many iterations, elsewhere: still two.
     alike = loop_count(12, 5, (199, 400), 5 * MS)
@@ -462,7 +462,7 @@ def test_who_had_the_cpu_is_a_family_where_its_threads_took_turns():
         replace(waiting_for_cpu("", "worker-0 (7)", 3 * MS, execution=1), comm="worker-1", tid=8),
     ]
     facts = facts_of(*findings)
-    assert (facts.comm, facts.tids, facts.peer) == ("worker-#", (7, 8), "worker-#")
+    assert (facts.comm, facts.tids, facts.peer) == ("worker-#", [7, 8], "worker-#")
 
 
 def test_what_holds_no_more_than_half_is_not_said_alone():
@@ -518,10 +518,10 @@ def test_what_normal_executions_do_as_well_comes_later():
     usual = replace(TIMER, contribution=40 * MS)
     odd = replace(TIMER, symbol=Symbol(State.WAIT_DISK), contribution=15 * MS, abnormal=True)
     first, _ = group_causes([usual, odd], explained(1), 3)
-    assert first.facts.state == State.WAIT_DISK
+    assert first.facts.state == "WAIT_DISK"
     # Not where too few normal executions could tell.
     first, _ = group_causes([usual, odd], explained(1, normals=4), 3)
-    assert first.facts.state == State.WAIT_TIMER
+    assert first.facts.state == "WAIT_TIMER"
 
 
 def test_many_short_waits_and_a_cpu_that_others_have_behind_each():
@@ -560,7 +560,7 @@ def test_one_wait_more_is_one_cause_whoever_normally_waits_as_often():
     }
     first, second = group_causes(findings, explained(10), 10, charges=charges)
     assert first.executions == (0, 1, 2, 3, 4, 5)
-    assert (first.contribution, first.facts.state) == (30 * MS, State.WAIT_FUTEX)
+    assert (first.contribution, first.facts.state) == (30 * MS, "WAIT_FUTEX")
     assert second.executions == (6, 7, 8, 9)
     # Waiting for something else is another cause.
     findings[4] = replace(findings[4], detail="semaphore")

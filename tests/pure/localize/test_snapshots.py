@@ -573,5 +573,8 @@ def test_what_a_thread_did_meanwhile(snapshot):
         after = before[:6] + rng.integers(-1, 2, (6, len(State))) * MS
         after[:, seed % len(State)] += 5 * (seed % 4) * MS
         told_of = counts.add_meanwhile(causes, known, lambda *_, b=before, a=after: (b, a))
-        facts[f"{seed}"] = [c.facts.meanwhile for c in told_of]
+        facts[f"{seed}"] = [
+            (State[of.meanwhile], of.meanwhile_before, of.meanwhile_after) if of.meanwhile else None
+            for of in (cause.facts for cause in told_of)
+        ]
     snapshot("meanwhile", facts)

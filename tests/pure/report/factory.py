@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from critpath.documents import ComparisonDocument
+from critpath.documents import CauseFacts, ComparisonDocument
 from critpath.model import (
     Aligned,
     Alignment,
@@ -25,7 +25,6 @@ from critpath.model import (
     CriticalPaths,
     Detection,
     Executions,
-    Facts,
     Finding,
     Loss,
     Outliers,
@@ -288,8 +287,8 @@ def cause(members: list[Finding], first: int, amount: float, share: float, **fac
         contribution=amount,
         share=share,
         main=first,
-        facts=Facts(
-            state=of.symbol.state,
+        facts=CauseFacts(
+            state=of.symbol.state.name,
             role=of.symbol.role,
             peer=facts["comm"] if of.symbol.role else "",
             device="",
@@ -362,8 +361,8 @@ def comparison(
             )
     if anomalous:
         causes = [
-            cause(findings[0::2], 0, 30.0 * MS, 0.97, comm=names.comm, tids=(1201,), of=samples),
-            cause(findings[1::2], 1, 0.6 * MS, 0.02, comm=names.helper, tids=(33,), of=samples),
+            cause(findings[0::2], 0, 30.0 * MS, 0.97, comm=names.comm, tids=[1201], of=samples),
+            cause(findings[1::2], 1, 0.6 * MS, 0.02, comm=names.helper, tids=[33], of=samples),
         ]
     groups = int(clustering(samples).size)
     fields: dict[str, Any] = {
