@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
+from critpath.schema.kinds import Kind, State
 
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
@@ -48,6 +49,18 @@ def _parameters(called: object) -> str:
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
         shown.append(f"{stars}{parameter.name}{default}")
     return ", ".join(shown)
+
+
+def states() -> str:
+    """Return what a thread on a path does, and what its detail tells, from the declarations."""
+    rows = [(f"`{state.name}`", state.meaning, state.detail) for state in State]
+    return "\n".join(table(("state", "the thread on the path", "detail"), rows))
+
+
+def events() -> str:
+    """Return what events mean, from the declarations."""
+    rows = [(f"`{kind.name}`", kind.meaning) for kind in Kind]
+    return "\n".join(table(("kind", "what it tells"), rows))
 
 
 def schemas() -> dict[str, str]:

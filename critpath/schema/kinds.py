@@ -43,62 +43,68 @@ class Kind(IntEnum):
 
     Attributes
     ----------
+    meaning : str
+        What it tells, in the words of docs/critical-path.md.
     qualifier : Qualifier or None
     """
 
+    meaning: str
     qualifier: Qualifier | None
 
-    def __new__(cls, value: int, qualifier: Qualifier | None = None) -> Self:  # noqa: D102
+    def __new__(  # noqa: D102
+        cls, value: int, meaning: str = "", qualifier: Qualifier | None = None
+    ) -> Self:
         self = int.__new__(cls, value)
         self._value_ = value
+        self.meaning = meaning
         self.qualifier = qualifier
         return self
 
-    OTHER = 0  # asked for by name only (executions, tests)
-    SWITCH = 1
-    WAKING = 2
-    WAKEUP = 3
-    WAKEUP_NEW = 4
-    FORK = 5
-    EXEC = 6
-    EXIT = 7
-    IRQ_ENTRY = 8, Qualifier("name")
-    IRQ_EXIT = 9
-    SOFTIRQ_ENTRY = 10
-    SOFTIRQ_EXIT = 11
-    TIMER_ENTRY = 12
-    TIMER_EXIT = 13
-    STATEDUMP = 14
-    SYSCALL_ENTRY = 15
-    SYSCALL_EXIT = 16
-    NET_SEND = 17
-    NET_RECEIVE = 18
-    VECTOR_ENTRY = 19  # x86 interrupt vectors: local timer, reschedule, function calls
-    VECTOR_EXIT = 20
-    CURRENT = 21  # the thread that has the cpu, where no switch was written
-    SOFTIRQ_RAISE = 22  # by a thread, where no interrupt is open
-    TIMER_FUNCTION = 23, Qualifier("function", "{:.0f}")  # which the softirq TIMER calls next
-    DISK_ISSUE = 24  # a request goes to a disk
-    DISK_COMPLETE = 25
-    RECLAIM_BEGIN = 26  # a thread begins to free memory, because there is no more
-    RECLAIM_END = 27
-    FILE_LOCK = 28  # a thread asks for a lock of a file, or gives it back
-    DISK_INSERT = 29  # a request waits in its disk's queue: by who made it
+    OTHER = 0, "asked for by its name only, to tell executions"
+    SWITCH = 1, "who leaves a processor, in which state, and who gets it"
+    WAKING = 2, "a thread is woken, by the waker"
+    WAKEUP = 3, "a woken thread is in the queue"
+    WAKEUP_NEW = 4, "a created thread is in the queue for the first time"
+    FORK = 5, "a thread is created"
+    EXEC = 6, "a thread runs another program"
+    EXIT = 7, "a thread ends"
+    IRQ_ENTRY = 8, "a device's interrupt begins; its name says the device", Qualifier("name")
+    IRQ_EXIT = 9, "it ends"
+    SOFTIRQ_ENTRY = 10, "deferred work begins, by its vector"
+    SOFTIRQ_EXIT = 11, "it ends"
+    TIMER_ENTRY = 12, "a high-resolution timer's function begins"
+    TIMER_EXIT = 13, "it ends"
+    STATEDUMP = 14, "a thread was there when the recording began"
+    SYSCALL_ENTRY = 15, "a system call begins, by the event's name"
+    SYSCALL_EXIT = 16, "it ends"
+    NET_SEND = 17, "a packet leaves a machine"
+    NET_RECEIVE = 18, "a packet comes to one"
+    VECTOR_ENTRY = 19, "an interrupt vector of x86 begins: local timer, another processor"
+    VECTOR_EXIT = 20, "it ends"
+    CURRENT = 21, "the thread that has a processor, where no switch told of it"
+    SOFTIRQ_RAISE = 22, "deferred work is asked for: by who runs, or the interrupt that is open"
+    TIMER_FUNCTION = 23, "the function that `TIMER` calls next", Qualifier("function", "{:.0f}")
+    DISK_ISSUE = 24, "a request goes to the disk (profile `io`)"
+    DISK_COMPLETE = 25, "it is done"
+    RECLAIM_BEGIN = 26, "a thread begins to free memory, as there is no more (profile `io`)"
+    RECLAIM_END = 27, "it ends"
+    FILE_LOCK = 28, "a lock of a file is asked for, refused or given back (profile `locks`)"
+    DISK_INSERT = 29, "a request waits in its disk's queue, by whose it is (profile `io`)"
     # Read where requests are asked for:
-    SOCKET_SEND = 30
-    SOCKET_RECEIVE = 31
-    SOCKET_ARRIVAL = 32  # data, a connection or an end of either is there to be taken
-    SOCKET_STATE = 33  # of a TCP connection
-    SOCKET_OF = 34  # what connection a socket is of
-    SOCKET_STATEDUMP = 35
-    FUTEX = 36  # the system call futex: a `SYSCALL_ENTRY` with the address it is about
-    MESSAGE_LABEL = 37  # what a received message is called, by its first bytes
+    SOCKET_SEND = 30, "a thread sent something at a socket (profile `requests`)"
+    SOCKET_RECEIVE = 31, "a thread received something"
+    SOCKET_ARRIVAL = 32, "data, a connection or an end of either is there to be taken"
+    SOCKET_STATE = 33, "a TCP connection opens, listens, ends"
+    SOCKET_OF = 34, "what connection a socket is of"
+    SOCKET_STATEDUMP = 35, "a socket was there when the recording began or ended"
+    FUTEX = 36, "`futex` with its address (profiles `locks`, `syscalls`, `full`)"
+    MESSAGE_LABEL = 37, "what a received message is called (`--labels-from`)"
     # Read where requests are found by system calls:
-    SOCKET_SEGMENT = 38  # TCP took a packet, for the socket whose ends it has
-    DESCRIPTOR_STATEDUMP = 39
+    SOCKET_SEGMENT = 38, "TCP took a packet for a socket, where sockets have no events"
+    DESCRIPTOR_STATEDUMP = 39, "a descriptor of a socket was there at begin or end"
     # Where functions of Python were recorded:
-    FUNCTION_ENTRY = 40  # one begins, or goes on
-    FUNCTION_EXIT = 41
+    FUNCTION_ENTRY = 40, "a function of Python begins or goes on (`--functions`)"
+    FUNCTION_EXIT = 41, "it ends or pauses"
 
 
 class State(IntEnum):
@@ -108,41 +114,51 @@ class State(IntEnum):
     ----------
     trace_compass : str
         Trace Compass' coarser name, for cross-checks with its views.
+    meaning : str
+        What the thread does, in the words of docs/critical-path.md.
+    detail : str
+        What the detail of a segment tells; "" where it has none.
     """
 
     trace_compass: str
+    meaning: str
+    detail: str
 
-    def __new__(cls, value: int, trace_compass: str = "UNKNOWN") -> Self:  # noqa: D102
+    def __new__(  # noqa: D102
+        cls, value: int, trace_compass: str = "UNKNOWN", meaning: str = "", detail: str = ""
+    ) -> Self:
         self = int.__new__(cls, value)
         self._value_ = value
         self.trace_compass = trace_compass
+        self.meaning = meaning
+        self.detail = detail
         return self
 
-    UNKNOWN = 0, "UNKNOWN"
-    RUN = 1, "RUNNING"
-    RUN_USER = 2, "RUNNING"
-    RUN_SYSCALL = 3, "RUNNING"
-    IRQ = 4, "INTERRUPTED"
-    SOFTIRQ = 5, "INTERRUPTED"
-    WAIT_CPU = 6, "PREEMPTED"
-    WAIT_TASK = 7, "BLOCKED"
-    WAIT_DISK = 8, "BLOCK_DEVICE"
-    WAIT_NET = 9, "NETWORK"
-    WAIT_TIMER = 10, "TIMER"
-    WAIT_DEVICE = 11, "INTERRUPTED"
-    WAIT_SOFTIRQ = 12, "INTERRUPTED"
-    WAIT_IPI = 13, "IPI"
-    WAIT_FUTEX = 14, "BLOCKED"
-    WAIT_POLL = 15, "BLOCKED"
-    WAIT_PIPE = 16, "BLOCKED"
-    WAIT_STOPPED = 17, "BLOCKED"
-    NET_TRANSIT = 18, "NETWORK"
-    WAIT_UNEXPLAINED = 19, "UNKNOWN"
-    WAIT_QUOTA = 20, "PREEMPTED"
-    RECLAIM = 21, "RUNNING"
-    QUEUED = 22, "BLOCKED"  # a request, while its thread works for other requests
-    SHARED = 23, "RUNNING"  # a request, while a loop works for it or for others: not known which
-    NOT_RECORDED = 24, "UNKNOWN"  # in a gap of the recording, or not known because of one
+    UNKNOWN = 0, "UNKNOWN", "was not observed"
+    RUN = 1, "RUNNING", "runs, where system calls were not recorded"
+    RUN_USER = 2, "RUNNING", "runs its own code"
+    RUN_SYSCALL = 3, "RUNNING", "runs in the kernel", "the system call"
+    IRQ = 4, "INTERRUPTED", "has the processor, which an interrupt uses", "the interrupt's name"
+    SOFTIRQ = 5, "INTERRUPTED", "has the processor, which deferred work uses", "its vector"
+    WAIT_CPU = 6, "PREEMPTED", "could run and does not", "who ran instead, `comm (tid)`, or `idle`"
+    WAIT_TASK = 7, "BLOCKED", "sleeps until a thread wakes it that is not followed", "the call"
+    WAIT_DISK = 8, "BLOCK_DEVICE", "sleeps until a disk is done", "the interrupt, or the disk"
+    WAIT_NET = 9, "NETWORK", "sleeps until a network device has something", "the device (`eth0`)"
+    WAIT_TIMER = 10, "TIMER", "sleeps until a timer", "`hrtimer`, or the kernel's function"
+    WAIT_DEVICE = 11, "INTERRUPTED", "sleeps until another device's interrupt", "which"
+    WAIT_SOFTIRQ = 12, "INTERRUPTED", "sleeps until other deferred work", "which"
+    WAIT_IPI = 13, "IPI", "sleeps until another processor's interrupt", "which"
+    WAIT_FUTEX = 14, "BLOCKED", "sleeps in `futex`; nothing says better what for", "the system call"
+    WAIT_POLL = 15, "BLOCKED", "sleeps in a call like `poll`, likewise", "the system call"
+    WAIT_PIPE = 16, "BLOCKED", "sleeps at a pipe, likewise", "the system call"
+    WAIT_STOPPED = 17, "BLOCKED", "is stopped by a signal or a debugger"
+    NET_TRANSIT = 18, "NETWORK", "waits for a packet that is under way"
+    WAIT_UNEXPLAINED = 19, "UNKNOWN", "sleeps, and nothing says why it woke", "why not (below)"
+    WAIT_QUOTA = 20, "PREEMPTED", "its control group's cpu quota held it back", "group and quota"
+    RECLAIM = 21, "RUNNING", "frees memory before it gets any", "whose limit it is"
+    QUEUED = 22, "BLOCKED", "works for other requests (on paths of requests)"
+    SHARED = 23, "RUNNING", "is a loop that works for several requests at once"
+    NOT_RECORDED = 24, "UNKNOWN", "was not recorded: in a gap, or not known because of one"
 
 
 # Details of `State.WAIT_NET` where a packet's sender is no thread that is known.

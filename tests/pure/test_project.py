@@ -115,6 +115,38 @@ def test_the_reference_of_json_is_the_schemas(renew):
     assert shown == renew.json_reference(), "run make docs"
 
 
+def test_states_and_events_are_the_declared_ones(renew):
+    shown = (ROOT / "docs" / "critical-path.md").read_text(encoding="utf-8")
+    assert shown == renew.critical_path(), "run make docs"
+
+
+def rows_to_add() -> list[tuple[str, str]]:
+    """Return what the table "to add" of the architecture says to change, by what is added."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("## To add")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE)
+    return [row for row in rows if "`" in row[1]]
+
+
+@pytest.mark.parametrize(("added", "change"), rows_to_add(), ids=lambda text: text[:30])
+def test_names_of_the_table_of_what_to_add_exist(added, change):
+    del added
+    places, names = [], []
+    for name in re.findall(r"`([^`]+)`", change):
+        if "/" in name or name.endswith(".py"):
+            found = [ROOT / name, ROOT / "critpath" / name]
+            found += (ROOT / "critpath").rglob(name) if "/" not in name else []
+            places += [path for path in found if path.exists()]
+            assert any(path.exists() for path in found), name
+        elif not name.startswith("make "):
+            names += re.findall(r"\w+", name.removeprefix("self."))
+    folders = [path for path in places if path.is_dir()] or [ROOT / "critpath"]
+    files = [path for path in places if path.is_file()]
+    files += [p for f in folders for p in f.rglob("*") if p.suffix in {".py", ".pyx", ".build"}]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
 def test_the_tables_of_the_evaluation_are_those_of_its_results(renew):
     pages = renew.evaluation()
     assert {path.name for path in (ROOT / "docs" / "evaluation").iterdir()} == {

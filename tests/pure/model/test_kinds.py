@@ -90,8 +90,10 @@ def test_every_kind_of_event_is_known_everywhere(kind):
             missing.append("tests/oracle/replay.py: the replay knows it, so it is no NOT_REPLAYED")
         if kind not in DRAWN:
             missing.append("tests/pure/timeline/wild.py: drawn for the replay and for its twin")
+    if not kind.meaning:
+        missing.append("critpath/schema/kinds.py: what it tells, in words")
     if f"`{kind.name}`" not in DOCS:
-        missing.append("docs/critical-path.md: a row of the table of events")
+        missing.append("docs/critical-path.md: run make docs")
     request = next((request for request in named if request.kind == kind), None)
     if kind.qualifier is not None and request is not None:
         first = [spellings[0] for spellings in request.fields]
@@ -106,8 +108,10 @@ def test_every_state_is_known_everywhere(state):
     phrase = phrases.doing(state, "DETAIL")
     if state != State.UNKNOWN and "DETAIL" not in phrase:
         missing.append("critpath/text/phrases.py: a phrase with {} where a detail stands")
+    if not state.meaning:
+        missing.append("critpath/schema/kinds.py: what the thread does, in words")
     if f"`{state.name}`" not in DOCS:
-        missing.append("docs/critical-path.md: a row of the table of states")
+        missing.append("docs/critical-path.md: run make docs")
     places = ("timeline/contexts.py", "graph/resources.py", "requests/paths.py")
     makers = read(*NATIVE, *(PACKAGE / place for place in places))
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
