@@ -30,6 +30,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument
     from critpath.model import PathSet
+    from critpath.schema.parameters import Number
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -192,6 +193,15 @@ def wait_for() -> Callable[..., Any]:
         return value
 
     return wait
+
+
+@pytest.fixture
+def override() -> Iterator[Callable[[str, Number], None]]:
+    """Give parameters, such as ``machine.pace``, other values for the test."""
+    from critpath.schema.parameters import overridden  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        yield lambda name, value: stack.enter_context(overridden(name, value))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -68,6 +68,8 @@ from critpath.model import (
     row_blocks,
     sum_groups,
 )
+from critpath.schema.parameters.detect import TAILS
+from critpath.schema.parameters.shared import DEFAULTS, NORMAL, PERMUTATIONS, SPREADS
 from critpath.text import notes
 
 # A shift of a whole type may be the session's: twice the floor, as between sessions.
@@ -90,9 +92,9 @@ def outliers(
     sample_clusters: Clustering,
     pairs: ClusterPairs,
     *,
-    k: float = 1.5,
-    level: float = 0.05,
-    floor: float = 0.05,
+    k: float = DEFAULTS.outlier_k,
+    level: float = DEFAULTS.outlier_level,
+    floor: float = DEFAULTS.floor,
     types_known: bool = False,
 ) -> Outliers:
     """Judge every sample execution against its paired normal cluster (method: see the module).
@@ -209,7 +211,7 @@ def _stand_out(over: F64) -> Bool:
     if len(over) < LOW_SUPPORT:
         return np.asarray(over > _FEW_OVER, dtype=np.bool_)
     middle = float(np.median(over))
-    spread = math.hypot(1.4826 * float(np.median(np.abs(over - middle))), _OWN_SPREAD)
+    spread = math.hypot(NORMAL.per_mad * float(np.median(np.abs(over - middle))), _OWN_SPREAD)
     return np.asarray(over > middle + _OWN * spread, dtype=np.bool_)
 
 
@@ -366,7 +368,6 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
 
 LOW_SUPPORT = 5  # below this a type's own variance says nothing
 _PRIOR = 5.0  # observations' worth of the pooled variance
-_SHRINK = 0.05  # spread that is never believed to be less: share of the mean total, and of a log
 _OFFSET = 0.02  # share of the overall mean total added before taking logs
 _CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
@@ -563,8 +564,8 @@ def _spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
     variance = np.where(sizes < LOW_SUPPORT, pooled, shrunk)
     # One nanosecond keeps a set without any duration finite.
     columns = mean.shape[-1] // 2
-    squared = np.full(mean.shape, _SHRINK**2)
-    squared[..., :columns] = np.maximum(_SHRINK * mean[..., columns - 1 : columns], 1.0) ** 2
+    squared = np.full(mean.shape, SPREADS.least**2)
+    squared[..., :columns] = np.maximum(SPREADS.least * mean[..., columns - 1 : columns], 1.0) ** 2
     return np.asarray(np.sqrt(variance + squared), dtype=np.float64)
 
 
@@ -578,11 +579,9 @@ def _both(z: F64) -> F64:
 # Types that are slower as a whole.
 
 
-_EXACT = 20_000
 _SAMPLED = 9_999
 _FEWEST = 999
 _WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
-_UNITS = 1_000  # executions of a type that change places one by one; more do so in groups
 _LEAST_GROUPS = 200  # of either set
 _BATCH = 1 << 22  # values of a batch of assignments held at once
 
@@ -605,7 +604,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     rng = np.random.default_rng(
         int.from_bytes(hashlib.blake2b(pooled.data, digest_size=8).digest(), "little")
     )
-    size = min(-(-(n + m) // _UNITS), min(n, m) // _LEAST_GROUPS)
+    size = min(-(-(n + m) // PERMUTATIONS.units), min(n, m) // _LEAST_GROUPS)
     if size > 1:  # groups of one side change places: a test as valid, for less
         sides = [
             rows[draw_groups(rng, len(rows), size)]
@@ -625,7 +624,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
         most = (rest + sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
-    exact = _ways(n + m, m) <= _EXACT
+    exact = _ways(n + m, m) <= PERMUTATIONS.exact
     p = larger / total if exact else (1 + larger) / (1 + total)
     p = p.reshape(2, -1).min(axis=0)
     return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
@@ -640,7 +639,7 @@ def _ways(size: int, picks: int) -> float:
 def _assignments(rng: np.random.Generator, size: int, picks: int, fewest: int) -> Iterator[F64]:
     """Yield batches of [assignments, units]: 1 where one is picked."""
     step = max(1, _BATCH // size)
-    if _ways(size, picks) <= _EXACT:
+    if _ways(size, picks) <= PERMUTATIONS.exact:
         every = itertools.combinations(range(size), picks)
         while chosen := list(itertools.islice(every, step)):
             yield _ones(np.array(chosen, np.int64), size)
@@ -687,7 +686,6 @@ def _standard(values: F64) -> F64:
 # From scores to p-values to a verdict.
 
 
-_TAIL = 0.1  # share of the null scores that the tail is fitted to
 _ROUNDING = 1e-9
 
 
@@ -698,13 +696,13 @@ def conformal(null: F64, score: F64) -> F64:
     # Equal executions must tie, whichever formula their score came from.
     tied = score - _ROUNDING * np.maximum(np.abs(score), 1.0)
     p = (1 + n - np.searchsorted(ordered, tied)) / (1 + n)
-    top = max(10, round(_TAIL * n))
+    top = max(10, round(TAILS.fitted * n))
     if n < 2 * top or ordered[-top - 1] <= 0:
         return np.asarray(p, dtype=np.float64)
     start = ordered[-top - 1]
     hill = float(np.log(ordered[-top:] / start).mean())
     # Ten scores do not fix a tail: its upper 95 % bound, or healthy ones are convicted.
-    hill *= 1 + 1.645 / math.sqrt(top)
+    hill *= 1 + NORMAL.q95 / math.sqrt(top)
     if hill <= 0:
         return np.asarray(p, dtype=np.float64)
     beyond = tied > ordered[-1]

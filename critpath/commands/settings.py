@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 from critpath.commands.overview import QUIET
 from critpath.errors import UsageError
+from critpath.schema.parameters.shared import DEFAULTS
 from critpath.units import TRACE_ID
 
 if TYPE_CHECKING:
     from critpath.model import CompareSettings
-
 
 # What values settings take, from text or TOML: every parser says what it wants.
 
@@ -363,6 +363,7 @@ _POSITIVE: Final = number(0, 1e9, "a number above 0")
 _FLOOR: Final = share(10, "a share of the normal mean, such as 0.05 or 5%")
 _ALPHABETS: Final = ("thread", "state", "functions", "code")
 _ALPHABET: Final = "alphabet of paths: thread, state (paper), functions (Python) or code (stacks)"
+_OUTLIER_K: Final = "paper's outliers: above mean + K * std"
 _T2: Final = "paper's probability rule: ratio of the shares above the normal mean, or auto"
 
 SETTINGS: Final[dict[str, Setting]] = {
@@ -451,14 +452,14 @@ SETTINGS: Final[dict[str, Setting]] = {
         Setting(
             "alpha",
             number(0, 0.5, "a level above 0 and at most 0.5"),
-            0.01,
+            DEFAULTS.alpha,
             "false-alarm level of the gate, over all states together",
             "LEVEL",
         ),
         Setting(
             "floor",
             _FLOOR,
-            0.05,
+            DEFAULTS.floor,
             "smallest increase that counts, as a share of the normal mean duration",
             "SHARE",
         ),
@@ -502,7 +503,7 @@ SETTINGS: Final[dict[str, Setting]] = {
             "more (calibrate says it), or auto",
             "SHARE",
         ),
-        Setting("t1", _POSITIVE, 1.5, "paper's average rule: mean + T1 * std", "T1"),
+        Setting("t1", _POSITIVE, DEFAULTS.t1, "paper's average rule: mean + T1 * std", "T1"),
         Setting("t2", auto_or(_POSITIVE), None, _T2, "T2"),
         Setting(
             "y-reference",
@@ -511,18 +512,18 @@ SETTINGS: Final[dict[str, Setting]] = {
             "mean that sample executions are counted above: a1 (normal) or a2 (sample)",
             "NAME",
         ),
-        Setting("outlier-k", _POSITIVE, 1.5, "paper's outliers: above mean + K * std", "K"),
+        Setting("outlier-k", _POSITIVE, DEFAULTS.outlier_k, _OUTLIER_K, "K"),
         Setting(
             "outlier-level",
             number(0, 0.5, "a level above 0 and at most 0.5"),
-            0.05,
+            DEFAULTS.outlier_level,
             "share of false outliers among the executions called anomalous",
             "LEVEL",
         ),
         Setting(
             "permutations",
             whole(99, 1_000_000),
-            9999,
+            DEFAULTS.permutations,
             "permutations of the gate, where not all can be enumerated",
             "N",
         ),
@@ -680,8 +681,7 @@ READING: Final = (
 )
 CODING: Final = ("own", "not-own")  # of commands that name places in the code
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
-# Of commands that read several recordings.
-RUNNING: Final = ("jobs",)
+RUNNING: Final = ("jobs",)  # of commands that read several recordings
 RECORDING: Final = (
     *("recorder", "profile", "buffer-size", "trace-format"),
     *("overhead", "controller", "overhead-of", "calibrate"),

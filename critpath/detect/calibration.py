@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.effects import RANKED, WHOLE, effects, large, standard_errors, unusual
+from critpath.detect.effects import effects, large, standard_errors, unusual
 from critpath.detect.gate import (
-    SIGMAS,
     SLACK,
     Family,
     balance,
@@ -30,17 +29,8 @@ from critpath.model import (
     Rate,
     VectorTable,
 )
+from critpath.schema.parameters.detect import CALIBRATION, EFFECTS, GATE
 from critpath.text import calibration as text
-
-LEAST_FLOOR = 0.05
-# Two means have a distance, no spread that a floor could be set by.
-LEAST_SESSIONS = 3
-_LEVEL = 0.95
-_MOST_ALARMS = 0.1
-# The size that the first reason is about, if the recordings allow it.
-_USUAL_SIZE = 30
-# Above this floor a gate would miss what most people would call a slow-down.
-_BLUNT_FLOOR = 0.2
 
 
 def conclude(
@@ -83,10 +73,10 @@ def conclude(
         *(text.across_recordings(a, settings.alpha) for a in across if a not in doubtful),
         text.advised_floor(settings, floor),
     ]
-    if (floor.floor or floor.in_force) > _BLUNT_FLOOR and floor.spread is not None:
+    if (floor.floor or floor.in_force) > CALIBRATION.blunt_floor and floor.spread is not None:
         reasons.append(text.blunt_floor())
     # Few recordings prove no rate; but with such a one they are not calibrated.
-    alarming = too_many or any(a.alarms.share > _MOST_ALARMS for a in doubtful)
+    alarming = too_many or any(a.alarms.share > CALIBRATION.most_alarms for a in doubtful)
     return ("alarming" if alarming else "calibrated"), tuple(reasons)
 
 
@@ -96,7 +86,9 @@ def _at_usual_size(alarms: Sequence[FalseAlarms], kind: str) -> list[FalseAlarms
     if not mine:
         return []
     sizes = [a.sample for a in mine]
-    return [mine[sizes.index(_USUAL_SIZE if _USUAL_SIZE in sizes else max(sizes))]]
+    return [
+        mine[sizes.index(CALIBRATION.usual_size if CALIBRATION.usual_size in sizes else max(sizes))]
+    ]
 
 
 def _outcome(
@@ -129,7 +121,7 @@ def rate(count: int, of: int, units: int | None = None) -> Rate:
 
     n = float(min(of, units or of))
     x = count / of * n
-    tail = (1 - _LEVEL) / 2
+    tail = (1 - CALIBRATION.confidence) / 2
     low = float(betaincinv(x, n - x + 1, tail)) if x > 0 else 0.0
     high = float(betaincinv(x + 1, n - x, 1 - tail)) if x < n else 1.0
     return Rate(count, of, low, high)
@@ -166,9 +158,9 @@ def advise_floor(
 
         freedom = len(names) - 1
         spread = found.share
-        high = spread * math.sqrt(freedom / float(chdtri(freedom, _LEVEL)))
+        high = spread * math.sqrt(freedom / float(chdtri(freedom, CALIBRATION.confidence)))
         expected = _expected(total, stratum, session) / mean
-    enough = spread is not None and len(names) >= LEAST_SESSIONS
+    enough = spread is not None and len(names) >= CALIBRATION.least_sessions
     return FloorAdvice(
         sources=tuple(sources[int(s)] for s in names),
         executions=tuple(counts.tolist()),
@@ -176,7 +168,9 @@ def advise_floor(
         spread=spread,
         spread_high=high,
         expected=expected,
-        floor=max(LEAST_FLOOR, SIGMAS * spread) if spread is not None and enough else None,
+        floor=max(CALIBRATION.least_floor, GATE.sigmas * spread)
+        if spread is not None and enough
+        else None,
         in_force=floor_share(asked, total, stratum, session),
     )
 
@@ -198,13 +192,7 @@ def _expected(total: I64, stratum: I64, session: I64) -> float:
 # The smallest slow-down that shows, found by slowing samples down.
 
 
-POWER = 0.8
-_MOST = 64.0  # times the mean duration: what does not show then never will
-_STEP = 2 ** (1 / 16)  # precision: 4 %
 _FAR = 16  # steps at once, until the answer is passed
-_START = 1e-3  # of the mean duration, where there is no floor to start from
-# A shift this little above what the floor asks for is decided by the floor.
-_AT_FLOOR = 1.1
 
 
 class _Asked:
@@ -254,24 +242,28 @@ def smallest_shift(
     by_floor : bool
         The floor decides: what is large enough for it is significant as well.
     """
-    allowed = len(trials) - math.ceil(POWER * len(trials))
+    allowed = len(trials) - math.ceil(CALIBRATION.power * len(trials))
     gaps = [t.lacking(p) for t, p in zip(trials, patterns, strict=True)]
     anywhere, over_all = (sorted(each)[-allowed - 1] for each in zip(*gaps, strict=True))
-    if anywhere >= _MOST * mean:
+    if anywhere >= CALIBRATION.largest_shift * mean:
         return None, False
     # Rounding to whole nanoseconds must not fall below the floor.
-    least = max(math.ceil(anywhere * (1 + 1e-6)) + 1.0, _START * mean)
-    most = max(0, math.ceil(math.log(_MOST * mean / least, _STEP)))
+    least = max(math.ceil(anywhere * (1 + 1e-6)) + 1.0, CALIBRATION.first_shift * mean)
+    most = max(0, math.ceil(math.log(CALIBRATION.largest_shift * mean / least, CALIBRATION.step)))
     asked = _Asked(trials, patterns, allowed)
 
     def size(step: int) -> float:
-        return float(least * _STEP**step)
+        return float(least * CALIBRATION.step**step)
 
     if not asked.shows(size(most)):
         return None, False
     # `low` does not show (below the least, nothing does), `high` does.
     low, high = -1, most
-    step = min(max(0, round(math.log(guess / least, _STEP))), most - 1) if guess > least else 0
+    step = (
+        min(max(0, round(math.log(guess / least, CALIBRATION.step))), most - 1)
+        if guess > least
+        else 0
+    )
     far = 1
     while high - low > 1:
         if asked.shows(size(step)):
@@ -282,7 +274,7 @@ def smallest_shift(
             step = min(low + far, (low + high) // 2)
         step = min(max(step, low + 1), high - 1) if high - low > 1 else step
         far = min(2 * far, _FAR)
-    return size(high), over_all > 0 and size(high) <= _AT_FLOOR * over_all
+    return size(high), over_all > 0 and size(high) <= CALIBRATION.at_floor * over_all
 
 
 # The gate on one split of healthy executions, for one shift after the other.
@@ -399,12 +391,12 @@ class Trial:
         if not enough[:, [*changed, -1]].any():
             return False
         whole = self._p_values(self._whole(shift)).min(axis=1)
-        if ((whole <= self._alpha * WHOLE * RANKED) & enough[:, -1]).any():
+        if ((whole <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)) & enough[:, -1]).any():
             return True
         if not enough[:, changed].any():
             return False
-        rejected = whole.min() <= self._alpha * WHOLE * RANKED
-        level = self._alpha if rejected else self._alpha * (1 - WHOLE)
+        rejected = whole.min() <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)
+        level = self._alpha if rejected else self._alpha * (1 - EFFECTS.whole)
         states = self._p_values(self._with(shift, changed))
         return bool(((states <= level) & enough[:, :-1])[:, changed].any())
 
@@ -434,7 +426,10 @@ class Trial:
 
     def _family(self, values: I64) -> Family:
         # Both families are tested at half the level, see `critpath.detect.effects`.
-        level, rng = self._alpha * WHOLE * RANKED, np.random.default_rng(self._seed)
+        level, rng = (
+            self._alpha * EFFECTS.whole * (1 - EFFECTS.slow),
+            np.random.default_rng(self._seed),
+        )
         return family_of(values, self._members, self._chosen, None, level, rng)
 
     def _sums(self, values: I64) -> _Sums:

@@ -16,10 +16,6 @@ from functools import partial
 import numpy as np
 
 from critpath.detect.effects import (
-    RANKED,
-    REGARDLESS,
-    SLOW,
-    WHOLE,
     Effects,
     Families,
     changes,
@@ -48,6 +44,8 @@ from critpath.model import (
     row_blocks,
 )
 from critpath.processes import side_by_side
+from critpath.schema.parameters.detect import COARSE, EFFECTS
+from critpath.schema.parameters.shared import DEFAULTS
 from critpath.text import notes
 
 # The paper's Algorithm 1: its average rule and its probability rule.
@@ -87,10 +85,10 @@ def algorithm1(
     normal: I64,
     sample: I64,
     *,
-    t1: float = 1.5,
+    t1: float = DEFAULTS.t1,
     t2: float | None = None,
     y_reference: str = "a1",
-    alpha: float = 0.01,
+    alpha: float = DEFAULTS.alpha,
     names: tuple[str, ...] = (),
 ) -> Algorithm1:
     """Compare the columns of two sets of executions by the paper's two rules.
@@ -150,8 +148,6 @@ def _rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
 # False alarms of the paper's rules.
 
 
-_SPLITS = 200
-_LEAST_SPLITS = 20
 _WORK = 1 << 26  # values looked at in all
 _AT_ONCE = 1 << 18  # of them
 
@@ -168,7 +164,7 @@ def false_alarms(
     order = order_rows(columns.T)
     for column in columns:
         column[:] = column[order]
-    splits = int(np.clip(_WORK // max(columns.size, 1), _LEAST_SPLITS, _SPLITS))
+    splits = int(np.clip(_WORK // max(columns.size, 1), COARSE.least_splits, COARSE.splits))
     rng = np.random.default_rng(random_seed)
     alarms = 0
     for some in row_blocks(splits, max(_AT_ONCE // max(columns.size, 1), 1)):
@@ -187,12 +183,12 @@ def detect(
     sample: VectorTable,
     *,
     rule: str = "gate",
-    alpha: float = 0.01,
-    floor: float = 0.05,
-    t1: float = 1.5,
+    alpha: float = DEFAULTS.alpha,
+    floor: float = DEFAULTS.floor,
+    t1: float = DEFAULTS.t1,
     t2: float | None = None,
     y_reference: str = "a1",
-    permutations: int = 9999,
+    permutations: int = DEFAULTS.permutations,
     normal_type: I64 | None = None,
     sample_type: I64 | None = None,
     normal_session: I64 | None = None,
@@ -242,7 +238,7 @@ def detect(
     strata = _strata(normal, sample, normal_type, sample_type)
     names = (*(s.name for s in normal.symbols), "total")
     by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
-    least = alpha * min(WHOLE * (RANKED - REGARDLESS), 1 - WHOLE)
+    least = alpha * min(EFFECTS.whole * (1 - EFFECTS.slow - EFFECTS.regardless), 1 - EFFECTS.whole)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
     families, (found, false) = side_by_side(
@@ -333,7 +329,7 @@ def _with_tails(
 def _slow(families: Families, m: int, alpha: float) -> int:
     """Return how many executions are the slow ones, 0 where that may be all of them."""
     slow = families.slow
-    fires = slow.p_value <= alpha * WHOLE * SLOW and not families.whole.by_session
+    fires = slow.p_value <= alpha * EFFECTS.whole * EFFECTS.slow and not families.whole.by_session
     return slow.slow if fires and slow.slow < m // 2 else 0
 
 
@@ -530,9 +526,6 @@ def _states(
 # Effect sizes that outliers do not move.
 
 
-_MOST = 500  # executions of a type a side, for the ratio of all pairs
-
-
 def ordinal_effects(
     normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
 ) -> tuple[F64, F64]:
@@ -558,7 +551,10 @@ def _typical(x: I64, y: I64) -> float:
     """Median logarithm of y over x, of all pairs; NaN where that is undefined."""
     if 2 * np.count_nonzero(x) <= len(x) or 2 * np.count_nonzero(y) <= len(y):
         return float("nan")
-    few = [v[np.linspace(0, len(v) - 1, min(len(v), _MOST)).astype(np.int64)] for v in (x, y)]
+    few = [
+        v[np.linspace(0, len(v) - 1, min(len(v), COARSE.most_paired)).astype(np.int64)]
+        for v in (x, y)
+    ]
     with np.errstate(divide="ignore"):
         logs = [np.log(v.astype(np.float64)) for v in few]
         # A duration of 0 is below, and above, whatever it is compared with.
@@ -575,9 +571,6 @@ def _typical(x: I64, y: I64) -> float:
 # The mix of types: another one is a finding, no slow-down.
 
 
-_PERMUTATIONS = 9_999
-
-
 def mix_shift(normal_type: I64, sample_type: I64) -> float:
     """Test whether both sets have the same shares of types."""
     types = int(max(normal_type.max(initial=-1), sample_type.max(initial=-1))) + 1
@@ -589,11 +582,11 @@ def mix_shift(normal_type: I64, sample_type: I64) -> float:
         return 1.0
     digest = hashlib.blake2b(np.stack([normal, sample]).tobytes(), digest_size=8).digest()
     rng = np.random.default_rng(int.from_bytes(digest, "little"))
-    drawn = rng.multivariate_hypergeometric(both, int(sample.sum()), size=_PERMUTATIONS)
+    drawn = rng.multivariate_hypergeometric(both, int(sample.sum()), size=COARSE.mix_permutations)
     expected = both * (sample.sum() / both.sum())
     observed = float(_distance(sample[None, :], expected)[0])
     reached = int((_distance(drawn, expected) >= observed - 1e-9).sum())
-    return (1 + reached) / (1 + _PERMUTATIONS)
+    return (1 + reached) / (1 + COARSE.mix_permutations)
 
 
 def _distance(sample: I64, expected: F64) -> F64:

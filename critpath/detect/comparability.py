@@ -9,16 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from critpath.detect.verdict import LOSSY_SHARE
 from critpath.model import I64, PathSet, State, summarize_machine
 from critpath.model.recording import Passed, split_devices
+from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.text import notes
 
-# Beyond this the comparison is about the smaller part of the normal set.
-_MOST_UNUSED: Final = 0.5
-# Changes from one set to the other, per execution of the smaller: by chance there are almost
-# two, in blocks of four one.
-_TURNS: Final = 0.5
 _BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
 # How many requests of a port share a connection, in a recording's environment.
 _SHARED_AT: Final = re.compile("requests_shared_([0-9]{1,5})")
@@ -27,11 +22,6 @@ _ROUTE: Final = re.compile(
     "route_executions|route_(packets|devices|perhaps|begun|names)_[a-z0-9_]{1,30}"
 )
 _PASSED, _NAMES = "route_devices_", "route_names_"
-# A route differs by what each packet passes, not by how many packets there are: packets to new
-# receivers may be added while those that were sent before take the route that they took.
-_GOES_ON: Final = 0.9  # of the packets of an execution
-_MORE: Final = 1.25  # devices of a kind that a packet passes
-_FEW_RUNS: Final = 3  # with fewer nothing is known of how runs differ
 
 
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
@@ -79,14 +69,6 @@ def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
     return result
 
 
-# Beyond these the machine was another: two kinds of probes, and points of shares
-# (specification of `ab`, section 9).
-_PROBE_APART: Final = 0.05
-_KINDS_APART: Final = 2
-_PRESSURE_APART: Final = 0.03
-_OTHERS_APART: Final = 0.20
-
-
 def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line if the machine differed while the sets were recorded: why, not whether."""
     before, after = (summarize_machine(s.environment) for s in (normal, sample))
@@ -97,13 +79,18 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
         for kind in before.probes.keys() & after.probes.keys()
         if before.probes[kind] > 0 and after.probes[kind] > 0
     }
-    apart = {kind: r for kind, r in ratios.items() if max(r, 1 / r) > 1 + _PROBE_APART}
+    apart = {kind: r for kind, r in ratios.items() if max(r, 1 / r) > 1 + COMPARABILITY.probe_apart}
     found = []
-    if len(apart) >= _KINDS_APART:
+    if len(apart) >= COMPARABILITY.kinds_apart:
         found += [notes.probe_differed(kind, apart[kind]) for kind in sorted(apart)]
     shares = (
-        (notes.PRESSURE, before.pressure.get("cpu"), after.pressure.get("cpu"), _PRESSURE_APART),
-        (notes.OTHERS_CPU, before.others_cpu, after.others_cpu, _OTHERS_APART),
+        (
+            notes.PRESSURE,
+            before.pressure.get("cpu"),
+            after.pressure.get("cpu"),
+            COMPARABILITY.pressure_apart,
+        ),
+        (notes.OTHERS_CPU, before.others_cpu, after.others_cpu, COMPARABILITY.others_apart),
     )
     for what, one, other, most in shares:
         if one is not None and other is not None and abs(one - other) > most:
@@ -178,18 +165,21 @@ def _passes_more(one: Counter[str], other: Counter[str]) -> bool:
     def per_packet(of: Counter[str], kind: str) -> float:
         return of["route_packets_" + kind] / _total(of, "begun")
 
-    if any(per_packet(one, kind) > _MORE * per_packet(other, kind) for kind in more - new):
+    if any(
+        per_packet(one, kind) > COMPARABILITY.more_devices * per_packet(other, kind)
+        for kind in more - new
+    ):
         return True
     if not new:
         return False
     went_on = all(
-        one[key] / many[0] > _GOES_ON * count / many[1]
+        one[key] / many[0] > COMPARABILITY.same_route * count / many[1]
         for key, count in other.items()
         if key.startswith("route_packets_")
     )
     added = sent[0] / many[0] - sent[1] / many[1]
     begun = sum(one["route_begun_" + kind] for kind in new) / many[0]
-    return not (went_on and begun and added > _GOES_ON * begun)
+    return not (went_on and begun and added > COMPARABILITY.same_route * begun)
 
 
 def _sum_routes(path_set: PathSet) -> tuple[Counter[str], dict[str, list[str]]]:
@@ -214,11 +204,6 @@ def _sum_routes(path_set: PathSet) -> tuple[Counter[str], dict[str, list[str]]]:
     return (result if result["route_executions"] else Counter()), names
 
 
-# Of the requests of a set: with more in doubt there is no verdict.
-DOUBTFUL_SHARE: Final = 0.05
-UNSURE_SHARE: Final = 0.2  # the same, of those that ``min_confidence`` leaves out
-
-
 def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line for each set whose traces lack too many of the runs that were recorded.
 
@@ -230,7 +215,7 @@ def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
             sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
             for key in ("runs_recorded", "runs_missing")
         )
-        if missing > LOSSY_SHARE * total:
+        if missing > COMPARABILITY.lossy * total:
             result.append(notes.missing_runs(name, missing, total))
     return result
 
@@ -243,9 +228,9 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[str]:
             sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
             for key in ("requests", "requests_doubtful", "requests_unsure")
         )
-        if unsure > UNSURE_SHARE * (total + unsure):
+        if unsure > COMPARABILITY.unsure * (total + unsure):
             result.append(notes.requests_unsure(name, unsure, total + unsure))
-        if doubtful > DOUBTFUL_SHARE * total:
+        if doubtful > COMPARABILITY.doubtful * total:
             shared: Counter[int] = Counter()
             for entry in path_set.environment:
                 for key, count in entry.items():
@@ -292,7 +277,8 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     Returns
     -------
     (int64 [n], int64 [m]) or None
-        None where executions are runs of their own, or a set has fewer than `_FEW_RUNS`.
+        None where executions are runs of their own, or a set has fewer than
+        `COMPARABILITY.few_runs`.
     """
     found = []
     for each in (normal, sample):
@@ -314,7 +300,7 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
         or any(one.max() < turn.max() for one, turn in zip(found, turns, strict=True))
     ):
         found = list(turns)
-    if any(not _FEW_RUNS <= len(np.unique(one)) < len(one) for one in found):
+    if any(not COMPARABILITY.few_runs <= len(np.unique(one)) < len(one) for one in found):
         return None
     return found[0], found[1]
 
@@ -386,7 +372,7 @@ def _take_turns(normal: PathSet, sample: PathSet) -> bool:
         for epoch, begin, *_ in each
     )
     turns = sum(before != after for (_, before), (_, after) in pairwise(order))
-    return turns >= _TURNS * min(map(len, moments))
+    return turns >= COMPARABILITY.turns * min(map(len, moments))
 
 
 def _sessions(path_set: PathSet) -> set[str | int]:
@@ -470,7 +456,7 @@ def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
     types, count = np.unique(normal_type, return_counts=True)
     used = np.isin(types, sample_type)
     left = int(count[~used].sum())
-    if not used.any() or left <= _MOST_UNUSED * len(normal_type):
+    if not used.any() or left <= COMPARABILITY.most_unused * len(normal_type):
         return ""
     unused = sorted(
         zip(types[~used].tolist(), count[~used].tolist(), strict=True), key=lambda x: (-x[1], x[0])

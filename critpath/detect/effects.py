@@ -24,13 +24,10 @@ from critpath.model import (
     row_blocks,
 )
 from critpath.processes import side_by_side
+from critpath.schema.parameters.detect import EFFECTS
+from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS, SPREADS
 
-_REPLICATES = 999
-_UNITS = 1_000  # executions that are drawn again one by one; more are in groups
 _CHUNK = 1 << 22
-_POWER = 0.8416  # normal quantile of 80 % power
-_NORMAL_975 = 1.96
-_FEW = 5  # executions that cannot stand for their own spread when drawn from again
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def effects(
     excess = _less_means(sample, mean, sample_stratum)
     _make_summable(residual, excess)
     order = order_rows(sample_stratum, sample)
-    replicates = _REPLICATES if replicates is None else replicates
+    replicates = EFFECTS.replicates if replicates is None else replicates
     kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
     both = _resampled_means(rng, chain(_in_blocks(excess), kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
@@ -111,12 +108,12 @@ def effects(
         whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
         differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
-    if m < _FEW:
+    if m < EFFECTS.few:
         whole = sample.mean(axis=0) - _weighted(share, mean)
-        low, high = whole - _NORMAL_975 * error, whole + _NORMAL_975 * error
+        low, high = whole - NORMAL.q975 * error, whole + NORMAL.q975 * error
     else:
         # What is less than a millionth of a nanosecond is left of rounding, not of a change.
-        low, high = np.round(np.quantile(differences, (0.025, 0.975), axis=0), 6) + 0.0
+        low, high = np.round(np.quantile(differences, EFFECTS.interval, axis=0), 6) + 0.0
     if runs is not None and blocks is None:
         error_of, half = _welch(
             _run_variances(residual, normal_stratum, runs[0], share),
@@ -181,7 +178,9 @@ def _welch(normal: tuple[F64, int], sample: tuple[F64, int]) -> tuple[F64, F64]:
     freedom = np.divide(both**2, spread, out=np.full(both.shape, np.inf), where=spread > 0)
     error = np.sqrt(both)
     # With so many degrees of freedom Student's t is the normal distribution.
-    return error, np.asarray(error * stdtrit(np.minimum(freedom, 1e9), 0.975), np.float64)
+    return error, np.asarray(
+        error * stdtrit(np.minimum(freedom, 1e9), EFFECTS.interval[1]), np.float64
+    )
 
 
 def standard_errors(
@@ -197,8 +196,8 @@ def standard_errors(
     squared = np.zeros((strata, normal.shape[1]))
     for s in np.unique(sample_stratum):
         ours, theirs = residual[normal_stratum == s], sample[sample_stratum == s]
-        usual = (ours**2).sum(axis=0) / (len(ours) - 1) if len(ours) >= _FEW else pooled
-        now = theirs.var(axis=0, ddof=1) if len(theirs) >= _FEW else usual
+        usual = (ours**2).sum(axis=0) / (len(ours) - 1) if len(ours) >= EFFECTS.few else pooled
+        now = theirs.var(axis=0, ddof=1) if len(theirs) >= EFFECTS.few else usual
         if len(ours):
             squared[s] = now / len(theirs) + usual / len(ours)
     share = np.bincount(sample_stratum, minlength=strata) / len(sample)
@@ -252,11 +251,11 @@ def _resampled_means(
     """
     n = len(order)
     size = np.ones(n)
-    if n > _UNITS:
-        first = np.linspace(0, n, _UNITS + 1).astype(np.int64)
+    if n > PERMUTATIONS.units:
+        first = np.linspace(0, n, PERMUTATIONS.units + 1).astype(np.int64)
         order = order[rng.permutation(n)]
         parts = [np.add.reduceat(table[order], first[:-1], axis=0) for table in tables]
-        n, size = _UNITS, np.diff(first).astype(np.float64)
+        n, size = PERMUTATIONS.units, np.diff(first).astype(np.float64)
     else:
         parts = [table[order] for table in tables]
     rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
@@ -275,16 +274,10 @@ def detectable_shift(error: float, critical: float, floor: float) -> float:
     ``error`` is of the difference of the means, by the spread of both sets: what makes the
     sample vary hides a shift of it as well.
     """
-    return max(floor + _POWER * error, (critical + _POWER) * error)
+    return max(floor + NORMAL.q80 * error, (critical + NORMAL.q80) * error)
 
 
 # What the gate flags: significant, large enough, and surely so.
-
-
-# Normal quantile of 90 %: a mean that is this many standard errors above nothing.  Without
-# it a shift that is certain but tiny in one type would count as what the chance of another,
-# noisy one adds to the mean.
-SURE = 1.2816
 
 
 @dataclass(frozen=True)
@@ -303,7 +296,7 @@ class Flags:
 def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
     """Tell which effects reach the floor, and are surely above nothing."""
     return np.asarray(
-        (effect > 0) & (effect >= floor) & (effect >= SURE * error), dtype=np.bool_
+        (effect > 0) & (effect >= floor) & (effect >= NORMAL.q90 * error), dtype=np.bool_
     )  # fmt: skip
 
 
@@ -375,17 +368,6 @@ def _ordered(found: list[Change]) -> list[Change]:
 # Two families of hypotheses at one level: anything, and each state.
 
 
-# Share of the level that the family of the whole (the total and the unusualness) is
-# tested at; the family of the states has the rest, and all of it once the whole fires.
-WHOLE = 0.5
-# Of that, the share of the test of few slow executions, which is of their size and not of
-# their ranks, and where types were found by clustering, not by labels, that of the total regardless
-# of them: types that are too small to test must not hide a change that everything shows.
-SLOW = 0.1
-REGARDLESS = 0.1
-RANKED = 1 - SLOW
-
-
 @dataclass(frozen=True)
 class Families:
     """Outcome of both families; p-values are adjusted for everything that is tested.
@@ -431,11 +413,11 @@ def two_families(
     """
     scores = unusual(*judged, *strata)
     total = normal.total, sample.total
-    level = alpha * WHOLE
+    level = alpha * EFFECTS.whole
     test = partial(gate, permutations=permutations, blocks=blocks)
     # Of whole sessions only an exchange of these is a test.
     divided = kinds is not None and sessions is None and _divided(strata, kinds)
-    share = RANKED - REGARDLESS if divided else RANKED
+    share = (1 - EFFECTS.slow) - EFFECTS.regardless if divided else (1 - EFFECTS.slow)
     whole, states, slow = side_by_side(
         partial(
             test,
@@ -450,24 +432,26 @@ def two_families(
             normal.durations,
             sample.durations,
             *strata,
-            alpha=alpha * (1 - WHOLE),
+            alpha=alpha * (1 - EFFECTS.whole),
             sessions=sessions,
         ),
-        partial(slow_end, *total, *strata, level * SLOW),
+        partial(slow_end, *total, *strata, level * EFFECTS.slow),
         rows=len(normal) + len(sample),
     )
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:
         often = 0.0 if runs is None or blocks is None else _often(slow, runs)
-        over_all.append(max(slow.p_value, often) / SLOW)
+        over_all.append(max(slow.p_value, often) / EFFECTS.slow)
     if divided and kinds is not None:
-        regardless = test(total[0][:, None], total[1][:, None], *kinds, alpha=level * REGARDLESS)
-        over_all.append(float(regardless.p_value.min()) / REGARDLESS)
+        regardless = test(
+            total[0][:, None], total[1][:, None], *kinds, alpha=level * EFFECTS.regardless
+        )
+        over_all.append(float(regardless.p_value.min()) / EFFECTS.regardless)
     by_type = whole.stratum_p_value.min(axis=1) / share
-    first = min(*over_all, float(by_type.min()), math.inf) / WHOLE
-    p_value = np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / WHOLE))
+    first = min(*over_all, float(by_type.min()), math.inf) / EFFECTS.whole
+    p_value = np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / EFFECTS.whole))
     by_stratum = np.column_stack(
-        [_adjusted(states.stratum_p_value, first), np.minimum(by_type / WHOLE, 1.0)]
+        [_adjusted(states.stratum_p_value, first), np.minimum(by_type / EFFECTS.whole, 1.0)]
     )
     return Families(
         p_value=p_value,
@@ -476,11 +460,6 @@ def two_families(
         states=states,
         slow=slow,
     )
-
-
-# Between runs bursts of others are far from normal and few: what they have a part in has to be
-# so many times as sure.
-_BURSTS = 10.0
 
 
 def confirm_by_runs(
@@ -495,8 +474,8 @@ def confirm_by_runs(
     """Raise the p-values of what a neighbour's burst may have made of sets recorded together.
 
     The executions of a run share what a neighbour does, so the runs have to show a change, too:
-    without the time that strangers had the cpu instead, or with it, if that is `_BURSTS` times as
-    sure.
+    without the time that strangers had the cpu instead, or with it, if that is `EFFECTS.bursts`
+    times as sure.
 
     Parameters
     ----------
@@ -527,12 +506,12 @@ def confirm_by_runs(
     if runs is None and blocks is not None:
         usual = _block_p_values(*durations, strata, blocks)
     elif runs is not None:
-        slow = slow_end(clean[0][:, -1], clean[1][:, -1], *strata, SLOW)
+        slow = slow_end(clean[0][:, -1], clean[1][:, -1], *strata, EFFECTS.slow)
         of_clean = _run_p_values(*clean, strata, runs, slow)
         least, least_of = np.maximum(least, of_clean[0]), np.maximum(least_of, of_clean[1])
         usual, usual_of = _run_p_values(*durations, strata, runs, families.slow)
-    least = np.minimum(least, _BURSTS * usual)
-    least_of = np.minimum(least_of, _BURSTS * usual_of)
+    least = np.minimum(least, EFFECTS.bursts * usual)
+    least_of = np.minimum(least_of, EFFECTS.bursts * usual_of)
     return replace(
         families,
         p_value=np.maximum(families.p_value, least),
@@ -595,17 +574,14 @@ def _divided(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:
 
 def _adjusted(p_value: F64, first: float) -> F64:
     """Adjust the states' p for the other family, whose least adjusted p is ``first``."""
-    alone = np.minimum(p_value / (1 - WHOLE), 1.0)
+    alone = np.minimum(p_value / (1 - EFFECTS.whole), 1.0)
     return np.asarray(np.minimum(alone, np.maximum(p_value, first)), dtype=np.float64)
 
 
 # Unusualness: one number per execution.
 
 
-_SPREAD = 1.4826  # median absolute deviation of a normal distribution, to its sd
-_LEAST = 0.05  # spread that is never believed to be less: share of the median total, or of a log
 _AT_ONCE = 1 << 18  # values looked at together
-_OFFSET = 0.02  # added before taking logs: share of the type's median total
 _SCALE = 1_000_000  # the score is kept in integers, like the durations it stands beside
 
 
@@ -633,12 +609,15 @@ def unusual(
 
 def _score(values: F64) -> F64:
     middle = np.median(values[:, -1])
-    least, offset = max(_LEAST * float(middle), 1.0), max(_OFFSET * float(middle), 1.0)
+    least, offset = (
+        max(SPREADS.least * float(middle), 1.0),
+        max(EFFECTS.offset * float(middle), 1.0),
+    )
     # By columns, then by rows: a whole table of each scale would be the largest of all there are.
     blocks = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
     columns = [values[:, each].T for each in blocks]
     linear = np.hstack([_middle_and_spread(each, least) for each in columns])
-    logs = np.hstack([_middle_and_spread(np.log(each + offset), _LEAST) for each in columns])
+    logs = np.hstack([_middle_and_spread(np.log(each + offset), SPREADS.least) for each in columns])
     result = np.empty(len(values))
     for rows in row_blocks(len(values)):
         some = values[rows]
@@ -650,7 +629,7 @@ def _score(values: F64) -> F64:
 def _middle_and_spread(values: F64, least: float) -> F64:
     """Return each row's median, and the robust standard deviation, kept off zero."""
     middle = np.median(values, axis=1)
-    spread = _SPREAD * np.median(np.abs(values - middle[:, None]), axis=1)
+    spread = NORMAL.per_mad * np.median(np.abs(values - middle[:, None]), axis=1)
     return np.stack([middle, np.hypot(spread, least)])
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
 from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
 from critpath.model.vectors import FRAME
+from critpath.schema.parameters.detect import FLAME
+from critpath.schema.parameters.shared import KINDS
 
 Times = TypeVar("Times", I64, F64)
-
-_LEAST: Final = 0.004  # of the whole: smaller changes are not marked
-_POOLED: Final = 0.002  # of all time: smaller nodes are not tested
-_SMALL: Final = 0.001  # of the whole: smaller nodes are drawn as one
-_MOST_TESTED: Final = 64
-_FEWEST: Final = 5  # executions of a label on each side that can be judged
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ class _Tree:
     def __init__(self, times: ChainTimes, *, whole: float) -> None:
         self.nodes: list[FlameNode] = []
         self.tested: list[tuple[int, int]] = []  # per node, stratum (-1: all) and column
-        self.least, self.change = _SMALL * whole, _LEAST * whole
+        self.least, self.change = FLAME.least_drawn * whole, FLAME.least_change * whole
         self._times = times
         place = {chain: i for i, chain in enumerate(times.chains)}
         above = [place.get(chain[:-1], 0) for chain in times.chains]
@@ -231,8 +227,8 @@ def _marked(
     # What is tested must not depend on which execution is of which set.
     both = leaves[0].sum(axis=0) + leaves[1].sum(axis=0)
     pooled = np.concatenate([tree.sums(both), both])
-    large = np.flatnonzero(pooled >= _POOLED * pooled[0])
-    columns = np.sort(large[np.argsort(-pooled[large], kind="stable")][:_MOST_TESTED])
+    large = np.flatnonzero(pooled >= FLAME.least_tested * pooled[0])
+    columns = np.sort(large[np.argsort(-pooled[large], kind="stable")][: FLAME.most_tested])
     chains, single = np.split(columns, [np.searchsorted(columns, len(times.chains))])
     tables = [
         np.hstack([tree.sums(table, chains), table[:, single - len(times.chains)]])
@@ -275,7 +271,7 @@ def _marked(
         at = place[column]
         value = float(chosen[0][at] if stratum < 0 else chosen[1][stratum, at])
         changed = abs(node.after - node.before) >= tree.change and value <= level
-        enough = node.kind == "all" or min(node.executions) >= _FEWEST
+        enough = node.kind == "all" or min(node.executions) >= KINDS.fewest
         result.append(
             replace(
                 node, p_value=min(1.0, 2 * value), change=direction if changed and enough else ""

@@ -25,16 +25,10 @@ from critpath.model import (
     student_tails,
     sum_groups,
 )
+from critpath.schema.parameters.detect import GATE
+from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
 from critpath.text import notes
 
-_WORK = 200_000_000  # executions drawn in all, over the assignments
-_LEAST_DRAWN = 1_999  # assignments drawn all the same
-_TAIL = 0.9
-_PILOT = 999  # assignments that the balance is found with, at the least
-_NORMAL_99, _NORMAL_999 = 2.326, 3.090
-_UNITS = 1_000  # executions that change places one by one; more do so in groups
-_LEAST_GROUPS = 100  # on either side of a stratum
-_MOST_WAYS = 20_000  # of exchanging runs that are looked at, one by one
 SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
 
 
@@ -117,11 +111,11 @@ def gate(
         family = family_of(values, members, chosen, sessions, alpha, rng)
     else:
         family = family_of_blocks(values, members, chosen, blocks, alpha)
-    plan, fewest = family.plan, max(_LEAST_DRAWN, math.ceil(1 / alpha))
-    drawn = min(permutations, max(fewest, _WORK // max(1, sum(map(len, family.units)))))
+    plan, fewest = family.plan, max(PERMUTATIONS.least_drawn, math.ceil(1 / alpha))
+    drawn = min(permutations, max(fewest, PERMUTATIONS.work // max(1, sum(map(len, family.units)))))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
-    pilot = plan.every() if plan.exact else plan.drawn(rng, max(_PILOT, drawn))
+    pilot = plan.every() if plan.exact else plan.drawn(rng, max(GATE.pilot, drawn))
     divisors = balance((family.sums(picked) for picked in pilot), family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     found = family.sums(plan.as_given())
@@ -219,7 +213,7 @@ def family_of(
     whole = None if sessions is None else _Sessions(sessions, variance.shape[1])
     for i, s in enumerate(tested):
         size, fewer = len(members[s]), min(chosen[s], len(members[s]) - chosen[s])
-        group = min(-(-len(values) // _UNITS), fewer // _LEAST_GROUPS)
+        group = min(-(-len(values) // PERMUTATIONS.units), fewer // PERMUTATIONS.least_groups)
         if whole is None and group > 1:
             # The sample's executions are the first.
             first = draw_groups(rng, chosen[s], group)
@@ -340,8 +334,8 @@ def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
             tail.append(t / d)
     balanced = []
     for tail, d in zip(tails, divisors, strict=True):
-        quantiles = np.quantile(np.concatenate(tail), (0.99, 0.999), axis=0)
-        excess = np.maximum(quantiles[0] / _NORMAL_99, quantiles[1] / _NORMAL_999)
+        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0)
+        excess = np.maximum(quantiles[0] / NORMAL.q99, quantiles[1] / NORMAL.q999)
         balanced.append(d * np.maximum(excess, 1.0))
     return balanced
 
@@ -364,7 +358,7 @@ def _scores(values: I64, mean: F64) -> F64:
         [
             mid_ranks(values),
             np.log1p(values / np.where(mean > 0, mean, 1.0)),
-            (values > np.quantile(values, _TAIL, axis=0)).astype(np.float64),
+            (values > np.quantile(values, GATE.tail, axis=0)).astype(np.float64),
         ],
         axis=1,
     )
@@ -382,10 +376,8 @@ def _scores(values: I64, mean: F64) -> F64:
 # would be many a mark for each that is picked [batch, units].
 Picked = I64 | Bool
 
-EXACT = 20_000
 _CHUNK = 1 << 22  # values of a batch of assignments held at once
 _MANY = 600.0  # logarithm of a count that is as good as infinite
-_SPARSE = 16  # one pick in so many: adding them up is faster than a matrix product
 
 
 def ways(counts: Sequence[tuple[int, int]]) -> float:
@@ -418,7 +410,7 @@ class Assignments:
     @property
     def exact(self) -> bool:
         """Few enough to look at every one."""
-        return self.ways <= EXACT
+        return self.ways <= PERMUTATIONS.exact
 
     @property
     def smaller(self) -> list[int]:
@@ -479,7 +471,7 @@ class Flips:
     @property
     def exact(self) -> bool:
         """Few enough to look at every one."""
-        return self.ways <= EXACT
+        return self.ways <= PERMUTATIONS.exact
 
     def every(self) -> Iterator[list[Picked]]:
         """Yield all assignments in one batch: marks of what is exchanged [batch, blocks]."""
@@ -534,7 +526,7 @@ def _sums(picked: Picked, scores: F64) -> F64:
 
 def _sums_of(picked: I64, scores: F64) -> F64:
     many, k = picked.shape
-    if k * _SPARSE <= len(scores):
+    if k * GATE.sparse <= len(scores):
         total = np.zeros((many, scores.shape[1]))
         for place in range(k):
             total += scores[picked[:, place]]
@@ -545,10 +537,6 @@ def _sums_of(picked: I64, scores: F64) -> F64:
 
 
 # Recording sessions: the floor they ask for, and whether they can be permuted.
-
-
-# Spread of session means that an effect must exceed; Shewhart's three sigma.
-SIGMAS = 3.0
 
 
 @dataclass(frozen=True)
@@ -588,7 +576,7 @@ def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> 
     """Raise the effect floor to what the normal sessions differ by among themselves."""
     if session is None:
         return floor
-    return max(floor, SIGMAS * session_spread(total, stratum, session).share)
+    return max(floor, GATE.sigmas * session_spread(total, stratum, session).share)
 
 
 def permutable(
@@ -605,15 +593,12 @@ def permutable(
     return (normal, sample), ""
 
 
-_LEAST_WAYS = 16  # assignments of blocks to be had at the level, or executions are permuted
-
-
 def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64] | None:
     """Return the blocks if exchanging their sides can be a test at the level."""
     if blocks is None:
         return None
     both = len(np.intersect1d(*blocks))
-    return blocks if Flips(both).ways * level >= _LEAST_WAYS else None
+    return blocks if Flips(both).ways * level >= GATE.least_ways else None
 
 
 # Runs of a program: their executions share what a neighbour does meanwhile.
@@ -656,16 +641,13 @@ def _rank_tails(ours: F64, theirs: F64) -> F64:
     n, m = len(ours), len(theirs)
     ranks = mid_ranks(np.concatenate([theirs, ours]))
     found = ranks[:m].sum(axis=0)
-    if math.comb(n + m, m) <= _MOST_WAYS:
+    if math.comb(n + m, m) <= GATE.most_ways:
         picks = np.array(list(itertools.combinations(range(n + m), m)))
         sums = ranks[picks].sum(axis=1)
         return np.asarray((sums >= found - SLACK).mean(axis=0), np.float64)
     deviation = np.sqrt(ranks.var(axis=0, ddof=1) * n * m / (n + m))
     distance = (found - m * ranks.mean(axis=0)) / np.maximum(deviation, SLACK)
     return np.array([math.erfc(d / math.sqrt(2)) / 2 for d in distance.tolist()])
-
-
-_FEW_BLOCKS = 5  # whose differences tell what they vary by
 
 
 def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
@@ -679,7 +661,7 @@ def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
         One-sided p-values of Student's t test of the blocks' differences; 1 with too few blocks.
     """
     names = np.intersect1d(*blocks)
-    if len(names) < _FEW_BLOCKS:
+    if len(names) < GATE.few_blocks:
         return np.ones(normal.shape[1])
     means = []
     for values, block in zip((normal, sample), blocks, strict=True):

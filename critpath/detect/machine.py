@@ -38,7 +38,10 @@ from critpath.model import (
     role_name,
     student_tails,
 )
-from critpath.text.phrases import IDLE, LATE_NS
+from critpath.schema.parameters.detect import MACHINE
+from critpath.schema.parameters.localize import WAITS
+from critpath.schema.parameters.shared import NORMAL
+from critpath.text.phrases import IDLE
 
 # Kernel threads that work for any program: to meet one is no change of the program.
 _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")
@@ -46,24 +49,6 @@ _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_REC
 # How often a request meets others is chance, and more frequent where all takes longer.
 _QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
 _MET: Final = INTERFERENCE | _UNSEEN | _QUEUES
-# How many times as long a state may last on a slow machine: the shares of the cpu and of the
-# caches that neighbours have, measured as up to 1.6; disks that others use.
-_PACE: Final = 2.0
-_APART: Final = 1.5  # of a thread's running time, over that of all others
-_DISK: Final = 3.0
-_SLEEP: Final = 1.25
-_OTHER: Final = 2.0
-_STEADY: Final = 1.25  # all but the waits behind other requests, where these are a sign
-_QUEUE: Final = 0.5  # of the mean duration, for such a wait to be one
-_MORE: Final = 1.5  # a count that rose, as a ratio
-_LEAST_RISE: Final = 0.9  # and by so many an execution: less is a wait that was met or not
-_KIND: Final = 1.4  # one kind of request, over what the pace of the others makes of it
-_LEVEL: Final = 0.005
-_NEW: Final = 0.05  # share of the executions that may have a state that counts as new
-_GROUP: Final = 4  # executions of a type in either set, for signs within it
-_FASTER: Final = 0.75  # of the time: what is in executions that take less made none slower
-# Of the time that was added, for a sign to decide: what is small beside it did not make it.
-_EXPLAINS: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -154,7 +139,7 @@ def find_signs(
     groups = [*_groups(normal, sample, strata, names)]
     found: list[_Found] = []
     for group in groups:
-        if group.mean + group.longer.sum() < _FASTER * group.mean:
+        if group.mean + group.longer.sum() < MACHINE.faster * group.mean:
             continue
         least = floor * group.mean
         found += _counts(group, least)
@@ -177,11 +162,11 @@ def _explains(one: _Found, most: _Group | None) -> bool:
     An execution of one kind is not one of another: beside another kind's time it counts for
     each execution, where it is of few, or for all of the sample, where it is of many.
     """
-    if one.brought < _EXPLAINS * one.added:
+    if one.brought < MACHINE.explains * one.added:
         return False
-    if most is None or one.brought >= _EXPLAINS * most.added:
+    if most is None or one.brought >= MACHINE.explains * most.added:
         return True
-    return one.brought * one.share >= _EXPLAINS * most.added * most.share
+    return one.brought * one.share >= MACHINE.explains * most.added * most.share
 
 
 def _groups(
@@ -200,7 +185,7 @@ def _groups(
         apart = [[s] for s in of]
         for chosen in [of] if _moved(*(each[np.isin(each, of)] for each in strata)) else apart:
             ours, theirs = (np.isin(each, chosen) for each in strata)
-            if ours.sum() < _GROUP or theirs.sum() < _GROUP:
+            if ours.sum() < MACHINE.group or theirs.sum() < MACHINE.group:
                 continue
             yield _Group(
                 chosen,
@@ -223,7 +208,7 @@ def _moved(before: I64, after: I64) -> bool:
         one, other = int((before == s).sum()), int((after == s).sum())
         more = hypergeometric_tail(one + other, m, n, other)
         fewer = hypergeometric_tail(one + other, n, m, one)
-        if min(more, fewer) * 2 * len(types) <= _LEVEL:
+        if min(more, fewer) * 2 * len(types) <= MACHINE.level:
             return True
     return False
 
@@ -238,10 +223,10 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
     waits = longer[_among(symbols, INTERFERENCE)].clip(min=0).sum()
     brought = longer.clip(min=0) + _shared_out(waits, rise)
     # A trip is of several states; what each brought by itself, without waits that others made.
-    surely = float(longer[~met & (rise >= _LEAST_RISE)].clip(min=0).sum())
+    surely = float(longer[~met & (rise >= MACHINE.least_rise)].clip(min=0).sum())
     # What flies is seen where its receiver waits for it: whether it does is chance. A trip that
     # was not there has somebody run once more, who sends or receives.
-    trips = bool((rise[_among(symbols, RUNNING)] >= _LEAST_RISE).any())
+    trips = bool((rise[_among(symbols, RUNNING)] >= MACHINE.least_rise).any())
     for i, symbol in enumerate(symbols):
         if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
@@ -250,7 +235,7 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
         more = float(counts[1].mean()) - usual
         if symbol.state in RUNNING:
             more -= float(after[i]) * group.met(i)
-        if more < _LEAST_RISE or usual + more < _MORE * usual or longer[i] <= 0:
+        if more < MACHINE.least_rise or usual + more < MACHINE.more_often * usual or longer[i] <= 0:
             continue
         if brought[i] >= least and _surely_more(*counts):
             yield _Found(
@@ -276,9 +261,9 @@ def _new_states(group: _Group, least: float) -> Iterator[_Found]:
             continue
         before, after = (int((c > 0).sum()) for c in group.seen(i, group.counts))
         longer = float(group.longer[i])
-        if before > _NEW * n or after < _GROUP - 1 or longer < least:
+        if before > MACHINE.new * n or after < MACHINE.group - 1 or longer < least:
             continue
-        if hypergeometric_tail(before + after, m, n, after) <= _LEVEL:
+        if hypergeometric_tail(before + after, m, n, after) <= MACHINE.level:
             sign = Sign(
                 "new", symbol.name, group.label, before / n, after / m, longer * group.share
             )
@@ -304,10 +289,10 @@ def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_
         if symbol.state in _QUEUES:
             # A slow machine makes queues longer than it makes anything else.
             rest = [float(each[~queues].sum()) for each in means]
-            if rest[1] > _STEADY * rest[0] or longer < _QUEUE * group.mean:
+            if rest[1] > MACHINE.steady * rest[0] or longer < MACHINE.queue * group.mean:
                 continue
         pace, known = 1.0, False
-        if means[0][others].sum() > _NEW * means[0].sum():
+        if means[0][others].sum() > MACHINE.new * means[0].sum():
             pace, known = max(1.0, means[1][others].sum() / means[0][others].sum()), True
         usual = before * _most(symbol.state, pace, known=known)
         if after <= usual or longer < least or after - pace * before < least:
@@ -326,18 +311,18 @@ def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_
 
 def _met_or_not(before: float, after: float) -> bool:
     """Tell whether a state only is in more of the executions: who comes first is chance."""
-    return _NEW < before < _LEAST_RISE and after - before < _LEAST_RISE
+    return MACHINE.new < before < MACHINE.least_rise and after - before < MACHINE.least_rise
 
 
 def _most(state: State, pace: float, *, known: bool) -> float:
     """Return how many times as long a state can last on a machine of that pace."""
     if state in RUNNING:
-        return min(pace * _APART, max(_PACE, pace)) if known else _PACE
+        return min(pace * MACHINE.apart, max(MACHINE.pace, pace)) if known else MACHINE.pace
     if state == State.WAIT_TIMER:
-        return _SLEEP
+        return MACHINE.sleep
     if state in {State.WAIT_DISK, State.WAIT_DEVICE}:
-        return _DISK * pace
-    return _OTHER * pace
+        return MACHINE.disk * pace
+    return MACHINE.other * pace
 
 
 def _kinds(
@@ -354,25 +339,25 @@ def _kinds(
     groups = [
         (s, normal.durations[strata[0] == s] @ classes, sample.durations[strata[1] == s] @ classes)
         for s in np.unique(strata[1]).tolist()
-        if (strata[0] == s).sum() >= _GROUP
+        if (strata[0] == s).sum() >= MACHINE.group
     ]
     groups = [(s, x.astype(np.float64), y.astype(np.float64)) for s, x, y in groups]
     for s, x, y in groups:
         # Types of one name are of one kind: what tells them apart may be the machine.
         others = [(a.mean(axis=0), b.mean(axis=0)) for t, a, b in groups if names[t] != names[s]]
-        if len(y) < _GROUP or not others:
+        if len(y) < MACHINE.group or not others:
             continue
         before = np.sum([a for a, _ in others], axis=0)
         after = np.sum([b for _, b in others], axis=0)
         pace = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(min=1.0)
         # What the others hardly do tells no pace of its own: the highest there is.
-        seen = before > _NEW * before.sum()
+        seen = before > MACHINE.new * before.sum()
         pace = np.where(seen, pace, max(1.0, float(pace[seen].max(initial=1.0))))
         expected = x * pace
         whole = float(x.sum(axis=1).mean())
         queued = float(normal.durations[strata[0] == s][:, queues].sum(axis=1).mean())
         predicted, found = float(expected.sum(axis=1).mean()), float(y.sum(axis=1).mean())
-        if found < _KIND * predicted or found - predicted < floor * (whole + queued):
+        if found < MACHINE.kind * predicted or found - predicted < floor * (whole + queued):
             continue
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
             share = len(y) / len(sample)
@@ -402,11 +387,11 @@ def _surely_more(before: I64 | F64, after: I64 | F64) -> bool:
     n, m = len(before), len(after)
     both = np.concatenate([after, before]).astype(np.float64)
     above = int((after > before.max(initial=0)).sum())
-    if above and hypergeometric_tail(above, m, n, above) <= _LEVEL:
+    if above and hypergeometric_tail(above, m, n, above) <= MACHINE.level:
         return True
     ranks = mid_ranks(both[:, None])[:, 0]
     deviation = math.sqrt(m * n / (n + m) * float(ranks.var(ddof=1)))
-    return deviation > 0 and float(ranks[:m].sum() - m * ranks.mean()) > 2.576 * deviation
+    return deviation > 0 and float(ranks[:m].sum() - m * ranks.mean()) > NORMAL.q995 * deviation
 
 
 # What several recordings of either set tell.
@@ -484,9 +469,6 @@ def _session_means(
 # Who had the cpu.
 
 
-_NEWCOMER: Final = 0.05  # a stranger's runs by chance: in more of the sample's than of the others
-
-
 def find_strangers(
     normal: PathSet, sample: PathSet, roles: Collection[str], runs: tuple[I64, I64] | None
 ) -> frozenset[str]:
@@ -513,7 +495,7 @@ def find_strangers(
     result = set()
     for name in {*seen[0], *seen[1]} - {IDLE, ""}:
         before, after = (len(each.get(name, ())) for each in seen)
-        new = 2 * after > m and hypergeometric_tail(before + after, m, n, after) <= _NEWCOMER
+        new = 2 * after > m and hypergeometric_tail(before + after, m, n, after) <= MACHINE.newcomer
         if not new and role_name(name, hosts=hosts) not in mine:
             result.add(name)
     return frozenset(result)
@@ -558,13 +540,13 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
         before, after = (
             math.fsum(t.normal_mean for t in held), math.fsum(t.sample_mean for t in held),
         )  # fmt: skip
-        if after > _OTHER * before:
+        if after > MACHINE.other * before:
             return (Sign("quota", "", "", before, after, more),)
     if rival is None or rival.name != IDLE:
         more = detection.states[-1].effect
         return (Sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()
     more = rival.after - rival.before
-    if more < least or (rival.after < _OTHER * rival.before and not told):
+    if more < least or (rival.after < MACHINE.other * rival.before and not told):
         return ()
     return (Sign("quota", "", "", rival.before, rival.after, more),)
 
@@ -582,9 +564,9 @@ def find_queue(detection: Detection) -> tuple[Sign, ...]:
     )
     more, rest = after[0] - before[0], before[1] - before[0]
     pace = max(1.0, (after[1] - after[0]) / rest) if rest > 0 else 1.0
-    if not any(t.flagged for t in queues) or after[0] <= _OTHER * pace * before[0]:
+    if not any(t.flagged for t in queues) or after[0] <= MACHINE.other * pace * before[0]:
         return ()
-    if more < max(detection.floor, _EXPLAINS * (after[1] - before[1])):
+    if more < max(detection.floor, MACHINE.explains * (after[1] - before[1])):
         return ()
     return (Sign("clients", "", "", before[0], after[0], more),)
 
@@ -597,7 +579,7 @@ def _waits_by_rival(paths: PathSet) -> dict[str, float]:
         rows = np.flatnonzero(table.state == State.WAIT_CPU)
         idle = np.array([text == IDLE for text in table.strings], np.bool_)
         # An idle cpu takes its time to start a thread, and longer on a slow machine.
-        rows = rows[~idle[table.detail[rows]] | (table.duration[rows] >= LATE_NS)]
+        rows = rows[~idle[table.detail[rows]] | (table.duration[rows] >= WAITS.late)]
         time = np.bincount(
             table.detail[rows], table.duration[rows].astype(np.float64), len(table.strings)
         )

@@ -4,9 +4,9 @@ Ranks cannot tell that six of 24 executions are slower than all 24 normal ones a
 1 %, whatever they are slower by: the six largest of 48 are on one side in one assignment of
 91.  Their size can, where the normal executions bear out what a size is: beyond the upper
 tenth of them a Pareto tail (Hill 1975), whose index is its upper 95 % bound and never
-lighter than `_LIGHTEST`.  The assumption is checked: where the largest normal execution is
+lighter than `TAILS.lightest`.  The assumption is checked: where the largest normal execution is
 farther out than such a tail would have it, that is a mixture, and only ranks decide.  Ranks
-have a say in any case (`_RANKS`): that none of 24 executions was slow is likely even where one
+have a say in any case (`TAILS.ranks`): that none of 24 executions was slow is likely even where one
 in ten of them is, and tells nothing of three in another 24.
 """
 
@@ -19,16 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I64, Percentile, hypergeometric_tail
-
-LEAST_SLOW = 3  # a stall of the machine hits one execution, or two that are neighbours
-_TAIL = 0.1  # share of the normal executions that the tail is fitted to
-_LEAST_TAIL = 10
-_LIGHTEST = 0.1  # a tail is never believed to be lighter than a Pareto tail of index 10
-_FARTHEST = 4.0  # what the largest of a tail's logarithms may have over that of their number
-_RANKS = 0.03  # p of so many executions above all normal ones
-_BELIEVED = 1e-6  # no p that rests on the tail's form is less
-_COUNTS = 20  # numbers of slow executions that are tried
-_LEAST_NORMAL = 5  # of a type, for its median to be one
+from critpath.schema.parameters.detect import TAILS
+from critpath.schema.parameters.shared import NORMAL
 
 
 @dataclass(frozen=True)
@@ -72,13 +64,15 @@ def slow_end(
     """Test whether some sample executions are slower than their number can be by chance."""
     ours, theirs, middle = _ratios(normal, sample, normal_stratum, sample_stratum)
     nobody = np.zeros(0, np.int64)
-    if len(ours) < 2 * _LEAST_TAIL or len(theirs) < 2 * LEAST_SLOW:
+    if len(ours) < 2 * TAILS.least_fitted or len(theirs) < 2 * TAILS.least_slow:
         return SlowEnd(1.0, 0, None, nobody)
     tail = _fit(ours)
     order = np.argsort(-np.where(np.isfinite(theirs), theirs, -np.inf), kind="stable")
     ordered = theirs[order]
     most = int(np.isfinite(ordered).sum()) // 2
-    tried = np.geomspace(LEAST_SLOW, max(most, LEAST_SLOW), _COUNTS).astype(np.int64)
+    tried = np.geomspace(TAILS.least_slow, max(most, TAILS.least_slow), TAILS.counts).astype(
+        np.int64
+    )
     counts = sorted({k for k in tried.tolist() if k <= most})
     best, slow = 1.0, 0
     for k in counts:
@@ -87,7 +81,7 @@ def slow_end(
             best, slow = p, k
     shown = _shown(tail, len(ours), len(theirs), level / max(len(counts), 1))
     return SlowEnd(
-        p_value=max(best, _BELIEVED) if best < 1 else 1.0,
+        p_value=max(best, TAILS.believed) if best < 1 else 1.0,
         slow=slow,
         shown=None if shown is None else (shown[0], middle * math.expm1(shown[1])),
         members=np.sort(order[:slow]),
@@ -102,7 +96,7 @@ def _ratios(
     ours = []
     for s in np.unique(sample_stratum):
         mine = normal[normal_stratum == s]
-        if len(mine) < _LEAST_NORMAL:
+        if len(mine) < TAILS.least_normal:
             continue
         middle = max(float(np.median(mine)), 1.0)
         ours.append(np.log(np.maximum(mine, 1) / middle))
@@ -115,19 +109,19 @@ def _ratios(
 
 def _fit(ours: F64) -> _Tail:
     ordered = np.sort(ours)
-    top = max(_LEAST_TAIL, round(_TAIL * len(ordered)))
+    top = max(TAILS.least_fitted, round(TAILS.fitted * len(ordered)))
     start = float(ordered[-top - 1])
     over = ordered[-top:] - start
     index = max(float(over.mean()), 1e-6)
     # The largest of so many exponential times is their number's logarithm and a little.
-    holds = float(over[-1]) <= index * (math.log(top) + _FARTHEST) or over[-1] < _LIGHTEST
-    upper = max(index * (1 + 1.645 / math.sqrt(top)), _LIGHTEST)
+    holds = float(over[-1]) <= index * (math.log(top) + TAILS.farthest) or over[-1] < TAILS.lightest
+    upper = max(index * (1 + NORMAL.q95 / math.sqrt(top)), TAILS.lightest)
     return _Tail(start, upper if holds else 0.0, top / len(ordered), float(ordered[-1]))
 
 
 def _p_value(tail: _Tail, n: int, m: int, slow: int, least: float) -> float:
     by_rank = hypergeometric_tail(slow, m, n, slow)
-    if least <= tail.largest or by_rank > _RANKS:
+    if least <= tail.largest or by_rank > TAILS.ranks:
         return 1.0
     return min(by_rank, _binomial_tail(m, slow, tail.beyond(least))) if tail.index else by_rank
 
@@ -151,9 +145,13 @@ def _binomial_tail(m: int, least: int, share: float) -> float:
 
 def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | None:
     """Return how many executions would have shown, and at which ratio (a logarithm)."""
-    fewest = (k for k in range(LEAST_SLOW, m // 2 + 1) if hypergeometric_tail(k, m, n, k) <= _RANKS)
+    fewest = (
+        k
+        for k in range(TAILS.least_slow, m // 2 + 1)
+        if hypergeometric_tail(k, m, n, k) <= TAILS.ranks
+    )
     slow = next(fewest, None)
-    low, high = tail.largest, tail.largest + 40.0
+    low, high = tail.largest, tail.largest + _FARTHEST_TRIED
     if slow is None or not tail.index or _binomial_tail(m, slow, tail.beyond(high)) > level:
         return None
     for _ in range(60):
@@ -166,9 +164,8 @@ def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | Non
 # Percentiles of both sets, by label, and the gate on one of them.
 
 
-QUANTILES = (0.5, 0.95, 0.99)
-_LEAST_LOG = -700.0  # of a probability: what is less adds nothing
-_LEVEL = 0.99  # of the interval of the difference: half of the rest for either set
+_FARTHEST_TRIED = 40.0  # technical: logarithms above the tail's largest, beyond any ratio
+_LEAST_LOG = -700.0  # technical: of a probability: what is less adds nothing
 
 
 def percentiles(
@@ -186,7 +183,7 @@ def percentiles(
     if labels and len(named) > 1:
         ours, theirs = np.array(labels[0], object), np.array(labels[1], object)
         groups += [(text, normal[ours == text], sample[theirs == text]) for text in named]
-    usual = [compare_quantile(label, q, x, y) for label, x, y in groups for q in QUANTILES]
+    usual = [compare_quantile(label, q, x, y) for label, x, y in groups for q in TAILS.quantiles]
     return (*([] if first is None else [compare_quantile("", first, normal, sample)]), *usual)
 
 
@@ -213,7 +210,7 @@ def _between(values: I64, q: float) -> tuple[float | None, float | None]:
     """Order statistics around a quantile, None where the set is too small for one."""
     ordered = np.sort(values)
     n = len(ordered)
-    each = (1 - _LEVEL) / 4
+    each = (1 - TAILS.confidence) / 4
     below = _binomial_cdf(n, q)
     # P(the quantile is below the i-th smallest) = P(Bin(n, q) < i), and so on.
     lower = int(np.searchsorted(below, each, "right"))
@@ -226,7 +223,7 @@ def _between(values: I64, q: float) -> tuple[float | None, float | None]:
 
 def _needed(q: float) -> int:
     """Return how many executions give a quantile both an upper and a lower bound."""
-    each = (1 - _LEVEL) / 4
+    each = (1 - TAILS.confidence) / 4
     return max(math.ceil(math.log(each) / math.log(max(q, 1 - q))), 1)
 
 

@@ -24,12 +24,10 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.schema.parameters.detect import COMPARABILITY, VERDICT
 from critpath.text import notes
 from critpath.text import notes as reasons
 
-# A set that lost more of its executions than this cannot speak for the others.
-LOSSY_SHARE: Final = 0.05
-_MOSTLY: Final = 0.5
 _SIGNS: Final = 3  # that are told
 
 ERROR: Final = "error"
@@ -179,8 +177,8 @@ def _as_machine(detection: Detection, apart: Apart) -> Iterator[str]:
     waits = [s for s in detection.states[:-1] if s.symbol and s.symbol.state in INTERFERENCE]
     waited, whole = sum(max(s.effect, 0.0) for s in waits), detection.states[-1].effect
     rival = apart.rival
-    by_others = whole > 0 and waited >= _MOSTLY * whole
-    if by_others and rival is not None and rival.after - rival.before >= _MOSTLY * waited:
+    by_others = whole > 0 and waited >= VERDICT.mostly * whole
+    if by_others and rival is not None and rival.after - rival.before >= VERDICT.mostly * waited:
         yield reasons.rival_had_cpu(rival, whole / mean if mean else 0.0)
     elif mean and whole > 0:
         yield reasons.slower_as_machine(whole / mean, waiting=by_others)
@@ -202,7 +200,7 @@ def _doubts(
     doubts = []
     for name, torn, lost in zip(names, lossy, losses, strict=True):
         affected = int(torn.sum())
-        matters = affected > LOSSY_SHARE * len(torn)
+        matters = affected > COMPARABILITY.lossy * len(torn)
         if name == "sample":
             matters = matters or bool(np.any(torn & outliers.anomalous))
         if matters:

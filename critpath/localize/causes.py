@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from critpath.localize.counts import StepCounts
 from critpath.localize.facts import count_rise, main_member, state_facts
-from critpath.localize.findings import LEAST_NORMALS, ORDINARY
 from critpath.localize.segments import detail_family
 from critpath.model import (
     RUNNING,
@@ -25,10 +24,8 @@ from critpath.model import (
     Symbol,
     rival_name,
 )
-from critpath.text.phrases import IDLE, LATE_NS, UNSEEN
-
-MINOR = 0.05  # of the whole excess: a summary counts smaller causes only
-UNSEEN_COUNTS = 0.5  # what was not observed comes after what was, if that is half as much
+from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
+from critpath.text.phrases import IDLE, UNSEEN
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ def group_causes(
         for group in group_findings(findings, charged)
     ]
 
-    enough = {e.execution for e in executions if e.normals >= LEAST_NORMALS}
+    enough = {e.execution for e in executions if e.normals >= FINDINGS.least_normals}
 
     def rank(group: tuple[list[Member], Reason | None]) -> tuple[bool, float]:
         members, reason = group
@@ -182,20 +179,11 @@ def _cause(
         contribution=each,
         share=whole / excess if excess > 0 else float("nan"),
         main=main_member(members, reason).place,
-        minor=not first and abs(whole) < MINOR * abs(excess),
+        minor=not first and abs(whole) < CAUSES.minor * abs(excess),
     )
 
 
 # What of a cause is the program's doing.
-
-
-_WEATHER = 0.1  # a wait for a cpu that anybody had explains so much of its time
-_NEWCOMER = 0.3  # one that somebody had who was not there before, so much
-_SHARED = 0.3  # and ranks as if it were so much of itself
-_MORE_OFTEN = 5.0  # no machine makes a program wait more often: that tells so much more
-_A_GOOD_PART = 0.1  # of a wait for a cpu, that a new thread had it
-_HALF = 0.5  # or of what such a wait is longer by
-_UNSURE = 0.1  # what is not apart from normal executions ranks as so much at least
 
 
 def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason | None:
@@ -215,11 +203,11 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     for symbol, found in growth.items():
         sure = max(0.0, 2 * found.apart - 1) ** 2
         if symbol.state == State.WAIT_CPU:
-            sure *= _NEWCOMER if _find_newcomer(members, symbol, counts) else _WEATHER
+            sure *= CAUSES.newcomer if _find_newcomer(members, symbol, counts) else CAUSES.weather
         elif symbol.state in UNSEEN:
-            sure *= UNSEEN_COUNTS
+            sure *= CAUSES.unseen
         elif counts.is_more_often(symbol, executions):
-            sure *= _MORE_OFTEN
+            sure *= CAUSES.more_often
         more = found.after - found.before
         if more > 0:
             score[symbol] = (more + brought.get(symbol, 0.0) / len(executions)) * sure
@@ -271,7 +259,7 @@ def weigh_cause(
     """
 
     def ordinary(finding: Finding) -> float:
-        return ORDINARY if finding.execution in enough and not finding.abnormal else 1.0
+        return FINDINGS.ordinary if finding.execution in enough and not finding.abnormal else 1.0
 
     # A step that is new, or that all do more often, causes the waits for a CPU that come with it.
     # If only some do it more often, the machine may have made these waits longer.
@@ -281,10 +269,10 @@ def weigh_cause(
         f = member.finding
         brought = member.charge is not None and (often or not member.charge.before)
         shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not brought
-        return _SHARED if counts and shared and not find_rival(f, counts)[0] else 1.0
+        return CAUSES.shared if counts and shared and not find_rival(f, counts)[0] else 1.0
 
     borne_out = len({m.finding.execution for m in members})
-    seen = UNSEEN_COUNTS if main_member(members).counts_as.state in UNSEEN else 1.0
+    seen = CAUSES.unseen if main_member(members).counts_as.state in UNSEEN else 1.0
     # fsum: the same whatever the order of the executions.
     net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
     if not any(m.moved for m in members):
@@ -301,14 +289,14 @@ def weigh_evidence(
     if counts is None:
         return 1.0
     if reason is None:
-        return _UNSURE
+        return CAUSES.unsure
     executions = sorted({m.finding.execution for m in members})
     rise = count_rise(members)
     if rise is not None:
         apart = counts.apart(rise.step, executions)
     else:
         apart = counts.growth(reason.symbol, executions).apart
-    return max(_UNSURE, 2 * apart - 1)
+    return max(CAUSES.unsure, 2 * apart - 1)
 
 
 def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
@@ -318,7 +306,7 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     is longer by.  A cpu that was idle for long was not to be used: by a quota.
     """
     held: defaultdict[str, float] = defaultdict(float)
-    late = math.isnan(finding.longest) or finding.longest < LATE_NS
+    late = math.isnan(finding.longest) or finding.longest < WAITS.late
     for detail, share in finding.details or ((finding.detail, 1.0),):
         name = rival_name(detail)
         if not late if detail == IDLE else counts.is_newcomer(name):
@@ -328,7 +316,7 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
         return "", 0.0
     grown = finding.observed / finding.contribution if finding.contribution > 0 else 1.0
     part = held[most] if most == IDLE else min(max(held[most], held[most] * grown), 1.0)
-    return (most, part) if held[most] >= _A_GOOD_PART or part >= _HALF else ("", 0.0)
+    return (most, part) if held[most] >= CAUSES.good_part or part >= CAUSES.half else ("", 0.0)
 
 
 def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts) -> str:
@@ -342,14 +330,10 @@ def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts
             held[rival] += share * m.finding.contribution
     held.pop("", None)
     most = max(sorted(held), key=held.__getitem__, default="")
-    return most if most and held[most] >= _A_GOOD_PART * whole else ""
+    return most if most and held[most] >= CAUSES.good_part * whole else ""
 
 
 # Which findings share a cause.
-
-
-_BROUGHT = 0.4  # of a symbol's growth: as much is due to what was done more often
-_AS_MUCH = 0.9  # of two that brought about as much, the one that holds the other is named
 
 
 def charge_findings(
@@ -373,7 +357,7 @@ def charge_findings(
         chosen = [
             step
             for step, (part, whole) in sums.items()
-            if part and part >= _BROUGHT * whole and part >= _AS_MUCH * most
+            if part and part >= CAUSES.brought * whole and part >= CAUSES.as_much * most
         ]
         for execution, mine in places.items():
             for charge in charges.get(execution, ()):
@@ -385,7 +369,6 @@ def charge_findings(
 _THROTTLED = (State.WAIT_CPU.name, IDLE)
 _LOOP = "loop"
 _COUNTED = "counted"
-ALIKE = 0.2  # normal numbers of iterations that differ by so much, or by 1, are of one loop
 
 # A finding's place, and that of the one as whose state it counts.
 Group = list[tuple[int, int]]
@@ -511,7 +494,7 @@ def _overlapping(places: Sequence[int], findings: Sequence[Finding]) -> list[lis
 
 def _same_loop(one: Finding, other: Finding) -> bool:
     mean, usual = one.normal_iterations[0], other.normal_iterations[0]
-    near = abs(mean - usual) <= max(1.0, ALIKE * max(mean, usual))
+    near = abs(mean - usual) <= max(1.0, CAUSES.alike * max(mean, usual))
     return near and one.symbol == other.symbol and one.contribution * other.contribution > 0
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics, benjamini_hochberg
+from critpath.schema.parameters.localize import COLUMNS
+from critpath.schema.parameters.shared import DEFAULTS, NORMAL, SPREADS
 from critpath.text import notes
-
-MISSING_SHARE = 0.5
 
 
 def column_statistics(
-    alignment: Alignment, *, p_min: float = 0.05, k: float = 1.5
+    alignment: Alignment, *, p_min: float = DEFAULTS.p_min, k: float = DEFAULTS.outlier_k
 ) -> ColumnStatistics:
     """Compare the last row of an alignment with the others, column by column.
 
@@ -85,7 +85,7 @@ def column_statistics(
         contribution=contribution,
         abnormal_state=present & (probability < p_min),
         abnormal_duration=present & (durations[-1] > threshold),
-        missing=~present & (normal_symbol >= 0) & (common_count / n >= MISSING_SHARE),
+        missing=~present & (normal_symbol >= 0) & (common_count / n >= COLUMNS.missing),
         p_structure=verdict.p_structure,
         p_duration=verdict.p_duration,
         abnormal=verdict.abnormal,
@@ -96,14 +96,6 @@ def column_statistics(
 # Leave-one-out: columns that are odder than the normal executions among themselves.
 
 
-LEVEL = 0.05
-LEAST_NORMALS = 3  # every row is judged by the others: by two at least
-SHARP_NORMALS = 20  # 1 / LEVEL: fewer cannot make a single column stand out
-SMOOTHING = 1.0  # pseudo-count of a column's states, spread like the states in all columns
-PRIOR = 5.0  # observations that a state's own spread is worth in a column
-SUPPORT = 3  # other rows with the state that a column needs to have a median of its own
-BLUR_NS = 1000.0  # added before the logarithm: below a microsecond nothing is measured
-LEAST_SPREAD = 0.05  # of log durations: where all are alike five per cent is no difference
 _CHUNK = 1 << 14  # groups at a time, for memory
 
 
@@ -131,8 +123,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     """Judge the last row's states and durations by what the other rows do."""
     n, columns = len(letters) - 1, letters.shape[1]
     nothing = np.full(columns, np.nan)
-    if n < LEAST_NORMALS or not columns:
-        note = notes.untestable_columns(n) if n < LEAST_NORMALS else ""
+    if n < COLUMNS.least_normals or not columns:
+        note = notes.untestable_columns(n) if n < COLUMNS.least_normals else ""
         return Verdict(nothing, nothing, np.zeros(columns, np.bool_), note)
     kinds = max(int(letters.max()), 0) + 1
     codes = np.where(letters < 0, kinds, letters)
@@ -141,9 +133,9 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     for row in codes[:-1]:
         counts[row, places] += 1
     p_structure, odd_structure = _test(*_structure_scores(codes, counts))
-    logs = np.log(np.maximum(durations, 0) + BLUR_NS)
+    logs = np.log(np.maximum(durations, 0) + COLUMNS.blur)
     p_duration, odd_duration = _test(*_duration_scores(codes, logs, counts))
-    note = notes.blunt_columns(n, SHARP_NORMALS) if n < SHARP_NORMALS else ""
+    note = notes.blunt_columns(n, COLUMNS.sharp_normals) if n < COLUMNS.sharp_normals else ""
     return Verdict(p_structure, p_duration, odd_structure | odd_duration, note)
 
 
@@ -158,7 +150,7 @@ def _test(null: F64, scores: F64) -> tuple[F64, Bool]:
     known = np.sort(np.round(null[~np.isnan(null)], 9))
     above = len(known) - np.searchsorted(known, np.round(scores[tested], 9))
     p[tested] = (1 + above) / (1 + len(known))
-    rejected[tested] = benjamini_hochberg(p[tested], LEVEL)
+    rejected[tested] = benjamini_hochberg(p[tested], COLUMNS.level)
     return p, rejected
 
 
@@ -174,7 +166,7 @@ def _structure_scores(codes: I32, counts: I64) -> tuple[F64, F64]:
     own = np.minimum(own, np.median(own, axis=0) + 1)
     share = (own.sum(axis=0) - own + 1) / (n * columns + gap + 1)
     others = everybody[codes, places] - 1
-    scores = -np.log2((others + SMOOTHING * _taken(share, codes)) / (n + SMOOTHING))
+    scores = -np.log2((others + COLUMNS.smoothing * _taken(share, codes)) / (n + COLUMNS.smoothing))
     scores[(codes == gap) & (2 * others >= n)] = np.nan
     return scores[:-1].ravel(), scores[-1]
 
@@ -197,12 +189,12 @@ class _Spread:
 def _spread(count: F64, total: F64, squares: F64, held: F64, residual: F64) -> _Spread:
     """Return mean and deviation of all, and the deviation from the columns' medians."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(count >= SUPPORT, total / count, np.nan)
+        mean = np.where(count >= COLUMNS.support, total / count, np.nan)
         variance = np.maximum(squares / count - mean**2, 0.0)
-        overall = np.maximum(np.sqrt(variance), LEAST_SPREAD)
+        overall = np.maximum(np.sqrt(variance), SPREADS.least)
         within = np.where(held > 0, np.sqrt(residual / held), overall)
-    within = np.where(np.isnan(within), LEAST_SPREAD, within)
-    return _Spread(mean, overall, np.maximum(within, LEAST_SPREAD))
+    within = np.where(np.isnan(within), SPREADS.least, within)
+    return _Spread(mean, overall, np.maximum(within, SPREADS.least))
 
 
 def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
@@ -222,7 +214,7 @@ def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
             ]
         )
 
-    here, held = normal < gap, (normal < gap) & (size >= SUPPORT)
+    here, held = normal < gap, (normal < gap) & (size >= COLUMNS.support)
     residual = np.where(held, values - medians[normal, np.arange(codes.shape[1])], 0.0)
     ones = np.ones_like(values)
     sums = (
@@ -243,7 +235,7 @@ def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
     size = counts[mine, places]
     # Of three rows with the state each has two others, too few for a median of its own.
     # Measured by narrower means than theirs the last one would be odd wherever it is.
-    own = size > SUPPORT
+    own = size > COLUMNS.support
     middle, scale = medians[safe, places], mads[safe, places]
     scores = _score(logs[-1:], np.where(own, size, 0), middle, scale, every, safe)
     scores[mine == gap] = np.nan
@@ -251,9 +243,11 @@ def _duration_scores(codes: I32, logs: F64, counts: I64) -> tuple[F64, F64]:
 
 
 def _score(values: F64, size: I64, median: F64, mad: F64, known: _Spread, codes: I32) -> F64:
-    own = size >= SUPPORT
+    own = size >= COLUMNS.support
     within = _taken(known.within, codes)
-    narrow = np.sqrt((size * (1.4826 * mad) ** 2 + PRIOR * within**2) / (size + PRIOR))
+    narrow = np.sqrt(
+        (size * (NORMAL.per_mad * mad) ** 2 + COLUMNS.prior * within**2) / (size + COLUMNS.prior)
+    )
     middle = np.where(own, median, _taken(known.mean, codes))
     scale = np.where(own, narrow, _taken(known.overall, codes))
     result: F64 = np.abs(values - middle) / scale
@@ -265,7 +259,7 @@ def _medians(normal: I32, values: F64, counts: I64) -> tuple[F64, F64, F64, F64]
     places = np.arange(normal.shape[1])
     whole = counts.copy()
     whole[-1] = 0  # gaps have no duration
-    kept = whole >= SUPPORT
+    kept = whole >= COLUMNS.support
     group = np.cumsum(kept.ravel()).reshape(kept.shape) - 1
     sizes = whole[kept]
     median, mad = np.zeros(normal.shape), np.zeros(normal.shape)

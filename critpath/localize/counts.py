@@ -29,15 +29,8 @@ from critpath.model import (
     rival_name,
     rival_role,
 )
+from critpath.schema.parameters.localize import COUNTS
 
-LONGER: Final = 3  # times as long may one of several trips be
-ENOUGH: Final = 4  # for a mean without the longest
-SURE: Final = 2.0  # standard errors that such a mean is lowered by
-MANY: Final = 0.3  # of the executions
-FEW: Final = 0.1  # of as many
-RATIO: Final = 1.25  # a smaller rise changes little
-SPREAD: Final = 2.0  # standard deviations of the normal counts
-RARE: Final = 0.05  # of the normal executions may count as many
 _NO_STEPS: Final = RUNNING | INTERFERENCE | {State.UNKNOWN}
 
 
@@ -148,7 +141,7 @@ class StepCounts:
         A thread that normal executions wait for is none: it is part of the program.
         """
         before, after = self.rivals.get(name, (0.0, 0.0))
-        return after >= MANY and before <= FEW * after and name not in self.own
+        return after >= COUNTS.many and before <= COUNTS.few * after and name not in self.own
 
     def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return the steps that an execution does more often than normal ones vary."""
@@ -161,12 +154,16 @@ class StepCounts:
         if not len(group):
             return {}
         mean, spread, _ = self._of_group(execution)
-        more = (mine >= mean + 1) & (mine >= RATIO * mean) & (mine > mean + SPREAD * spread)
+        more = (
+            (mine >= mean + 1)
+            & (mine >= COUNTS.ratio * mean)
+            & (mine > mean + COUNTS.spread * spread)
+        )
         counts = self.of(execution)
         chosen = [
             self.steps[i]
             for i in np.flatnonzero(more).tolist()
-            if (self.normal[group, i] >= mine[i]).mean() <= RARE
+            if (self.normal[group, i] >= mine[i]).mean() <= COUNTS.rare
         ]
         return {step: counts[step] for step in chosen if step.state not in _NO_STEPS}
 
@@ -278,7 +275,7 @@ def charge_steps(
         charged = {symbol: surplus * ns for symbol, ns in time.items()}
         for symbol in [s for s in charged if s.role and s.state in RUNNING and before]:
             # A thread that computes longer each time does so for its own reasons.
-            most = LONGER * (after - before) * usual.get(symbol, 0.0) / before
+            most = COUNTS.longer * (after - before) * usual.get(symbol, 0.0) / before
             charged[symbol] = min(charged[symbol], most)
         charges.append(Charge(step, before, after, own, charged))
     return tuple(charges)
@@ -290,10 +287,10 @@ def _typical_lead(sums: Sequence[int]) -> float:
     One long computation before a wait is not its doing.  Where the others differ widely as
     well, they are no preparation: as when helpers interrupt what is computed anyway.
     """
-    if len(sums) < ENOUGH:
+    if len(sums) < COUNTS.enough:
         return median(sums)
     rest = sorted(sums)[:-1]
-    return max(0.0, fmean(rest) - SURE * stdev(rest) / math.sqrt(len(rest)))
+    return max(0.0, fmean(rest) - COUNTS.sure * stdev(rest) / math.sqrt(len(rest)))
 
 
 def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dict[Step, _Cost]:
@@ -385,7 +382,6 @@ def _taken_from(
 
 # What a thread did while requests waited for their turn on it.
 
-_MOSTLY: Final = 0.5  # of what they waited longer, one state of the thread
 # What a thread sleeps for between the requests of others tells nothing.
 _TELLING: Final = RUNNING | {
     *(State.WAIT_CPU, State.WAIT_QUOTA, State.WAIT_DISK, State.WAIT_TIMER, State.RECLAIM)
@@ -416,7 +412,7 @@ def add_meanwhile(
         after = sample[mine].mean(axis=0)
         grown = after - before
         most = State(int(grown.argmax()))
-        if most in _TELLING and grown[most] > _MOSTLY * np.maximum(grown, 0).sum():
+        if most in _TELLING and grown[most] > COUNTS.mostly * np.maximum(grown, 0).sum():
             facts = change(
                 facts,
                 meanwhile=most.name,

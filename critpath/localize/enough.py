@@ -4,9 +4,9 @@ Executions are explained in batches, each of which is spread over the order of t
 after each the causes are named of all so far.  They are settled when, since the batch before,
 
 * the first cause is about the same, and so are, in the same order, all that have a tenth of the
-  excess or more (`LARGE`);
+  excess or more (`ENOUGH.large`);
 * what each of these contributes to an execution is known to within a fifth of the mean excess
-  (`SURE`): half the width of its interval at 95 %;
+  (`ENOUGH.sure`): half the width of its interval at 95 %;
 * the first contributes surely more than the second, or surely less: their difference is beyond
   its own interval.
 
@@ -22,12 +22,9 @@ from statistics import fmean, stdev
 from typing import Final
 
 from critpath.model import Cause, Finding
+from critpath.schema.parameters.localize import ENOUGH
+from critpath.schema.parameters.shared import NORMAL
 
-FIRST: Final = 18
-GROWTH: Final = 1.5
-LARGE: Final = 0.1
-SURE: Final = 0.2
-_NORMAL_95: Final = 1.96
 # Multiples of it, without their whole parts, divide 1 evenly however many there are.
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
@@ -43,14 +40,14 @@ def in_batches(order: Sequence[int]) -> list[list[int]]:
     Returns
     -------
     list of list of int
-        The first batch has `FIRST`, and each brings the number to `GROWTH` times as many;
-        the slowest is in the first.
+        The first batch has `ENOUGH.first`, and each brings the number to `ENOUGH.growth` times
+        as many; the slowest is in the first.
     """
     turns = sorted(range(len(order)), key=lambda place: place * _GOLDEN % 1)
-    batches, begin, end = [], 0, FIRST
+    batches, begin, end = [], 0, ENOUGH.first
     while begin < len(order):
         batches.append([order[place] for place in turns[begin:end]])
-        begin, end = end, math.ceil(GROWTH * end)
+        begin, end = end, math.ceil(ENOUGH.growth * end)
     return batches
 
 
@@ -76,8 +73,11 @@ def is_settled(
     parts = _contributions(now, findings, excess)
     names, mine = list(parts), [list(of.values()) for of in parts.values()]
     whole = abs(math.fsum(excess.values()))
-    large = [0, *(i for i in range(1, len(mine)) if abs(math.fsum(mine[i])) >= LARGE * whole)]
-    if any(_half_width(mine[i]) > SURE * whole / len(excess) for i in large):
+    large = [
+        0,
+        *(i for i in range(1, len(mine)) if abs(math.fsum(mine[i])) >= ENOUGH.large * whole),
+    ]
+    if any(_half_width(mine[i]) > ENOUGH.sure * whole / len(excess) for i in large):
         return False
     if len(large) > 1:
         lead = [one - other for one, other in zip(mine[0], mine[large[1]], strict=True)]
@@ -110,4 +110,4 @@ def _contributions(
 
 def _half_width(values: Sequence[float]) -> float:
     """Return half the width of the interval of a mean."""
-    return _NORMAL_95 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return NORMAL.q975 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf

@@ -28,18 +28,15 @@ from critpath.model import (
     rival_name,
 )
 from critpath.model.vectors import name_family, split_host
+from critpath.schema.parameters.localize import FACTS, WAITS
 from critpath.text.phrases import (
     IDLE,
-    LATE_NS,
     OTHERS,
     UNSEEN,
     disk_and_rival,
     function_and_caller,
     whose_packet,
 )
-
-_NEARLY_ALL = 0.8  # a part that is named alone
-_HALF = 0.5  # or above all
 
 
 def main_member(members: Sequence[Member], reason: Reason | None = None) -> Member:
@@ -114,7 +111,7 @@ def most_detail(findings: Sequence[Finding]) -> str:
         ways = [pairs]
         names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
         ways += [names, [(name_family(text), weight) for text, weight in names]]
-    for share in (_NEARLY_ALL, _HALF):
+    for share in (FACTS.nearly_all, FACTS.half):
         for way in ways:
             heaviest = _heaviest(way)
             if _holds(heaviest, way, share):
@@ -123,7 +120,7 @@ def most_detail(findings: Sequence[Finding]) -> str:
     return OTHERS + heaviest if heaviest else ""
 
 
-def _holds(text: str, pairs: Sequence[tuple[str, float]], share: float = _HALF) -> bool:
+def _holds(text: str, pairs: Sequence[tuple[str, float]], share: float) -> bool:
     """Tell whether more than a share of the weight has a text."""
     mine = math.fsum(weight for other, weight in pairs if other == text)
     return mine > share * math.fsum(weight for _, weight in pairs)
@@ -178,7 +175,7 @@ def state_facts(
         peer = (reason.rival if reason else "") or who or peer
     if state == State.QUEUED and not most_detail(alike).startswith(OTHERS):
         peer = who or peer  # who asked for what was served meanwhile
-    late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < LATE_NS
+    late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < WAITS.late
     certainty: Sureness = "observed"
     local = whose_packet(detail) if state == State.WAIT_NET else None
     if state in UNSEEN or (state == State.WAIT_NET and local is not False):

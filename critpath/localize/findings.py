@@ -10,7 +10,6 @@ from typing import Self
 
 import numpy as np
 
-from critpath.localize.columns import BLUR_NS, LEAST_SPREAD, LEVEL
 from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
     F64,
@@ -26,6 +25,8 @@ from critpath.model import (
     Symbol,
     student_tails,
 )
+from critpath.schema.parameters.localize import COLUMNS, FINDINGS
+from critpath.schema.parameters.shared import SPREADS
 
 __all__ = ["Segments", "detail_family", "find_differences"]
 
@@ -100,7 +101,7 @@ def find_differences(
         raise AssertionError("the symbols' differences do not add up to the excess")
     chosen = choose(candidates, net_total)
     normal_total = sum(int(d.sum()) for d in aligned.durations[:-1])
-    shown = net_total > 0 and net_total >= LEAST * normal_total
+    shown = net_total > 0 and net_total >= FINDINGS.least * normal_total
     describe = _Describer(execution, matrix, symbols, segments, normals)
     findings = tuple(
         describe(rank, candidate, net_total if shown else 0)
@@ -296,10 +297,6 @@ def _turns(loop: Loop | None) -> tuple[float, tuple[float, float]]:
 # An alignment as tables.
 
 
-LEAST_TURNS = 2  # of a loop in the median normal row
-SPREAD = 2.0  # standard deviations beyond which a number of iterations is out of the ordinary
-
-
 @dataclass(frozen=True, eq=False)
 class Matrix:
     """The alignment as arrays; the last row is the anomalous one.
@@ -372,11 +369,11 @@ class Matrix:
 
 def _unusual(loop: Loop) -> bool:
     normal = loop.iterations[:-1].astype(np.float64)
-    if not len(normal) or np.median(normal) < LEAST_TURNS:
+    if not len(normal) or np.median(normal) < FINDINGS.least_turns:
         return False  # one iteration, or a few rows' many, are nothing to count in
     far = abs(float(loop.iterations[-1]) - normal.mean())
     sd = float(normal.std(ddof=1)) if len(normal) > 1 else 0.0
-    return bool(far >= 1 and far > SPREAD * sd)
+    return bool(far >= 1 and far > FINDINGS.spread * sd)
 
 
 def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
@@ -387,15 +384,6 @@ def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
 
 
 # Candidates for findings, symbol by symbol.
-
-
-EXPLAINED = 0.9  # stop once no more than a tenth of the excess is unexplained
-MOST = 10
-LEAST = 0.01  # of the excess: smaller differences stay in the rest
-DISCOUNT = 0.75  # own running time that is noise ranks as if it were this much of itself
-MOVED = 0.5  # so much of what only moved from one symbol to another is left out
-ORDINARY = 0.25  # what normal executions do as well ranks as if it were so much of itself
-NEAR = 2  # columns: what lies no further apart is one place
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,7 +422,7 @@ def find_candidates(
     """Return every symbol's difference, split in its place and elsewhere; and their sum."""
     result = []
     total = 0
-    enough = matrix.n >= LEAST_NORMALS
+    enough = matrix.n >= FINDINGS.least_normals
     beyond_all = judge_totals(matrix.totals)
     sums = np.zeros((len(matrix.values), matrix.values.shape[1] + 1), np.int64)
     np.cumsum(matrix.values, axis=1, out=sums[:, 1:])
@@ -445,7 +433,7 @@ def find_candidates(
         total += whole
         beyond = bool(beyond_all[letter])
         own_run = symbols[letter].role == "" and symbols[letter].state in RUNNING
-        factor = DISCOUNT if own_run and not beyond else 1.0
+        factor = FINDINGS.discount if own_run and not beyond else 1.0
         unit = _units(matrix, letter, columns)
         place = max_scoring_segment(
             np.add.reduceat(values, unit), unseen=not matrix.support[letter].any()
@@ -462,9 +450,9 @@ def find_candidates(
                 p, odd = _verdict(matrix, statistics, letter, part, net)
                 # What lies elsewhere is not odd because the symbol as a whole is.
                 abnormal = odd or (beyond and 2 * net * whole >= whole * whole)
-                weight = factor * (abs(net) - MOVED * abs(offset))
+                weight = factor * (abs(net) - FINDINGS.moved * abs(offset))
                 if enough and not abnormal:
-                    weight *= ORDINARY
+                    weight *= FINDINGS.ordinary
                 result.append(Candidate(letter, part, net, offset, weight, abnormal, p))
     return result, total
 
@@ -485,8 +473,8 @@ def _offset(sums: I64, letter: int, columns: I64, net: int) -> int:
     Time that only moved, from waiting for a cpu to running on it for example, makes two
     large differences of opposite sign, of which none explains why the whole took longer.
     """
-    first = max(int(columns[0]) - NEAR, 0)
-    last = min(int(columns[-1]) + 1 + NEAR, sums.shape[1] - 1)
+    first = max(int(columns[0]) - FINDINGS.near, 0)
+    last = min(int(columns[-1]) + 1 + FINDINGS.near, sums.shape[1] - 1)
     nets = sums[:, last] - sums[:, first]
     nets[letter] = 0
     if net > 0:
@@ -519,11 +507,13 @@ def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
     chosen: list[Candidate] = []
     rest = net_total
     ranked = sorted(
-        (c for c in candidates if c.net and abs(c.net) >= LEAST * scale),
+        (c for c in candidates if c.net and abs(c.net) >= FINDINGS.least * scale),
         key=lambda c: (-c.weight, -abs(c.net), c.letter, int(c.columns[0])),
     )
     for candidate in ranked:
-        if len(chosen) == MOST or (chosen and abs(rest) <= (1 - EXPLAINED) * scale):
+        if len(chosen) == FINDINGS.most or (
+            chosen and abs(rest) <= (1 - FINDINGS.explained) * scale
+        ):
             break
         chosen.append(candidate)
         rest -= candidate.net
@@ -531,12 +521,6 @@ def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
 
 
 # Where along the columns a symbol's excess lies.
-
-
-ENOUGH = 0.95  # stop adding stretches once they hold this share of the net
-NOISE = 0.1  # a stretch with less of the net is noise ...
-CRUMB = 0.02  # ... but where the group never has the symbol there is none
-TRUSTED = (0.5, 1.5)  # share of the net a place must hold to stand for the symbol
 
 
 def maximal_stretches(scores: F64) -> list[tuple[int, int]]:
@@ -577,17 +561,17 @@ def max_scoring_segment(values: I64, *, unseen: bool = False) -> tuple[int, int]
     charged: F64 = signed.astype(float) - size / (4 * len(values))
     stretches = maximal_stretches(charged)
     sums = [int(signed[first:last].sum()) for first, last in stretches]
-    least = (CRUMB if unseen else NOISE) * size
+    least = (FINDINGS.crumb if unseen else FINDINGS.noise) * size
     low, high = len(values), 0
     for index in sorted(range(len(sums)), key=lambda i: (-sums[i], i)):
         held = int(signed[low:high].sum()) if low < high else 0
-        if low < high and (held >= ENOUGH * size or sums[index] < least):
+        if low < high and (held >= FINDINGS.enough * size or sums[index] < least):
             break
         low, high = min(low, stretches[index][0]), max(high, stretches[index][1])
     if low >= high:
         return None
     held = int(signed[low:high].sum())
-    if not TRUSTED[0] * size <= held <= TRUSTED[1] * size:
+    if not FINDINGS.trusted[0] * size <= held <= FINDINGS.trusted[1] * size:
         return None
     return low, high
 
@@ -595,34 +579,30 @@ def max_scoring_segment(values: I64, *, unseen: bool = False) -> tuple[int, int]
 # Totals of symbols that are out of the ordinary.
 
 
-LEAST_NORMALS = 5  # fewer do not tell how much a total fluctuates
-AS_FAR = 0.2  # of the normal rows may have a total that is as far out
-
-
 def judge_totals(totals: I64) -> Bool:
     """Tell in which symbols the last row's total is beyond the others' fluctuation."""
     n, symbols = len(totals) - 1, totals.shape[1]
     known = np.flatnonzero(totals.any(axis=0))
     result = np.zeros(symbols, np.bool_)
-    if n < LEAST_NORMALS or not len(known):
+    if n < FINDINGS.least_normals or not len(known):
         return result
     # Rounded: equal rows have to tie whatever the last bit of their sums.
     distance = np.round(_distances(totals[:, known]), 9)
     mine, furthest = distance[-1], distance[:-1].max(axis=1)
     as_far = (furthest[:, None] >= mine).sum(axis=0)
-    rare = as_far <= AS_FAR * n
-    result[known] = rare & (student_tails(mine, n - 1) < LEVEL / len(known))
+    rare = as_far <= FINDINGS.as_far * n
+    result[known] = rare & (student_tails(mine, n - 1) < COLUMNS.level / len(known))
     return result
 
 
 def _distances(totals: I64) -> F64:
     """Return how far each row's logarithm is from all the others', as Student's t."""
-    logs = np.log(np.maximum(totals, 0) + BLUR_NS)
+    logs = np.log(np.maximum(totals, 0) + COLUMNS.blur)
     n = len(logs) - 1
     off = logs - logs.mean(axis=0)
     # Of the other n rows: both follow from the sums over all n + 1.
     squares = (off**2).sum(axis=0) - off**2 * (n + 1) / n
     spread = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
     apart = np.abs(off) * (n + 1) / n
-    result: F64 = apart / (np.maximum(spread, LEAST_SPREAD) * np.sqrt(1 + 1 / n))
+    result: F64 = apart / (np.maximum(spread, SPREADS.least) * np.sqrt(1 + 1 / n))
     return result

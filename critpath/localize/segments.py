@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 
@@ -30,9 +29,7 @@ from critpath.model.comparison import is_surely_faster
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.stacks import is_helper, location_of
 from critpath.schema.kinds import MACHINE_STATES
-
-_ALIKE: Final = 1 / 3  # least shift of the others, of that of those that stand out
-_FEW: Final = 3  # others that are needed to tell
+from critpath.schema.parameters.localize import SEGMENTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +205,8 @@ def _find_decisive_excess(comparison: Analysis) -> tuple[I64, float]:
     """
     flagged = _deciding_states(comparison)
     if comparison.detection.states[-1].flagged or not flagged:
-        return comparison.outliers.excess, 0.5
-    return _excess_in(comparison, flagged)[1], 0.8
+        return comparison.outliers.excess, SEGMENTS.explained
+    return _excess_in(comparison, flagged)[1], SEGMENTS.explained_states
 
 
 def _deciding_states(comparison: Analysis) -> list[int]:
@@ -256,7 +253,9 @@ def _others_too(comparison: Analysis, marked: I64) -> bool:
     at = (np.arange(len(after)) + 0.5) / len(after)
     shift = after - np.quantile(before, at, method="hazen")
     others = len(after) - len(marked)
-    return bool(others >= _FEW and shift[:others].mean() >= _ALIKE * shift[others:].mean())
+    return bool(
+        others >= SEGMENTS.few and shift[:others].mean() >= SEGMENTS.alike * shift[others:].mean()
+    )
 
 
 def is_faster(comparison: Analysis) -> bool:

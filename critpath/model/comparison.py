@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.schema.parameters.shared import DEFAULTS
+
 if TYPE_CHECKING:
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
@@ -130,24 +132,24 @@ class CompareSettings:
     """
 
     rule: str = "gate"
-    alpha: float = 0.01
-    floor: float = 0.05
+    alpha: float = DEFAULTS.alpha
+    floor: float = DEFAULTS.floor
     minimum_executions: int = 0
     percentile: float | None = None
     sessions: bool = True
     session_spread: float | None = None
     strict_environment: bool = False
     level: tuple[tuple[str, str], ...] = ()
-    t1: float = 1.5
+    t1: float = DEFAULTS.t1
     t2: float | None = None
     y_reference: str = "a1"
-    permutations: int = 9999
+    permutations: int = DEFAULTS.permutations
     cluster_method: str = "optics"
     alphabet: str = "thread"
-    outlier_k: float = 1.5
-    outlier_level: float = 0.05
-    group_limit: int = 50
-    explain_limit: int = 50
+    outlier_k: float = DEFAULTS.outlier_k
+    outlier_level: float = DEFAULTS.outlier_level
+    group_limit: int = DEFAULTS.group_limit
+    explain_limit: int = DEFAULTS.explain_limit
     msa: str = "add"
     aligner: str = "posteriors"
     interrupts: bool = True

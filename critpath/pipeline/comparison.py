@@ -16,6 +16,7 @@ from critpath.pipeline.alike import require_alike_processes, with_like_clients, 
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.processes import side_by_side
 from critpath.schema.kinds import State
+from critpath.schema.parameters.detect import COMPARABILITY, FLAME
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS, sufficient_recording
 from critpath.units import plural
@@ -211,14 +212,11 @@ def _draw_flame(
             blocks=None if apart or not directions else find_blocks(normal, sample),
         ),
         # Behind an alarm, whose level that of the whole tree is.
-        level=FLAME_LEVEL if result.verdict == "anomaly" else settings.alpha,
+        level=FLAME.level if result.verdict == "anomaly" else settings.alpha,
         permutations=settings.permutations,
         directions=directions,
         whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
     )
-
-
-FLAME_LEVEL: Final = 0.05
 
 
 def name_types(result: Analysis) -> Analysis:
@@ -756,11 +754,6 @@ def _explain_one(
 # How many switches of a set the kernel did not write: one sentence for all its recordings.
 
 
-# As for executions that overlap a loss (`critpath.detect.verdict.LOSSY_SHARE`): up to here
-# what is put in speaks for a few places, beyond it for the set.
-_SMALL: Final = 0.05
-
-
 def note_repaired_switches(paths: PathSet) -> PathSet:
     """Return a set that says how many of its switches critpath put in.
 
@@ -783,7 +776,7 @@ def note_repaired_switches(paths: PathSet) -> PathSet:
     if not put:
         return paths
     note = notes.repaired_switches(put, put + written)
-    if put / (put + written) > _SMALL:
+    if put / (put + written) > COMPARABILITY.lossy:
         return replace(paths, warnings=(*paths.warnings, note))
     executions = replace(paths.executions, notes=(*paths.executions.notes, note))
     return replace(paths, executions=executions)

@@ -43,10 +43,10 @@ from critpath.requests.transitions import (
     name_kinds,
     translate,
 )
+from critpath.schema.parameters.shared import NORMAL
 
 UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
 _PASSES: Final = 4
-_NORMAL: Final = 1.4826  # standard deviations of a normal in its median distance from the middle
 _ELSEWHERE: Final = -2  # whose something is: a request of another process
 _OPENS, _SURE = 1, 2  # of what is asked: opens a connection; the rules are sure whose it is
 _LONGEST: Final = 6  # what requests ask, to try its orders
@@ -360,7 +360,7 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
     for number, (before, kind) in enumerate(pairs.tolist()):
         mine = logs[which.reshape(-1) == number]
         middle = float(np.median(mine))
-        spread = float(np.median(np.abs(mine - middle))) * _NORMAL
+        spread = float(np.median(np.abs(mine - middle))) * NORMAL.per_mad
         known[before, kind] = middle, max(spread, 0.1)
     return known
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.model.comparison import is_surely_faster
 from critpath.schema.kinds import MACHINE_STATES
+from critpath.schema.parameters.detect import COMPARABILITY
+from critpath.schema.parameters.shared import KINDS
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
@@ -30,11 +32,9 @@ _TIMES: Final = 1.95  # from here on as long, instead of per cent
 _ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
 _MOSTLY: Final = 0.5  # of what a kind lost
-_FEWEST: Final = 5  # of a kind on either side that can be told by itself
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 _RAISED: Final = 1.01  # times the limit that was set: rounding is less
 _LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
-_LOSSY: Final = 0.05  # of a set's executions
 _BUSIER: Final = 0.05  # of all CPUs
 
 # What profiles tell of waits that others leave open: the states, and what is named then.
@@ -283,7 +283,7 @@ def _slower(document: ComparisonDocument) -> Headline:
     main = slower[0]
     of = main.executions[1]
     times = _times(document)
-    if min(main.executions) < _FEWEST and len(_kinds(document)) > 1 and times:
+    if min(main.executions) < KINDS.fewest and len(_kinds(document)) > 1 and times:
         # No kind has enough to be judged by itself.
         everybody = frozenset(at for (at,) in document.rows("sample", "position"))
         return _said("SLOWER", _requests(document), None, times, everybody)
@@ -495,7 +495,7 @@ def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
     for side, name in sides:
         one = document.sets[side]
         torn = any(map(all, document.rows(side, "lossy", "anomalous")))
-        if one.lossy > _LOSSY * one.executions or torn:
+        if one.lossy > COMPARABILITY.lossy * one.executions or torn:
             lost = one.loss.events
             share = lost / (lost + one.events) if lost else one.lossy / max(one.executions, 1)
             # Packets lost are counted, not what was in them.

@@ -14,9 +14,6 @@ VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inco
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
-# A single wait below this is no throttling: an idle cpu takes as long to start a
-# thread, more so a virtual one. (A quota's period is 100 ms unless set otherwise.)
-LATE_NS: Final = 2_000_000
 # Of waits for a cpu, from when on it is said that another was idle, and without a share.
 _HALF: Final = 0.5
 _NEARLY_ALL: Final = 0.8

@@ -15,7 +15,8 @@ from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, numbe
 from critpath.model.paths import find_crossings
 from critpath.model.stacks import frame_name, frames_of, is_own
 from critpath.model.vectors import FRAME, HostWait
-from critpath.text.phrases import IDLE, LATE_NS
+from critpath.schema.parameters.localize import WAITS
+from critpath.text.phrases import IDLE
 from critpath.vectors._count import follow_chains
 from critpath.vectors.table import Coder
 
@@ -66,7 +67,7 @@ class _Chains:
         state = self._state[paths.state]
         idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
         # A cpu that stands idle for long is one that a quota forbids.
-        held = (paths.state == State.WAIT_CPU) & idle & (paths.duration >= LATE_NS)
+        held = (paths.state == State.WAIT_CPU) & idle & (paths.duration >= WAITS.late)
         state[held] = State.WAIT_STOPPED
         return np.asarray(chain * 32 + state, np.int64)
 

@@ -28,12 +28,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from compare_speed import HELPER, MS, WORKER, Type, draw, types_of
 
-from critpath.localize import enough
 from critpath.model import Analysis, CriticalPaths, PathSet, State
 from critpath.pipeline import compare
+from critpath.schema.parameters import overridden
+from critpath.schema.parameters.localize import ENOUGH
 
 NINE_TENTHS: Final = 0.9
-WAYS: Final = {"settled": enough.FIRST, "50": 50}  # executions in the first batch
+WAYS: Final = {"settled": ENOUGH.first, "50": 50}  # executions in the first batch
 
 
 class Change(NamedTuple):
@@ -187,12 +188,11 @@ def measure(
             drawn = draw(size, types, 2000 + seed, faulty=False)
             sample, sums = plant(drawn, changes, seed)
             for way in ways:
-                enough.FIRST = WAYS[way]  # type: ignore[misc]
-                began = time.process_time()
-                answer = compare(normal, sample)
-                spent = time.process_time() - began
+                with overridden("enough.first", WAYS[way]):
+                    began = time.process_time()
+                    answer = compare(normal, sample)
+                    spent = time.process_time() - began
                 found[name, way].append(once(answer, spent, changes, sums))
-    enough.FIRST = WAYS["settled"]  # type: ignore[misc]
     return found
 
 

@@ -30,11 +30,12 @@ import spec_tables as spec
 from distributions import CHANGED, STATES, Setting, delayed, multiplied, table, with_new_state
 from figures import Cell, markdown, verdict
 
-from critpath.detect import coarse, effects
+from critpath.detect import coarse
 from critpath.detect import gate as of_gate
 from critpath.detect.coarse import algorithm1, detect
 from critpath.detect.gate import gate
 from critpath.model import I64
+from critpath.schema.parameters import list_parameters
 
 ALPHA: Final = 0.01
 FLOOR: Final = 0.05
@@ -146,7 +147,7 @@ def by_gate(normal: I64, sample: I64, floor: float = FLOOR) -> tuple[bool, bool]
 def decide_only() -> None:
     """Leave out what `detect` computes only to show it: it takes most of its time."""
     coarse.false_alarms = lambda *_: 0.0
-    effects._REPLICATES = 1  # of the intervals
+    list_parameters()["effects.replicates"].value = 1  # of the intervals
 
 
 def by_default(normal: I64, sample: I64, **settings: I64) -> bool:

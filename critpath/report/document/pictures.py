@@ -45,7 +45,8 @@ from critpath.model import (
 )
 from critpath.model.vectors import split_host
 from critpath.processes import side_by_side
-from critpath.text.phrases import IDLE, LATE_NS
+from critpath.schema.parameters.localize import WAITS
+from critpath.text.phrases import IDLE
 from critpath.text.requests import SURE
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
@@ -202,7 +203,7 @@ def fold(part: PathSet, threads: Threads) -> Steps:
         table[state] = DOINGS.index(name)
     doing = table[paths.state]
     idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
-    doing[(doing == _CPU) & idle & (paths.duration >= LATE_NS)] = _THROTTLED
+    doing[(doing == _CPU) & idle & (paths.duration >= WAITS.late)] = _THROTTLED
     beneath = np.where(paths.beneath == State.UNKNOWN, -1, table[paths.beneath])
     path, thread = paths.path, threads.codes(part)
     begin, length = paths.begin, paths.duration

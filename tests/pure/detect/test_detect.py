@@ -85,14 +85,14 @@ def test_enumeration_is_counting_by_hand():
     assert test.p_value == pytest.approx([1 / 15])
 
 
-def test_sampling_agrees_with_enumeration(monkeypatch):
+def test_sampling_agrees_with_enumeration(override):
     rng = np.random.default_rng(5)
     normal, sample = lognormal(rng, 9, 3), lognormal(rng, 6, 3)
     sample[:, 0] = sample[:, 0] * 5 // 4
     zero = np.zeros(9, int), np.zeros(6, int)
     exact = gate(normal, sample, *zero, alpha=0.05, permutations=1)
     assert exact.permutations == math.comb(15, 6)
-    monkeypatch.setattr("critpath.detect.gate.EXACT", 10)
+    override("permutations.exact", 10)
     drawn = gate(normal, sample, *zero, alpha=0.05, permutations=9999)
     assert not drawn.exact
     error = np.sqrt(exact.p_value * (1 - exact.p_value) / 9999)
@@ -107,7 +107,7 @@ def test_strata_are_enumerated_within_themselves():
     assert test.p_value == pytest.approx([1 / 9])
 
 
-def test_groups_that_change_places_decide_as_single_executions_do(monkeypatch):
+def test_groups_that_change_places_decide_as_single_executions_do(override):
     """Two types of different size, one state longer, one longer still, one in few executions."""
     rng = np.random.default_rng(23)
     normal, sample = lognormal(rng, 1_500, 4), lognormal(rng, 900, 4)
@@ -116,10 +116,10 @@ def test_groups_that_change_places_decide_as_single_executions_do(monkeypatch):
     normal[:, 3], sample[:, 3] = 0, 0
     normal[:8, 3], sample[:13, 3] = 10**7, 10**7
     types = np.arange(1_500) % 3 // 2, np.arange(900) % 3 // 2
-    monkeypatch.setattr("critpath.detect.gate._UNITS", 3_000)
+    override("permutations.units", 3_000)
     single = gate(normal, sample, *types, alpha=0.05, permutations=4_999)
-    monkeypatch.setattr("critpath.detect.gate._UNITS", 300)
-    monkeypatch.setattr("critpath.detect.gate._LEAST_GROUPS", 40)
+    override("permutations.units", 300)
+    override("permutations.least_groups", 40)
     groups = gate(normal, sample, *types, alpha=0.05, permutations=4_999)
     assert groups.p_value[2] == single.p_value[2] == 1 / 5_000
     assert (single.p_value[[1, 3]] < 0.5).all()
@@ -318,8 +318,8 @@ def test_mix_shift():
     assert mix_shift(np.zeros(0, int), np.zeros(3, int)) == 1.0
 
 
-def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(monkeypatch):
-    monkeypatch.setattr("critpath.detect.gate._WORK", 3_000_000)
+def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(override):
+    override("permutations.work", 3_000_000)
     rng = np.random.default_rng(17)
     # More ways to divide each type than a float can hold.
     normal, sample = lognormal(rng, 2_000, 2), lognormal(rng, 2_000, 2)

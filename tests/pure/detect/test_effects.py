@@ -27,13 +27,13 @@ def test_a_huge_outlier_leaves_the_other_columns_as_they_are():
     assert beside.sample_mean[0] == usual.sample_mean[0]
 
 
-def test_the_interval_of_many_executions_is_as_wide_as_resampling_each_makes_it(monkeypatch):
+def test_the_interval_of_many_executions_is_as_wide_as_resampling_each_makes_it(override):
     rng = np.random.default_rng(5)
     sets = [rng.lognormal(10, 0.7, (n, 2)).astype(np.int64) for n in (3_100, 2_300)]
     sets[1][:, 1] = np.where(rng.random(2_300) < 0.01, 10**7, 0)
     types = [np.arange(len(each)) % 2 for each in sets]
     groups, single = (
-        (monkeypatch.setattr("critpath.detect.effects._UNITS", units), effects(*sets, *types, 1))[1]
+        (override("permutations.units", units), effects(*sets, *types, 1))[1]
         for units in (500, 10_000)
     )
     assert groups.sample_mean.tolist() == single.sample_mean.tolist()

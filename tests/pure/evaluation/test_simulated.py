@@ -13,12 +13,12 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation" / "simula
 
 
 @pytest.fixture
-def measured(load, monkeypatch):
+def measured(load, monkeypatch, override):
     """Return a function that measures a table."""
     simulated = load("evaluation/simulation/simulated.py")
     # What `decide_only` leaves out it leaves out for good.
     monkeypatch.setattr(simulated.coarse, "false_alarms", lambda *_: 0.0)
-    monkeypatch.setattr(simulated.effects, "_REPLICATES", 1)
+    override("effects.replicates", 1)
 
     def measure(table: str, repeats: int = 1, settings: str = "") -> str:
         return simulated.TABLES[table][0](repeats, settings)

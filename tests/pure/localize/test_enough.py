@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from critpath.localize.causes import Explained, group_causes
-from critpath.localize.enough import FIRST, in_batches, is_settled
+from critpath.localize.enough import in_batches, is_settled
 from critpath.model import Cause, Finding, State, Symbol
+from critpath.schema.parameters.localize import ENOUGH
 
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("number", [0, 1, FIRST, FIRST + 1, 50, 333])
+@pytest.mark.parametrize("number", [0, 1, ENOUGH.first, ENOUGH.first + 1, 50, 333])
 def test_every_execution_is_in_one_batch(number):
     order = [3 * i for i in range(number)]
     batches = in_batches(order)
     assert sorted(one for batch in batches for one in batch) == order
     assert all(batches)
-    assert number == 0 or (len(batches) == 1) == (number <= FIRST)
+    assert number == 0 or (len(batches) == 1) == (number <= ENOUGH.first)
 
 
 def test_batches_are_spread_over_the_order_and_have_the_slowest():
