@@ -62,7 +62,6 @@ PAGES: Final = {
         "docs/tutorial-known",
         "docs/labels",
         "docs/code-locations",
-        "docs/costs",
         "docs/overhead",
         "docs/functions",
         "docs/counts",
@@ -84,10 +83,10 @@ PAGES: Final = {
             "marks/README",
             "docs/file-formats",
         ),
-        *("docs/critical-path", "docs/requests", "docs/glossary"),
+        *("docs/critical-path", "docs/requests", "docs/tokens", "docs/glossary"),
     ),
     "Inside": (
-        *("docs/pipeline", "docs/architecture", "docs/security", "docs/decisions/README"),
+        *("docs/how-it-decides", "docs/architecture", "docs/security", "docs/decisions/README"),
         *("CONTRIBUTING", "SECURITY"),
     ),
     "Evidence": (
