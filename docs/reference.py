@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
@@ -69,59 +71,118 @@ def schemas() -> dict[str, str]:
 
 
 def formats() -> str:
-    """Return what every key of every JSON document means, from the schemas."""
+    """Return what every key of every JSON document means, from the schemas; shared shapes once."""
+    schemas = {name: json_schema(name) for name in file_names()}
+    shapes = _Shapes(schemas)
     parts: list[str] = []
     for name, file in file_names().items():
-        schema = json_schema(name)
+        schema = schemas[name]
         parts += [f"## {name.split('/')[1]}", ""]
         parts += [f"{schema['title']}: `{name}`. Schema: [{file}](schema/{file}).", ""]
-        parts += [*_keys(name, schema), ""]
-        for defined, body in schema["$defs"].items():
-            parts += [f"### {_title(name, defined)}", ""]
-            parts += [body["description"], ""] if "description" in body else []
-            if "properties" in body:
-                parts += [*_keys(name, body), ""]
-            else:
-                parts += [f"{_type(name, body)}.", ""]
+        parts += [*_keys(shapes.name_headings(name), schema), ""]
+        for defined in shapes.list_own(name):
+            parts += _shape(shapes.name_headings(name), defined, schema["$defs"][defined])
+    parts += ["## Shapes that several formats have", ""]
+    for defined, name in shapes.shared.items():
+        parts += _shape(shapes.name_headings(name), defined, schemas[name]["$defs"][defined])
     return "\n".join(parts).rstrip("\n")
 
 
-def _keys(name: str, body: dict[str, Any]) -> list[str]:
-    return table(("key", "type", "meaning"), list(_rows(name, body, "")))
+class _Shapes:
+    """Named shapes of all formats: which are shared, and what their headings are."""
+
+    def __init__(self, schemas: dict[str, dict[str, Any]]) -> None:
+        self.schemas = schemas
+        self.shared: dict[str, str] = {}
+        bodies: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for name, schema in schemas.items():
+            for defined in self.find_reached(schema):
+                bodies.setdefault(defined, []).append((name, schema["$defs"][defined]))
+        self.ambiguous = set()
+        for defined, found in sorted(bodies.items()):
+            if defined != _STATE and len(found) > 1:
+                if all(body == found[0][1] for _, body in found):
+                    self.shared[defined] = found[0][0]
+                else:
+                    self.ambiguous.add(defined)
+
+    @staticmethod
+    def find_reached(schema: dict[str, Any]) -> set[str]:
+        """Return the shapes that a document can have; a schema may define more."""
+        found: set[str] = set()
+        pending = [{k: v for k, v in schema.items() if k != "$defs"}]
+        while pending:
+            used = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(pending.pop()))) - found
+            found |= used
+            pending += [schema["$defs"][name] for name in used]
+        return found
+
+    def list_own(self, name: str) -> list[str]:
+        """Return the shapes that stand below a format."""
+        schema = self.schemas[name]
+        reached = self.find_reached(schema) - {_STATE, *self.shared}
+        return [defined for defined in schema["$defs"] if defined in reached]
+
+    def name_headings(self, name: str) -> Callable[[str], str]:
+        """Return what gives the heading of a shape of this format."""
+        format_name = name.split("/")[1]
+        return lambda shape: f"{format_name} {shape}" if shape in self.ambiguous else shape
 
 
-def _rows(name: str, body: dict[str, Any], before: str) -> Iterator[tuple[str, str, str]]:
+_STATE: Final = "StateName"
+
+
+def _shape(title: Callable[[str], str], defined: str, body: dict[str, Any]) -> list[str]:
+    parts = [f"### {title(defined)}", ""]
+    parts += [body["description"], ""] if "description" in body else []
+    if "properties" in body:
+        return [*parts, *_keys(title, body), ""]
+    return [*parts, f"{_type(title, body)}.", ""]
+
+
+def _keys(title: Callable[[str], str], body: dict[str, Any]) -> list[str]:
+    return table(("key", "type", "meaning"), list(_rows(title, body, "")))
+
+
+def _rows(
+    title: Callable[[str], str], body: dict[str, Any], before: str
+) -> Iterator[tuple[str, str, str]]:
     """Return a row for each key of an object, and for the keys of objects within."""
     for key, value in body["properties"].items():
         path = f"{before}{key}"
-        optional = "" if key in body["required"] else "; may be missing"
-        yield f"`{path}`", _type(name, value), value["description"] + optional
+        if path in {"format", "version"} and value["description"] in _EVERYWHERE:
+            continue
+        optional = "" if key in body["required"] else "?"
+        yield f"`{path}`{optional}", _type(title, value), value["description"]
         for inner in (value, *value.get("anyOf", ())):
             if "properties" in inner:
-                yield from _rows(name, inner, f"{path}.")
+                yield from _rows(title, inner, f"{path}.")
             elif "properties" in inner.get("items", {}):
-                yield from _rows(name, inner["items"], f"{path}[].")
+                yield from _rows(title, inner["items"], f"{path}[].")
 
 
-def _type(name: str, value: dict[str, Any]) -> str:
+_EVERYWHERE: Final = {
+    "name and version of this format",
+    "version of critpath that wrote it",
+}
+
+
+def _type(title: Callable[[str], str], value: dict[str, Any]) -> str:
     """Return the type of a value in a few words, named shapes as links."""
     if "$ref" in value:
-        title = _title(name, value["$ref"].rpartition("/")[2])
-        return f"[{title}](#{title.replace(' ', '-').lower()})"
+        name = value["$ref"].rpartition("/")[2]
+        if name == _STATE:
+            return "[state](critical-path.md#states)"
+        return f"[{title(name)}](#{title(name).replace(' ', '-').lower()})"
     if "anyOf" in value:
-        return " or ".join(_type(name, inner) for inner in value["anyOf"])
+        return " or ".join(_type(title, inner) for inner in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{choice}`" for choice in value["enum"])
     if value["type"] == "array":
         least, most = value.get("minItems"), value.get("maxItems")
         size = f"{most} " if least == most and most else ""
-        return f"list of {size}{_type(name, value['items'])}"
+        return f"list of {size}{_type(title, value['items'])}"
     if "additionalProperties" in value:
-        return f"object of {_type(name, value['additionalProperties'])}"
+        return f"object of {_type(title, value['additionalProperties'])}"
     kinds = [value["type"]] if isinstance(value["type"], str) else value["type"]
     return " or ".join(kinds)
-
-
-def _title(name: str, defined: str) -> str:
-    """Return the heading of a named shape; formats share names, so it says of which."""
-    return f"{name.split('/')[1]} {defined}"
