@@ -145,15 +145,20 @@ def reference() -> str:
     parser = build_parser(VERBS)
     choices = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001 - argparse shows them nowhere else
     parts = []
+    seen: dict[str, set[tuple[str, str]]] = {}
     for name, summary in VERBS.items():
-        parts += _section(f"critpath {name}", summary, choices.choices[name])
+        parts += _section(f"critpath {name}", summary, choices.choices[name], seen)
     parts += ["## Settings", ""]
     rows = [(f"`{s.name}`", s.help, _default(s)) for s in SETTINGS.values()]
     return "\n".join([*parts, *table(("setting", "meaning", "default"), rows)])
 
 
 def _section(
-    title: str, summary: str, parser: argparse.ArgumentParser, depth: int = 2
+    title: str,
+    summary: str,
+    parser: argparse.ArgumentParser,
+    seen: dict[str, set[tuple[str, str]]],
+    depth: int = 2,
 ) -> list[str]:
     """Return what one verb takes; a verb of several actions has a section for each."""
     parts = [f"{'#' * depth} {title}", "", f"{summary[0].upper()}{summary[1:]}.", ""]
@@ -162,14 +167,17 @@ def _section(
     if inner is not None:
         for choice in inner._choices_actions:  # noqa: SLF001 - as above
             told = choice.help or ""
-            parts += _section(f"{title} {choice.dest}", told, inner.choices[choice.dest], depth + 1)
+            below = inner.choices[choice.dest]
+            parts += _section(f"{title} {choice.dest}", told, below, seen, depth + 1)
         return parts
     rows = [
         (_form(action), (action.help or "").replace("%%", "%"))
         for action in actions
         if not (action.dest.startswith("setting_") or action.dest in _EVERYWHERE)
     ]
+    alike, rows = _leave_out_shared(title, rows, seen)
     parts += table(("argument", "meaning"), rows)
+    parts += alike
     # A setting may have several options.
     heeded = dict.fromkeys(
         a.dest.removeprefix("setting_") for a in actions if a.dest.startswith("setting_")
@@ -177,6 +185,25 @@ def _section(
     if names := ", ".join(f"`{name}`" for name in heeded if name != "quiet"):
         parts += ["", f"Settings that it heeds: {names}."]
     return [*parts, ""]
+
+
+# How many arguments two commands have in common before the second one only names them.
+_SHARED: Final = 4
+
+
+def _leave_out_shared(
+    title: str, rows: list[tuple[str, str]], seen: dict[str, set[tuple[str, str]]]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return a line that names what an earlier command takes as well, and the other rows."""
+    first, shared = "", set[tuple[str, str]]()
+    for earlier, found in seen.items():
+        if len(found & {*rows}) > len(shared):
+            first, shared = earlier, found & {*rows}
+    seen[title] = {*rows}
+    if len(shared) < _SHARED:
+        return [], rows
+    names = ", ".join(form.split(", ")[-1] for form, _ in rows if (form, _) in shared)
+    return ["", f"As `{first}`: {names}."], [row for row in rows if row not in shared]
 
 
 _EVERYWHERE: Final = {"help", "config", "show_config", "debug"}
