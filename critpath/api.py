@@ -25,6 +25,7 @@ from typing import (
 )
 
 from critpath.documents import (
+    CalibrationDocument,
     CauseEntry,
     CauseFacts,
     ComparisonDocument,
@@ -163,7 +164,7 @@ def calibrate(
     execution: str | None = None,
     progress: Progress | None = None,
     **options: Any,
-) -> model.Calibration:
+) -> CalibrationDocument:
     """Find the false-alarm rate, and the smallest effect that a comparison could show.
 
     Parameters

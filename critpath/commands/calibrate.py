@@ -29,7 +29,7 @@ from critpath.commands.settings import (
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:
-    from critpath.model import Calibration
+    from critpath.documents import CalibrationDocument
 
 SETTINGS = (*READING, *RUNNING, *COMPARING)
 
@@ -62,16 +62,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.normal)
     check_outputs([arguments.json], arguments.normal)
     calibration = _calibrate(arguments, settings)
-
-    from critpath.report.document.calibration import (  # noqa: PLC0415 - start-up time
-        calibration_document,
-    )
-
-    document = calibration_document(calibration)
     if arguments.json is not None:
         from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
-        write_output(arguments.json, to_json(document))
+        write_output(arguments.json, to_json(calibration))
     if arguments.json == STDOUT:
         warn(calibration.warnings, quiet=settings["quiet"])
     else:
@@ -79,8 +73,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             render_calibration,
         )
 
-        render_calibration(document, make_console())
-        if len(calibration.floor.sources) == 1:
+        render_calibration(calibration, make_console())
+        if len(calibration.floor.recordings) == 1:
             hint(
                 "next: record twice more, at other times, and name all three",
                 quiet=settings["quiet"],
@@ -88,7 +82,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_CODES[calibration.verdict]
 
 
-def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration:
+def _calibrate(arguments: argparse.Namespace, settings: Settings) -> CalibrationDocument:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:

@@ -19,36 +19,37 @@ from critpath.detect.gate import (
     session_spread,
 )
 from critpath.detect.rules import RULES
-from critpath.model import (
-    F64,
-    I64,
-    CompareSettings,
-    Detectable,
-    FalseAlarms,
-    FloorAdvice,
-    Rate,
-    VectorTable,
+from critpath.documents import (
+    Calibrated,
+    DetectableEntry,
+    FalseAlarmsEntry,
+    FloorEntry,
+    RateEntry,
+    RecordingEntry,
+    SplitKind,
 )
+from critpath.documents.base import number
+from critpath.model import F64, I64, CompareSettings, VectorTable
 from critpath.schema.parameters.detect import CALIBRATION, EFFECTS, GATE
 from critpath.text import calibration as text
 
 
 def conclude(
     settings: CompareSettings,
-    alarms: Sequence[FalseAlarms],
-    detectable: Sequence[Detectable],
-    floor: FloorAdvice,
+    alarms: Sequence[FalseAlarmsEntry],
+    detectable: Sequence[DetectableEntry],
+    floor: FloorEntry,
     mean: float,
-) -> tuple[str, tuple[str, ...]]:
+) -> tuple[Calibrated, list[str]]:
     """Return the verdict of a calibration and its reasons.
 
     Parameters
     ----------
     settings : CompareSettings
-    alarms : sequence of FalseAlarms
+    alarms : sequence of FalseAlarmsEntry
         At least one.
-    detectable : sequence of Detectable
-    floor : FloorAdvice
+    detectable : sequence of DetectableEntry
+    floor : FloorEntry
     mean : float
         Mean duration (ns).
 
@@ -57,7 +58,7 @@ def conclude(
     verdict : str
         ``alarming`` if the lower bound of a rate of false alarms is above the level, or a
         rate of recordings against each other is above 10 %.
-    reasons : tuple of str
+    reasons : list of str
     """
     rule = RULES[settings.rule]
     too_many = [a for a in alarms if a.alarms.low > settings.alpha]
@@ -73,14 +74,14 @@ def conclude(
         *(text.across_recordings(a, settings.alpha) for a in across if a not in doubtful),
         text.advised_floor(settings, floor),
     ]
-    if (floor.floor or floor.in_force) > CALIBRATION.blunt_floor and floor.spread is not None:
+    if (floor.recommended or floor.in_force) > CALIBRATION.blunt_floor and floor.spread is not None:
         reasons.append(text.blunt_floor())
     # Few recordings prove no rate; but with such a one they are not calibrated.
     alarming = too_many or any(a.alarms.share > CALIBRATION.most_alarms for a in doubtful)
-    return ("alarming" if alarming else "calibrated"), tuple(reasons)
+    return ("alarming" if alarming else "calibrated"), reasons
 
 
-def _at_usual_size(alarms: Sequence[FalseAlarms], kind: str) -> list[FalseAlarms]:
+def _at_usual_size(alarms: Sequence[FalseAlarmsEntry], kind: SplitKind) -> list[FalseAlarmsEntry]:
     """Return the rate of a kind at 30 executions, or at the largest size there is."""
     mine = [a for a in alarms if a.kind == kind]
     if not mine:
@@ -92,7 +93,7 @@ def _at_usual_size(alarms: Sequence[FalseAlarms], kind: str) -> list[FalseAlarms
 
 
 def _outcome(
-    settings: CompareSettings, detectable: Sequence[Detectable], size: int, mean: float
+    settings: CompareSettings, detectable: Sequence[DetectableEntry], size: int, mean: float
 ) -> str:
     """Return the end of the answer: what slow-down shows at a size."""
     if not RULES[settings.rule].permutation_test:
@@ -101,7 +102,7 @@ def _outcome(
     return text.smallest_change(shown[0].shift, mean) if shown else ""
 
 
-def rate(count: int, of: int, units: int | None = None) -> Rate:
+def rate(count: int, of: int, units: int | None = None) -> RateEntry:
     """Return a share with its 95 % interval.
 
     Parameters
@@ -124,12 +125,12 @@ def rate(count: int, of: int, units: int | None = None) -> Rate:
     tail = (1 - CALIBRATION.confidence) / 2
     low = float(betaincinv(x, n - x + 1, tail)) if x > 0 else 0.0
     high = float(betaincinv(x + 1, n - x, 1 - tail)) if x < n else 1.0
-    return Rate(count, of, low, high)
+    return RateEntry(count, of, count / of, low, high)
 
 
 def advise_floor(
     total: I64, stratum: I64, session: I64, sources: Sequence[str], asked: float
-) -> FloorAdvice:
+) -> FloorEntry:
     """Recommend an effect floor.
 
     Parameters
@@ -161,17 +162,17 @@ def advise_floor(
         high = spread * math.sqrt(freedom / float(chdtri(freedom, CALIBRATION.confidence)))
         expected = _expected(total, stratum, session) / mean
     enough = spread is not None and len(names) >= CALIBRATION.least_sessions
-    return FloorAdvice(
-        sources=tuple(sources[int(s)] for s in names),
-        executions=tuple(counts.tolist()),
-        means=tuple((mean + found.deviation).tolist()),
-        spread=spread,
-        spread_high=high,
-        expected=expected,
-        floor=max(CALIBRATION.least_floor, GATE.sigmas * spread)
+    means = (mean + found.deviation).tolist()
+    recordings = zip(names.tolist(), counts.tolist(), means, strict=True)
+    return FloorEntry(
+        recordings=[RecordingEntry(sources[name], many, of) for name, many, of in recordings],
+        spread=number(spread),
+        spread_high=number(high),
+        expected=number(expected),
+        recommended=number(max(CALIBRATION.least_floor, GATE.sigmas * spread))
         if spread is not None and enough
         else None,
-        in_force=floor_share(asked, total, stratum, session),
+        in_force=float(floor_share(asked, total, stratum, session)),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -15,6 +16,8 @@ Pair = Annotated[list[Number], Meta(min_length=2, max_length=2)]
 MaybePair = Annotated[list[Maybe], Meta(min_length=2, max_length=2)]
 Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
 SetName = Literal["normal", "sample"]
+# Whatever a setting is, as JSON holds it.
+Settings = dict[str, Any]
 
 
 def doc(meaning: str) -> Meta:
@@ -39,3 +42,24 @@ def number(value: float | None) -> float | int | None:
     if value is None or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(value)
+
+
+_ALREADY: Final = frozenset({str, int, bool, type(None)})
+
+
+def plain(value: Any) -> Any:
+    """Return settings as JSON holds them; what JSON has no type for becomes text."""
+    if type(value) in _ALREADY:  # most are, and there may be a million
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [plain(item) for item in value]
+        return sorted(items, key=repr) if isinstance(value, set | frozenset) else items
+    if hasattr(value, "item"):  # a scalar of numpy
+        value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return number(value)
+    return value if value is None else str(value)

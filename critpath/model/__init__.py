@@ -16,14 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from critpath.model.calibration import (
-        Calibration,
-        Detectable,
-        FalseAlarms,
-        FloorAdvice,
-        Missing,
-        Rate,
-    )
     from critpath.model.comparison import Analysis, CompareSettings, ExtractSettings
     from critpath.model.events import Clock, EventChunk, EventClass, EventRequest, Events, Loss
     from critpath.model.findings import (
@@ -157,9 +149,6 @@ if TYPE_CHECKING:
     )
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "calibration": (
-        *("Calibration", "Detectable", "FalseAlarms", "FloorAdvice", "Missing", "Rate"),
-    ),
     "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
     "judgement": (
         *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Percentile"),
@@ -263,7 +252,6 @@ __all__ = [
     "BlockStore",
     "Blocks",
     "Bool",
-    "Calibration",
     "Cause",
     "Certainty",
     "ChainTimes",
@@ -280,7 +268,6 @@ __all__ = [
     "Counts",
     "CpuLoss",
     "CriticalPaths",
-    "Detectable",
     "Detection",
     "Endpoints",
     "EventChunk",
@@ -289,10 +276,8 @@ __all__ = [
     "Events",
     "Executions",
     "ExtractSettings",
-    "FalseAlarms",
     "Finding",
     "FlameNode",
-    "FloorAdvice",
     "FunctionSpans",
     "Gap",
     "Kind",
@@ -302,7 +287,6 @@ __all__ = [
     "MachineSummary",
     "Manifest",
     "Member",
-    "Missing",
     "OpenColumns",
     "Outliers",
     "PackedBlock",
@@ -311,7 +295,6 @@ __all__ = [
     "PathSet",
     "Percentile",
     "Piece",
-    "Rate",
     "ReachedLimit",
     "Reason",
     "ReplayedRecording",

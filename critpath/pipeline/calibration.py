@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from critpath import __version__
+from critpath.documents.base import change, plain
+from critpath.documents.calibration import (
+    CALIBRATION_FORMAT,
+    CalibrationDocument,
+    DetectableEntry,
+    FalseAlarmsEntry,
+    FloorEntry,
+    LackEntry,
+    RateEntry,
+    ShiftKind,
+    SplitKind,
+)
 from critpath.errors import InconclusiveError
-from critpath.model import I64, CompareSettings, Missing
+from critpath.model import I64, CompareSettings
 from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
 from critpath.pipeline.progress import Progress
 from critpath.text import notes
@@ -17,15 +30,7 @@ from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.detect.calibration import Trial
-    from critpath.model import (
-        F64,
-        Calibration,
-        Detectable,
-        FalseAlarms,
-        FloorAdvice,
-        PathSet,
-        VectorTable,
-    )
+    from critpath.model import F64, PathSet, VectorTable
 
 SIZES = (10, 30, 100)
 _TRIALS = 40  # splits that a slow-down is tried on
@@ -76,7 +81,7 @@ def calibrate(
     splits: int = 200,
     sizes: Sequence[int] = SIZES,
     progress: Progress | None = None,
-) -> Calibration:
+) -> CalibrationDocument:
     """Hold the executions of a healthy program against each other.
 
     Parameters
@@ -93,6 +98,11 @@ def calibrate(
     progress : callable, optional
         Told what is being done.
 
+    Returns
+    -------
+    CalibrationDocument
+        Durations in ns, rates and floors as shares of 1.
+
     Raises
     ------
     InconclusiveError
@@ -106,7 +116,6 @@ def calibrate(
     """
     from critpath.detect.calibration import conclude
     from critpath.detect.rules import RULES
-    from critpath.model import Calibration
 
     settings = settings or CompareSettings()
     tell = progress or (lambda _: None)
@@ -123,8 +132,8 @@ def calibrate(
     pool = _pool(normal, lean, tell)
     tell("measuring what recordings differ by")
     floor = _floor(pool)
-    alarms: list[FalseAlarms] = []
-    smallest_shifts: list[Detectable] = []
+    alarms: list[FalseAlarmsEntry] = []
+    smallest_shifts: list[DetectableEntry] = []
     for size in sizes:
         judged: list[Judgement] = []
         divided = shuffled_splits(len(normal), size, splits, pool.seed)
@@ -139,7 +148,9 @@ def calibrate(
     lacking = [lack for size in sizes for lack in missing(pool.session, size)]
     mean = float(pool.table.total.mean())
     verdict, reasons = conclude(settings, alarms, smallest_shifts, floor, mean)
-    return Calibration(
+    return CalibrationDocument(
+        format=CALIBRATION_FORMAT,
+        version=__version__,
         verdict=verdict,
         reasons=reasons,
         warnings=_warnings(normal),
@@ -148,11 +159,11 @@ def calibrate(
         alpha=settings.alpha,
         splits=splits,
         permutations=lean.permutations,
-        false_alarms=tuple(alarms),
-        missing=tuple(lacking),
-        detectable=tuple(smallest_shifts),
+        false_alarms=alarms,
+        missing=lacking,
+        detectable=smallest_shifts,
         floor=floor,
-        settings=asdict(settings),
+        settings=plain(asdict(settings)),
     )
 
 
@@ -183,7 +194,7 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
     )
 
 
-def _floor(pool: _Pool) -> FloorAdvice:
+def _floor(pool: _Pool) -> FloorEntry:
     from critpath.cluster.types import find_types, labels_are_usable
     from critpath.detect.calibration import advise_floor
 
@@ -196,13 +207,12 @@ def _floor(pool: _Pool) -> FloorAdvice:
 
 
 def _false_alarms(
-    pool: _Pool, kind: str, splits: Sequence[Split], floor: FloorAdvice
-) -> tuple[FalseAlarms, list[Judgement]]:
+    pool: _Pool, kind: SplitKind, splits: Sequence[Split], floor: FloorEntry
+) -> tuple[FalseAlarmsEntry, list[Judgement]]:
     """Judge every split; return the rates, and what was decided of the first splits."""
     from critpath.detect.calibration import rate
     from critpath.detect.rules import RULES
     from critpath.detect.verdict import is_alarm
-    from critpath.model import FalseAlarms
 
     across = kind == "sessions"
     settings = pool.settings
@@ -227,33 +237,32 @@ def _false_alarms(
         alarm = is_alarm(detection, judgement.apart)
         alarms += alarm
         # With a higher floor only what alarmed can alarm.
-        lower = floor.floor is not None and floor.floor < (in_force or settings.floor)
-        if floor.floor is not None and (alarm or lower):
-            again = pool.judge(split, across=across, floor=floor.floor)
+        lower = floor.recommended is not None and floor.recommended < (in_force or settings.floor)
+        if floor.recommended is not None and (alarm or lower):
+            again = pool.judge(split, across=across, floor=floor.recommended)
             recommended += is_alarm(again.detection, again.apart)
     units = len({split.unit for split in splits})
 
-    def of(count: int) -> Any:
+    def of(count: int) -> RateEntry:
         return rate(count, len(splits), units)
 
-    return FalseAlarms(
+    return FalseAlarmsEntry(
         kind=kind,
         sample=size,
         normal=max(len(split.normal) for split in splits),
         units=units,
         alarms=of(alarms),
         without_floor=of(bare) if rule.permutation_test else None,
-        recommended=of(recommended) if rule.floor and floor.floor is not None else None,
+        recommended=of(recommended) if rule.floor and floor.recommended is not None else None,
         marked=of(marked),
     ), kept
 
 
 def _detectable(
     pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
-) -> list[Detectable]:
+) -> list[DetectableEntry]:
     """Find the smallest slow-down of the total and of every state, of one size."""
     from critpath.detect.calibration import smallest_shift
-    from critpath.model import Detectable
 
     trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
     if not any(judgement.detection.enough for judgement in judged):
@@ -262,19 +271,21 @@ def _detectable(
     means = pool.table.durations.mean(axis=0)
     total = float(means.sum())
     rng = np.random.default_rng([pool.seed, len(splits[0].sample), 2])
-    asked: list[tuple[str, str, float]] = [("total", "", total), ("rare", "", total)]
+    asked: list[tuple[ShiftKind, str, float]] = [("total", "", total), ("rare", "", total)]
     asked += [("new", "", 0.0)]
     asked += [("state", name, float(mean)) for name, mean in zip(names, means, strict=True)]
     size = len(splits[0].sample)
     longest = pool.table.durations.max(axis=0)
     new = 0.0
-    result: list[Detectable] = []
+    result: list[DetectableEntry] = []
+    whole = float(pool.table.total.mean())
     for number, (kind, name, mean) in enumerate(asked):
         pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
         if kind == "state" and longest[column] < _NEGLIGIBLE * new:
             as_new = result[_BEFORE_STATES - 1]
-            result.append(replace(as_new, kind=kind, state=name, mean=mean, trials=0))
+            own = _share(as_new.shift, mean)
+            result.append(change(as_new, kind=kind, state=name, mean=mean, of_own=own, trials=0))
             continue
         patterns = [_pattern(kind, column, t.sample, means, rng) for t in trials]
         shift, by_floor = (
@@ -283,18 +294,25 @@ def _detectable(
         if kind == "new":
             new = shift or 0.0
         result.append(
-            Detectable(
+            DetectableEntry(
                 sample=size,
                 normal=len(splits[0].normal),
                 kind=kind,
                 state=name,
                 mean=mean,
                 shift=shift,
+                of_total=_share(shift, whole),
+                of_own=_share(shift, mean),
                 by_floor=by_floor,
                 trials=len(trials),
             )
         )
     return result
+
+
+def _share(shift: float | None, mean: float) -> float | None:
+    """Return a shift as a share, None where there is none or nothing that it is of."""
+    return None if shift is None or not mean else shift / mean
 
 
 def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Generator) -> F64:
@@ -344,7 +362,7 @@ def _with_new(table: VectorTable) -> VectorTable:
     return VectorTable(symbols, *(np.hstack([column, nothing]) for column in columns))
 
 
-def _warnings(normal: PathSet) -> tuple[str, ...]:
+def _warnings(normal: PathSet) -> list[str]:
     from critpath.detect.comparability import recording_differences
 
     repaired = note_repaired_switches(normal)
@@ -353,7 +371,7 @@ def _warnings(normal: PathSet) -> tuple[str, ...]:
     lossy = int(normal.lossy.sum())
     if lossy:
         result.append(notes.lossy_executions(lossy, len(normal)))
-    return tuple(result)
+    return result
 
 
 # How healthy executions are divided into a normal and a sample set, to see what happens.
@@ -421,12 +439,12 @@ def _fitting(session: I64, sample: int) -> list[int]:
     return np.flatnonzero((counts >= sample) & (rest >= least_normal(sample))).tolist()
 
 
-def missing(session: I64, sample: int) -> list[Missing]:
+def missing(session: I64, sample: int) -> list[LackEntry]:
     """Say what the recordings lack for a size."""
     result = []
     lacking = sample + least_normal(sample) - len(session)
     if lacking > 0:
-        result.append(Missing("shuffled", sample, lacking, 0))
+        result.append(LackEntry("shuffled", sample, lacking, 0))
     if not _fitting(session, sample):
         counts = np.bincount(session)
         recordings = max(0, 2 - len(counts))
@@ -434,5 +452,5 @@ def missing(session: I64, sample: int) -> list[Missing]:
         # The sample's recording first; then what it is held against.
         lack = max(0, sample - largest)
         lack = lack or max(0, least_normal(sample) - (len(session) - largest))
-        result.append(Missing("sessions", sample, lack, recordings))
+        result.append(LackEntry("sessions", sample, lack, recordings))
     return result

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from critpath.units import format_ns, format_share, plural, round_up
 
 if TYPE_CHECKING:
-    from critpath.model import CompareSettings, FalseAlarms, FloorAdvice, Rate
+    from critpath.documents import FalseAlarmsEntry, FloorEntry, RateEntry
+    from critpath.model import CompareSettings
 
 
-def format_rate(rate: Rate) -> str:
+def format_rate(rate: RateEntry) -> str:
     """Render a rate with its interval, for example ``0.7 % (0.1 to 2.4 %)``."""
     low, high = (format_share(x).removesuffix(" %") for x in (rate.low, rate.high))
     return f"{format_share(rate.share)} ({low} to {high} %)"
 
 
-def alarm_rate(found: FalseAlarms, raised_floor: float | None, outcome: str) -> str:
+def alarm_rate(found: FalseAlarmsEntry, raised_floor: float | None, outcome: str) -> str:
     """How often equal sets alarm; ``raised_floor`` is one that the recordings ask for."""
     sentence = (
         f"at {found.sample} executions compare alarms in {format_rate(found.alarms)} of "
@@ -45,7 +46,7 @@ def smallest_change(shift: float | None, mean: float) -> str:
     )
 
 
-def across_recordings(found: FalseAlarms, alpha: float) -> str:
+def across_recordings(found: FalseAlarmsEntry, alpha: float) -> str:
     """How often a recording alarms against the others."""
     more = ""
     if found.alarms.low <= alpha < found.alarms.share:
@@ -58,7 +59,7 @@ def across_recordings(found: FalseAlarms, alpha: float) -> str:
 
 
 def too_many_alarms(
-    found: FalseAlarms, settings: CompareSettings, floor: FloorAdvice, *, has_floor: bool
+    found: FalseAlarmsEntry, settings: CompareSettings, floor: FloorEntry, *, has_floor: bool
 ) -> str:
     """Equal sets alarm more often than the level promises, and what helps."""
     where = "shuffled executions" if found.kind == "shuffled" else "recordings"
@@ -67,8 +68,8 @@ def too_many_alarms(
         f"{format_share(settings.alpha)}"
     )
     better = found.recommended
-    if better is not None and floor.floor is not None and better.low <= settings.alpha:
-        least = f"{100 * round_up(floor.floor):g} %"
+    if better is not None and floor.recommended is not None and better.low <= settings.alpha:
+        least = f"{100 * round_up(floor.recommended):g} %"
         return f"{sentence}: a floor of {least} leaves {format_share(better.share)}"
     if not has_floor:
         return f"{sentence}: use --rule gate"
@@ -80,7 +81,7 @@ def too_many_alarms(
     return f"{sentence}: raise the floor"
 
 
-def advised_floor(settings: CompareSettings, floor: FloorAdvice) -> str:
+def advised_floor(settings: CompareSettings, floor: FloorEntry) -> str:
     """What recordings differ by, and the floor that follows."""
     if floor.spread is None or floor.spread_high is None:
         return (
@@ -89,13 +90,13 @@ def advised_floor(settings: CompareSettings, floor: FloorAdvice) -> str:
         )
     spread = (
         f"recordings differ by {format_share(floor.spread)} of the mean (sd of "
-        f"{plural(len(floor.sources), 'recording')}; with 95 % confidence below "
+        f"{plural(len(floor.recordings), 'recording')}; with 95 % confidence below "
         f"{format_share(floor.spread_high)})"
     )
-    if floor.floor is None:
+    if floor.recommended is None:
         return f"{spread}: too few to recommend a floor, make one more"
-    advice = f"{spread}: floor {format_share(floor.floor)} recommended"
-    if floor.floor <= settings.floor:
+    advice = f"{spread}: floor {format_share(floor.recommended)} recommended"
+    if floor.recommended <= settings.floor:
         return f"{advice}, {format_share(settings.floor)} is in force"
     return advice
 

@@ -29,8 +29,19 @@ import stacks
 import streams
 from oracle.ctf_write import Generator, Writer
 
+from critpath import __version__
+from critpath.documents.calibration import (
+    CALIBRATION_FORMAT,
+    CalibrationDocument,
+    DetectableEntry,
+    FalseAlarmsEntry,
+    FloorEntry,
+    LackEntry,
+    RateEntry,
+    RecordingEntry,
+)
 from critpath.graph.critical_path import take_executions
-from critpath.model import Calibration, Detectable, FalseAlarms, FloorAdvice, Kind, Missing, Rate
+from critpath.model import Kind
 from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.metadata.schema import IntegerClass, VarintClass
 from critpath.store import DATASET, part_name
@@ -224,7 +235,6 @@ def saved_seeds() -> None:
 
     from critpath import pipeline  # noqa: PLC0415 - as below
     from critpath.report.document.as_json import to_json  # noqa: PLC0415
-    from critpath.report.document.calibration import calibration_document  # noqa: PLC0415
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415
     from critpath.report.document.path import write_paths  # noqa: PLC0415
     from critpath.store import save_paths  # noqa: PLC0415
@@ -262,40 +272,39 @@ def saved_seeds() -> None:
         ("list", json.dumps(listed).encode()),
         ("baseline", baseline_text(Baseline(sessions, interrupts=True, version="0")).encode()),
         ("document", to_json(comparison_document(small)).encode()),
-        ("document", to_json(calibration_document(calibration())).encode()),
+        ("document", to_json(calibration()).encode()),
         ("document", "".join(write_paths(paths)).split("\n")[0].encode()),
         *store_seeds(),
     ):
         keep("saved", bytes([saved.KINDS.index(kind)]) + data)
 
 
-def calibration() -> Calibration:
+def calibration() -> CalibrationDocument:
     """Return what a calibration may say."""
-    rate = Rate(1, 200, 0.0001, 0.028)
-    alarms = FalseAlarms("shuffled", 10, 100, 200, rate, rate, rate, rate)
-    return Calibration(
+    rate = RateEntry(1, 200, 0.005, 0.0001, 0.028)
+    return CalibrationDocument(
+        format=CALIBRATION_FORMAT,
+        version=__version__,
         verdict="calibrated",
-        reasons=("a reason",),
-        warnings=("a warning",),
+        reasons=["a reason"],
+        warnings=["a warning"],
         executions=300,
         mean=10e6,
         alpha=0.01,
         splits=200,
         permutations=599,
-        false_alarms=(alarms,),
-        missing=(Missing("sessions", 100, 40, 0),),
-        detectable=(
-            Detectable(10, 100, "total", "", 10e6, 0.6e6, True, 40),
-            Detectable(10, 100, "state", "RUN", 8e6, None, False, 40),
-        ),
-        floor=FloorAdvice(
-            sources=("a", "b"),
-            executions=(100, 100),
-            means=(9.8e6, 10e6),
+        false_alarms=[FalseAlarmsEntry("shuffled", 10, 100, 200, rate, rate, rate, rate)],
+        missing=[LackEntry("sessions", 100, 40, 0)],
+        detectable=[
+            DetectableEntry(10, 100, "total", "", 10e6, 0.6e6, 0.06, 0.06, True, 40),
+            DetectableEntry(10, 100, "state", "RUN", 8e6, None, None, None, False, 40),
+        ],
+        floor=FloorEntry(
+            recordings=[RecordingEntry("a", 100, 9.8e6), RecordingEntry("b", 100, 10e6)],
             spread=0.02,
             spread_high=0.088,
             expected=0.01,
-            floor=0.06,
+            recommended=0.06,
             in_force=0.06,
         ),
         settings={"alpha": 0.01},

@@ -33,8 +33,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "model": {"units", "schema", "documents"},
     # What is wrong with a regular expression is said to who wrote it.
     "untrusted": {"errors", "units"},
-    # A document names the states.
-    "documents": {"schema"},
+    # A document names the states; one shows itself in a notebook.
+    "documents": {"schema", "units"},
     # Sentences are made of what passes between stages.
     "text": {"schema", "model", "documents", "units"},
     **{stage: set(LEAVES) for stage in STAGES},

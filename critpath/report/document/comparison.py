@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import pairwise, repeat
@@ -58,7 +58,7 @@ from critpath.documents import (
     Verdict,
     Window,
 )
-from critpath.documents.base import number
+from critpath.documents.base import number, plain
 from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
 from critpath.model import (
@@ -84,30 +84,6 @@ from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import sign
 from critpath.text.page import with_noun
 from critpath.units import NS_PER_S
-
-# Values as JSON can hold them.
-
-
-_ALREADY: Final = frozenset({str, int, bool, type(None)})
-
-
-def plain(value: Any) -> Any:
-    """Return settings as JSON holds them; what JSON has no type for becomes text."""
-    if type(value) in _ALREADY:  # most are, and there may be a million
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item) for item in value]
-        return sorted(items, key=repr) if isinstance(value, set | frozenset) else items
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, int | float):
-        return number(value)
-    return value if value is None else str(value)
-
 
 # Losses are listed one by one up to here; their sums are always complete.
 _MOST_LOSSES: Final = 200

@@ -25,8 +25,8 @@ def render_calibration(document: CalibrationDocument, console: Console) -> None:
 
     Parameters
     ----------
-    document : dict
-        From `calibration_document`.
+    document : CalibrationDocument
+        From `critpath.pipeline.calibrate`.
     console : rich.console.Console
     """
     first, *further = document.reasons

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import critpath as cp
-from critpath.model import Calibration
+from critpath.documents import CalibrationDocument
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
@@ -105,7 +105,7 @@ def test_reports_are_returned_or_written(answer, tmp_path):
 
 def test_a_calibration_is_short(sets):
     calibration = cp.calibrate(sets[0], splits=2, sizes=(5,))
-    assert isinstance(calibration, Calibration)
+    assert isinstance(calibration, CalibrationDocument)
     assert repr(calibration).startswith("CALIBRATED: ")
     assert len(repr(calibration)) < 500
 

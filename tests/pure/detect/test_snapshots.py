@@ -23,12 +23,10 @@ from critpath.detect import (
     tails,
     verdict,
 )
+from critpath.documents import DetectableEntry, FalseAlarmsEntry
 from critpath.model import (
     ChainTimes,
     CompareSettings,
-    Detectable,
-    FalseAlarms,
-    Rate,
     Rival,
     State,
     Symbol,
@@ -432,7 +430,7 @@ def test_calibration(snapshot):
 def test_the_verdict_of_a_calibration(snapshot):
     def alarms(kind, size, count, of):
         found = calibration.rate(count, of)
-        return FalseAlarms(kind, size, 90, of, found, found, None, found)
+        return FalseAlarmsEntry(kind, size, 90, of, found, found, None, found)
 
     rng = np.random.default_rng(10)
     facts = {}
@@ -447,7 +445,9 @@ def test_the_verdict_of_a_calibration(snapshot):
                     total, as_rows(36, "one"), as_rows(36, sessions), "abcd", 0.05
                 )
                 shown = [
-                    Detectable(s, 90, "total", "", 1e6, 7e4 + s, by_floor=False, trials=9)
+                    DetectableEntry(
+                        *(s, 90, "total", "", 1e6, 7e4 + s, None, None), by_floor=False, trials=9
+                    )
                     for s in sizes
                 ]
                 for rule in ("gate", "paper"):
@@ -556,7 +556,6 @@ def test_doubts(snapshot):
     for k in range(len(levels)):
         facts[f"levels {k}"] = verdict.symbol_levels(SYMBOLS, levels[k:])
         facts[f"levels to {k}"] = verdict.symbol_levels(SYMBOLS, levels[:k])
-    assert Rate(0, 1, 0.0, 1.0).share == 0
     snapshot("doubts", facts)
 
 

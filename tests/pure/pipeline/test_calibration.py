@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,12 +121,12 @@ def test_sessions_of_a_known_spread_give_its_floor(healthy, quick):
     factors = [0.9, 1.0, 1.1]
     result = calibrate(healthy([60, 60, 60], factors, spread=0.05), quick, splits=3, sizes=(10,))
     assert result.floor.spread == pytest.approx(0.1, rel=0.05)
-    assert result.floor.floor == pytest.approx(0.3, rel=0.05)
+    assert result.floor.recommended == pytest.approx(0.3, rel=0.05)
     # Two degrees of freedom: the 5 % quantile of chi-square is 0.1026.
     high = result.floor.spread * (2 / 0.1026) ** 0.5
     assert result.floor.spread_high == pytest.approx(high, rel=1e-3)
     assert result.floor.expected == pytest.approx(0.05 / 60**0.5 * 0.55, rel=0.5)
-    assert result.floor.in_force == pytest.approx(result.floor.floor)
+    assert result.floor.in_force == pytest.approx(result.floor.recommended)
     across = next(a for a in result.false_alarms if a.kind == "sessions")
     assert across.units == 3
     # The slowest session is slower than the others: it alarms by p, and for good reason.
@@ -151,7 +151,7 @@ def test_sessions_that_differ_more_than_the_floor_are_alarming(healthy, quick):
 
 def test_one_recording_has_no_floor_to_recommend(healthy, quick):
     result = calibrate(healthy([40]), quick, splits=3, sizes=(10, 30))
-    assert result.floor.floor is None
+    assert result.floor.recommended is None
     assert result.floor.spread is None
     assert any("cannot be known from one recording" in r for r in result.reasons)
     assert ("sessions", 10, 10, 1) in [
@@ -162,7 +162,7 @@ def test_one_recording_has_no_floor_to_recommend(healthy, quick):
 
 def test_two_recordings_have_a_distance_and_no_floor(healthy, quick):
     result = calibrate(healthy([30, 30]), quick, splits=3, sizes=(10,))
-    assert result.floor.floor is None
+    assert result.floor.recommended is None
     assert result.floor.spread is not None
 
 
@@ -179,7 +179,7 @@ def test_the_order_of_recordings_and_executions_does_not_matter(healthy, of_dura
     other = permuted(one, of_durations, order)
     # The other way round: session 0 becomes session 1.
     swapped = replace(other, session=1 - other.session, sources=other.sources[::-1])
-    results = [asdict(calibrate(s, quick, splits=3, sizes=(10,))) for s in (one, other, swapped)]
+    results = [calibrate(s, quick, splits=3, sizes=(10,)) for s in (one, other, swapped)]
     assert results[0] == results[1] == results[2]
 
 
@@ -193,7 +193,7 @@ def test_identical_executions_are_no_trouble(of_durations, quick, spread):
             of_durations(durations, np.arange(40) % 4, ["a", "b", "c", "d"]), quick,
             splits=3, sizes=(10,),
         )  # fmt: skip
-    assert result.floor.floor == 0.05
+    assert result.floor.recommended == 0.05
     assert all(a.alarms.count == 0 for a in result.false_alarms)
     assert found(result, "total", 10).shift == pytest.approx(0.05 * result.mean, rel=0.05)
 
@@ -212,6 +212,6 @@ def test_the_papers_rule_is_measured_as_well(healthy, quick):
     asked = replace(quick, rule="paper", t2=1.25)
     result = calibrate(healthy([60, 60, 60]), asked, splits=5, sizes=(10,))
     assert result.verdict == "alarming"
-    assert result.detectable == ()
+    assert result.detectable == []
     assert result.false_alarms[0].without_floor is None
     assert any("use --rule gate" in reason for reason in result.reasons)
