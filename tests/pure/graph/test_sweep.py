@@ -212,7 +212,10 @@ def test_recordings_of_the_guest(guest, name, what):
     compare(replay(read_events(guest(name), KERNEL_EVENTS)), what)
 
 
-@pytest.mark.parametrize("name", ["selora-old_trace", "tc-bug446190", "tc-scp_dest"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("selora-old_trace", marks=pytest.mark.deep), "tc-bug446190", "tc-scp_dest"],
+)
 def test_public_traces(shared, name):
     compare(replay(read_events(shared(f"public/{name}"), KERNEL_EVENTS)), "lives")
 
