@@ -23,8 +23,10 @@ CALLS: Final = (
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table in Markdown."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines]
+    shown = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)
+    ]
+    return [shown[0], f"|{'---|' * len(head)}", *shown[1:]]
 
 
 def calls() -> str:
