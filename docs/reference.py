@@ -112,7 +112,8 @@ class _Shapes:
     def find_reached(schema: dict[str, Any]) -> set[str]:
         """Return the shapes that a document can have; a schema may define more."""
         found: set[str] = set()
-        pending = [{k: v for k, v in schema.items() if k != "$defs"}]
+        keys = {k: v for k, v in schema["properties"].items() if k not in _DRAWN}
+        pending = [keys]
         while pending:
             used = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(pending.pop()))) - found
             found |= used
@@ -132,6 +133,8 @@ class _Shapes:
 
 
 _STATE: Final = "StateName"
+# What only critpath's own page draws: shapes that the schema alone has.
+_DRAWN: Final = {"pictures"}
 
 
 def _shape(title: Callable[[str], str], defined: str, body: dict[str, Any]) -> list[str]:
@@ -155,7 +158,8 @@ def _rows(
         if path in {"format", "version"} and value["description"] in _EVERYWHERE:
             continue
         optional = "" if key in body["required"] else "?"
-        yield f"`{path}`{optional}", _type(title, value), value["description"]
+        kind = "in the schema" if path in _DRAWN else _type(title, value)
+        yield f"`{path}`{optional}", kind, value["description"]
         for inner in (value, *value.get("anyOf", ())):
             if "properties" in inner:
                 yield from _rows(title, inner, f"{path}.")
