@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 
-from critpath.ab.evidence import LEAST_BLOCKS, BoundProcess
+from critpath.ab.evidence import BoundProcess
 from critpath.documents import AbBlock, AbCarryOver, AbMachine
 from critpath.model import F64
-
-_SURE: Final = 2.576
-_LEVEL: Final = 0.01
-_SPEED: Final = 1.2  # spread of the probes that a machine without steal cannot explain
+from critpath.schema.parameters.ab import EVIDENCE
+from critpath.schema.parameters.shared import NORMAL
 
 
 def drift(blocks: list[AbBlock]) -> float:
     """Return by which share both became slower from the first to the last block."""
-    if len(blocks) < LEAST_BLOCKS:
+    if len(blocks) < EVIDENCE.least_blocks:
         return 0.0
     levels = np.array([np.mean(_slot_logs(block)) for block in blocks])
     i, j = np.triu_indices(len(levels), 1)
@@ -33,7 +30,7 @@ def difference_change(d: F64) -> tuple[float, float] | None:
     their order does not matter.
     """
     first = len(d) // 3
-    if first < LEAST_BLOCKS:
+    if first < EVIDENCE.least_blocks:
         return None
     high = d > np.median(d)
     above, in_first = int(high.sum()), int(high[:first].sum())
@@ -42,7 +39,7 @@ def difference_change(d: F64) -> tuple[float, float] | None:
         math.comb(above, k) * math.comb(len(d) - above, first - k) / total for k in range(first + 1)
     ]
     p = 2 * min(sum(chances[: in_first + 1]), sum(chances[in_first:]))
-    if p > _LEVEL:
+    if p > EVIDENCE.level:
         return None
     return (
         math.expm1(float(np.median(d[:first]))),
@@ -55,7 +52,7 @@ def carry_over(blocks: list[AbBlock]) -> AbCarryOver:
 
     Least squares within blocks, over slots 2 to 4: the side, and the side before.
     """
-    if len(blocks) < LEAST_BLOCKS:
+    if len(blocks) < EVIDENCE.least_blocks:
         return AbCarryOver(None, [None, None])
     rows, values = [], []
     for block in blocks:
@@ -70,7 +67,7 @@ def carry_over(blocks: list[AbBlock]) -> AbCarryOver:
     residual = y - x @ found
     freedom = max(1, len(y) - len(blocks) - 2)
     error = math.sqrt(float(residual @ residual) / freedom * float(inverse[1, 1]))
-    ends = [math.expm1(float(found[1]) + sign * _SURE * error) for sign in (-1, 1)]
+    ends = [math.expm1(float(found[1]) + sign * NORMAL.q995 * error) for sign in (-1, 1)]
     return AbCarryOver(math.expm1(float(found[1])), [ends[0], ends[1]])
 
 
@@ -90,16 +87,17 @@ def machine_summary(blocks: list[AbBlock]) -> AbMachine:
         np.concatenate([np.array(b.probes[name], np.float64) for b in blocks if name in b.probes])
         for name in _probe_names(blocks)
     ]
+    low, high = EVIDENCE.spread
     spread = max(
         (
-            float(np.quantile(s, 0.9) / np.quantile(s, 0.1))
+            float(np.quantile(s, high) / np.quantile(s, low))
             for s in speeds
             if len(s) and s.min() > 0
         ),
         default=None,
     )
     # A host that does not tell what it took shows 0 there, whatever the probes see.
-    known = steal > 0 or (spread is not None and spread <= _SPEED)
+    known = steal > 0 or (spread is not None and spread <= EVIDENCE.speed)
     return AbMachine(
         others_share=max(0.0, busy - own) / capacity if capacity else None,
         psi=psi / seconds if seconds else None,
@@ -118,7 +116,7 @@ def _explained(blocks: list[AbBlock], *, wait: bool) -> float | None:
     """Return the share of the variance between slots that the probes explain."""
     names = _probe_names(blocks)
     usable = [b for b in blocks if all(name in b.probes for name in names)]
-    if not names or len(usable) < LEAST_BLOCKS:
+    if not names or len(usable) < EVIDENCE.least_blocks:
         return None
     values, probes = [], []
     for block in usable:

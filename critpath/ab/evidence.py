@@ -17,18 +17,11 @@ from typing import Final
 import numpy as np
 
 from critpath.model import F64
+from critpath.schema.parameters.ab import EVIDENCE
 
 BETS: Final = np.array([0.15, 0.3, 0.6, 1.2])
 TAIL_BETS: Final = np.array([0.1, 0.25, 0.5, 1.0])
 SHARE_BETS: Final = np.array([0.2, 0.4, 0.7])
-CLIP: Final = 4.0
-SHARE: Final = 0.2  # a larger extra share of slow executions must be excluded before a pass
-SHARE_ALPHA: Final = 0.05
-TAIL_FROM: Final = 20  # blocks that a tail's first threshold is taken from
-TAIL_EVERY: Final = 10
-SHARE_EVERY: Final = 4
-SLOW: Final = 0.9  # above this quantile an execution counts as slow
-LEAST_BLOCKS: Final = 9  # with fewer the wealth cannot reach 100
 _GRID: Final = 33
 
 
@@ -68,7 +61,7 @@ class BoundProcess:
         scale = np.median(self._sizes[:, : self.blocks], axis=1)
         with np.errstate(over="ignore"):  # beyond all floats is beyond CLIP
             x = np.divide(deviation, scale, out=np.sign(deviation), where=scale > 0)
-        self.wealth.grow(_log_tanh_bet(np.clip(x, -CLIP, CLIP)[:, None] * BETS))
+        self.wealth.grow(_log_tanh_bet(np.clip(x, -EVIDENCE.clip, EVIDENCE.clip)[:, None] * BETS))
 
 
 def _log_tanh_bet(z: F64) -> F64:
@@ -119,7 +112,7 @@ class TailProcess:
 
     def __init__(self, quantile: float, allowed: float, runs: int = 1) -> None:
         self.quantile = quantile
-        self.exceedances = Exceedances(quantile, allowed, TAIL_FROM, TAIL_EVERY)
+        self.exceedances = Exceedances(quantile, allowed, EVIDENCE.tail_from, EVIDENCE.tail_every)
         self.wealth = Wealth(runs, len(TAIL_BETS))
 
     def add(self, a: F64, b: F64) -> None:
@@ -139,7 +132,7 @@ class ShareProcess:
 
     def __init__(self, extra: float | F64, runs: int = 1) -> None:
         self._extra = np.broadcast_to(np.asarray(extra, np.float64), (runs,))[:, None]
-        last = 0.85 / (1 + self._extra)
+        last = EVIDENCE.last_bet / (1 + self._extra)
         self._bets = np.concatenate([np.tile(SHARE_BETS, (runs, 1)), last], axis=1)
         self.wealth = Wealth(runs, self._bets.shape[1])
 
@@ -157,7 +150,7 @@ class Evidence:
         floor: float,
         *,
         statistic: str = "geo",
-        tails: tuple[float, ...] = (SLOW,),
+        tails: tuple[float, ...] = (EVIDENCE.slow,),
         runs: int = 1,
     ) -> None:
         self.floor, self.statistic = floor, statistic
@@ -166,8 +159,8 @@ class Evidence:
         self.not_slower = BoundProcess(math.log1p(floor), -1, runs)
         self.faster = BoundProcess(0.0, -1, runs)
         self.tails = [TailProcess(q, allowed, runs) for q in tails]
-        self.slow = Exceedances(SLOW, allowed, SHARE_EVERY, SHARE_EVERY)
-        self.few_slow = ShareProcess(SHARE, runs)
+        self.slow = Exceedances(EVIDENCE.slow, allowed, EVIDENCE.share_every, EVIDENCE.share_every)
+        self.few_slow = ShareProcess(EVIDENCE.share, runs)
         self.d: list[F64] = []
         self.extra: list[F64] = []
         self.alarm = np.ones(runs)  # the mean of the main evidence and that of the tails
@@ -205,7 +198,7 @@ class Evidence:
 
     def passes(self, threshold: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return which series have shown that B is not slower, and has few slow executions."""
-        few = self.few_slow.wealth.peak >= 1 / SHARE_ALPHA
+        few = self.few_slow.wealth.peak >= 1 / EVIDENCE.share_alpha
         return np.asarray((self.not_slower.wealth.peak >= threshold) & few)
 
 
@@ -233,7 +226,7 @@ def confidence_sequence(d: F64, alpha: float) -> tuple[float, float] | None:
     It holds at every look.  None while nothing is excluded on a side.
     """
     threshold = 2 / alpha
-    if len(d) < LEAST_BLOCKS:
+    if len(d) < EVIDENCE.least_blocks:
         return None
     middle = float(np.median(d))
     reach = max(float(np.abs(d - middle).max()), 1e-6)
@@ -273,7 +266,7 @@ def smallest_extra_share(extra: F64) -> float:
     process = ShareProcess(grid, len(grid))
     for value in extra:
         process.add(float(value))
-    excluded = np.flatnonzero(process.wealth.peak >= 1 / SHARE_ALPHA)
+    excluded = np.flatnonzero(process.wealth.peak >= 1 / EVIDENCE.share_alpha)
     return float(grid[excluded[0]]) if len(excluded) else 1.0
 
 

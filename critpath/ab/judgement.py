@@ -12,13 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.ab.effects import carry_over, difference_change, drift, machine_summary
-from critpath.ab.evidence import (
-    LEAST_BLOCKS,
-    Evidence,
-    blocks_to_go,
-    confidence_sequence,
-    smallest_extra_share,
-)
+from critpath.ab.evidence import Evidence, blocks_to_go, confidence_sequence, smallest_extra_share
 from critpath.documents import (
     AB_FORMAT,
     AbBlock,
@@ -32,6 +26,7 @@ from critpath.documents import (
 )
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_UNREADABLE
 from critpath.model import F64
+from critpath.schema.parameters.ab import EVIDENCE
 from critpath.text import ab as text
 
 EXIT_CODES: Final = {
@@ -43,10 +38,6 @@ EXIT_CODES: Final = {
     "invalid": EXIT_UNREADABLE,
 }
 _MOST_E: Final = 1e12  # documents have no larger numbers
-_ONE_SIDED: Final = 5  # failures of one side only that make a run invalid
-_DROPPED: Final = 0.05  # share of blocks that may drop out
-_DRIFT: Final = 0.1
-_COARSE: Final = 0.5
 _MOST_TOLD: Final = 5  # times the blocks so far: a longer forecast is not given
 
 
@@ -152,7 +143,7 @@ class Judge:
         names = sorted({name for slot in block.labels for name in slot})
         for name in names:
             # How many kinds share the level is settled before any can have reached it.
-            if name not in self._labels and self._time.evidence.blocks > LEAST_BLOCKS:
+            if name not in self._labels and self._time.evidence.blocks > EVIDENCE.least_blocks:
                 self._late.add(name)
                 continue
             series = self._labels.setdefault(name, self._series())
@@ -175,7 +166,7 @@ class Judge:
     @property
     def failing(self) -> _Series | None:
         """The series that has shown that B is slower."""
-        if self._labels and self._time.evidence.blocks < LEAST_BLOCKS:
+        if self._labels and self._time.evidence.blocks < EVIDENCE.least_blocks:
             return None
         series = self._deciding
         threshold = len(series) / self.plan.alpha
@@ -188,13 +179,13 @@ class Judge:
             return ""
         if self.failing is not None:
             return "slower"
-        usable = [s for s in self._deciding if s.evidence.blocks >= LEAST_BLOCKS]
+        usable = [s for s in self._deciding if s.evidence.blocks >= EVIDENCE.least_blocks]
         passed = all(s.evidence.passes(1 / self.plan.alpha)[0] for s in usable)
         return "not_slower" if usable and passed else ""
 
     @property
     def _too_many_dropped(self) -> bool:
-        return self._dropped > _DROPPED * len(self.blocks)
+        return self._dropped > EVIDENCE.dropped * len(self.blocks)
 
     @property
     def invalid(self) -> bool:
@@ -202,9 +193,9 @@ class Judge:
         if self.plan.failures_are_slow:
             return False
         a, b = self._failures.a, self._failures.b
-        if max(a, b) >= _ONE_SIDED and min(a, b) == 0:
+        if max(a, b) >= EVIDENCE.one_sided and min(a, b) == 0:
             return True
-        return self._dropped >= _ONE_SIDED and self._too_many_dropped
+        return self._dropped >= EVIDENCE.one_sided and self._too_many_dropped
 
     def look(self) -> tuple[AbResult, int | None]:
         """Return what is shown so far, and about how many more blocks it takes."""
@@ -313,7 +304,7 @@ class Judge:
 
     def _shown(self, series: _Series) -> Any:
         evidence, alpha = series.evidence, self.plan.alpha
-        if evidence.blocks < LEAST_BLOCKS:
+        if evidence.blocks < EVIDENCE.least_blocks:
             return "too_few" if self._labels else "undecided"
         threshold = len(self._deciding) / alpha if series in self._deciding else 1 / alpha
         if evidence.fails(threshold)[0]:
@@ -335,7 +326,7 @@ class Judge:
             found.append(text.running_time(document.running, plan, others))
         found += [text.label(name, result) for name, result in document.labels.items()]
         if self._late:
-            found.append(text.late_labels(sorted(self._late), LEAST_BLOCKS))
+            found.append(text.late_labels(sorted(self._late), EVIDENCE.least_blocks))
         found += self._tail_sentences(decides)
         if plan.commands[0] == plan.commands[1]:
             found.append(text.same_command())
@@ -363,7 +354,7 @@ class Judge:
         """Say what is odd about the run itself."""
         found, plan = [], self.plan
         change = drift(self._counted)
-        if abs(change) > _DRIFT:
+        if abs(change) > EVIDENCE.drift:
             found.append(text.drifted(change))
         if self._change_of_difference:
             found.append(text.difference_changed(*self._change_of_difference))
@@ -375,7 +366,7 @@ class Judge:
             if sides["e"] >= 2 / plan.alpha:
                 found.append(text.changes_machine(probe, sides["b"] / sides["a"] - 1))
         differences = [float(d[0]) for d in self._deciding[0].evidence.d]
-        if differences and sum(d == 0 for d in differences) >= _COARSE * len(differences):
+        if differences and sum(d == 0 for d in differences) >= EVIDENCE.coarse * len(differences):
             found.append(text.coarse_clock())
         return found
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from critpath.align import _dp
 from critpath.errors import UsageError
 from critpath.model import F64, I32, I64, U8
+from critpath.schema.parameters.align import PROFILES
 
 F32 = npt.NDArray[np.float32]
 Scores = I32 | F32 | F64
@@ -198,8 +199,6 @@ class _Programme:
 
 
 HALF_WIDTH = 64
-# A band that leaves out less than this of all cells is not worth its bookkeeping.
-LEAST_SAVING = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +237,7 @@ def band_along(n: int, m: int, half_width: int) -> Band:
 
 def is_narrow(n: int, m: int, half_width: int) -> bool:
     """Whether a band leaves out enough cells to be worth its bookkeeping."""
-    return 2 * half_width + abs(n - m) + 1 < (1 - LEAST_SAVING) * (m + 1)
+    return 2 * half_width + abs(n - m) + 1 < (1 - PROFILES.least_saving) * (m + 1)
 
 
 def certified_half_width(score: float, most_a: F64, most_b: F64, extend: float) -> int:

@@ -20,15 +20,13 @@ from critpath.align.dp import (
     paired,
     solve,
 )
-from critpath.align.profiles import LOG_FLOOR, LogExpectation, Model, Profile
+from critpath.align.profiles import LogExpectation, Model, Profile
 from critpath.model import F64, I32, I64, U8
+from critpath.schema.parameters.align import PROFILES
 
-BAND_FROM = 500  # columns of the shorter profile from which a band is tried
 MOST_PAIRS = 60_000  # whole numbers of 32 bits hold the sum of so many scores
 LONG_CELLS = 16_000_000  # 4,000 columns squared
 WIDE_BANDS = (256, 512, 1024, 2048, 4096)  # half widths
-# Columns that fewer rows than this share have count as gaps when anchors are sought.
-LEAST_OCCUPANCY = 0.5
 
 
 def align_profiles(
@@ -79,7 +77,7 @@ def _narrow_band(
     Both are None where a band would leave out too little.
     """
     n, m = len(a), len(b)
-    if min(n, m) < BAND_FROM or not is_narrow(n, m, HALF_WIDTH):
+    if min(n, m) < PROFILES.band_from or not is_narrow(n, m, HALF_WIDTH):
         return None, None
     if known is None and n * (2 * HALF_WIDTH + abs(n - m)) > LONG_CELLS:
         return None, None
@@ -117,7 +115,7 @@ def _most_earned(a: Profile, b: Profile, model: Model) -> F64:
     letters = b.frequency.any(axis=0)
     # Not by BLAS, which starts threads for thin products.
     ratio = np.einsum("ij,jk->ik", a.frequency, model.ratio[:, letters]).max(axis=1)
-    earned = (np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre) * a.occupancy
+    earned = (np.log(np.maximum(ratio, np.exp(PROFILES.log_floor))) + model.centre) * a.occupancy
     # A score on the grid may be half a step above its logarithm.
     return np.asarray(np.maximum(earned, 0) + 1 / GRID)
 
@@ -126,7 +124,7 @@ def _shared_columns(a: Profile, b: Profile) -> tuple[I64, I64]:
     """Return columns of two profiles that surely belong to each other."""
     columns, letters = [], []
     for profile in (a, b):
-        full = np.flatnonzero(profile.occupancy >= LEAST_OCCUPANCY)
+        full = np.flatnonzero(profile.occupancy >= PROFILES.least_occupancy)
         columns.append(full)
         letters.append(profile.frequency[full].argmax(axis=1).astype(np.uint8))
     first, second = find_anchors(letters[0], letters[1])
@@ -165,13 +163,6 @@ def _piece(profile: Profile, first: int, last: int) -> Profile:
 # Anchors: what two long sequences surely share.
 
 
-WORD = 12
-# Closer anchors would only add bookkeeping.
-LEAST_DISTANCE = 32
-# A word that shifts the diagonal by more of the length is elsewhere by chance.
-MOST_SHIFT = 0.1
-
-
 def find_anchors(a: U8, b: U8) -> tuple[I64, I64]:
     """Return positions in two sequences that belong to each other.
 
@@ -186,16 +177,16 @@ def find_anchors(a: U8, b: U8) -> tuple[I64, I64]:
     order = np.argsort(first)
     first, second = first[order], second[order]
     chain = _longest_rising(second.tolist())
-    most = MOST_SHIFT * max(len(a), len(b))
+    most = PROFILES.most_shift * max(len(a), len(b))
     kept: list[int] = []
-    x, y = -LEAST_DISTANCE, -LEAST_DISTANCE
+    x, y = -PROFILES.least_distance, -PROFILES.least_distance
     for i in chain:
         begin, other = int(first[i]), int(second[i])
-        near = min(begin - x, other - y) < LEAST_DISTANCE
+        near = min(begin - x, other - y) < PROFILES.least_distance
         if not near and abs((other - begin) - (y - x)) <= most:
             kept.append(i)
             x, y = begin, other
-    return first[kept] + WORD // 2, second[kept] + WORD // 2
+    return first[kept] + PROFILES.word // 2, second[kept] + PROFILES.word // 2
 
 
 def _unique_words(sequence: U8) -> tuple[I64, I64]:
@@ -204,11 +195,11 @@ def _unique_words(sequence: U8) -> tuple[I64, I64]:
     64**12 is more than 64 bits hold, so equal numbers may be unlike words: the chain
     drops them like words that are shared by chance.
     """
-    count = len(sequence) - WORD + 1
+    count = len(sequence) - PROFILES.word + 1
     if count < 1:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     codes = np.zeros(count, np.uint64)
-    for offset in range(WORD):
+    for offset in range(PROFILES.word):
         codes *= np.uint64(0x9E3779B97F4A7C15)
         codes += sequence[offset : offset + count]
     words, at, counts = np.unique(codes, return_index=True, return_counts=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,11 @@ from critpath.align import _consistency, _posteriors
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
 from critpath.align.progressive import Tree, upgmb
 from critpath.model import F64, I32, I64, U8
+from critpath.schema.parameters.align import POSTERIORS
 from critpath.text import notes
 
 F32 = npt.NDArray[np.float32]
 
-THRESHOLD = 0.02  # smaller posteriors are left out
-# Half the least width of the band; see `find_posteriors`.
-MARGIN = 32
-MOST_BETWEEN = 12
 MOST_ENTRIES = 12_000_000  # 100 MB, and three times that on the way
 CELLS = 2_600_000_000  # some 20 s
 WIDE_CELLS = 150_000_000  # some 6 s
@@ -43,12 +40,12 @@ class GapChances:
         The same of long ones.
     """
 
-    open: float = 0.045
-    extend: float = 0.5
-    edge: float = 0.04
-    long_open: float = 0.015
-    long_extend: float = 0.85
-    long_edge: float = 0.005
+    open: float = field(default_factory=lambda: POSTERIORS.open)
+    extend: float = field(default_factory=lambda: POSTERIORS.extend)
+    edge: float = field(default_factory=lambda: POSTERIORS.edge)
+    long_open: float = field(default_factory=lambda: POSTERIORS.long_open)
+    long_extend: float = field(default_factory=lambda: POSTERIORS.long_extend)
+    long_edge: float = field(default_factory=lambda: POSTERIORS.long_edge)
 
     def array(self) -> F64:
         """Return the six as the native code takes them."""
@@ -101,8 +98,8 @@ def find_posteriors(
     ratio: F64,
     gaps: GapChances,
     *,
-    threshold: float = THRESHOLD,
-    margin: int = MARGIN,
+    threshold: float | None = None,
+    margin: int | None = None,
     star: bool = False,
     most: int = MOST_ENTRIES,
     wide_cells: int = WIDE_CELLS,
@@ -113,6 +110,8 @@ def find_posteriors(
     under a pair-HMM with two kinds of gaps; a gap in one sequence is not followed at
     once by one in the other.
     """
+    threshold = POSTERIORS.least if threshold is None else threshold
+    margin = POSTERIORS.margin if margin is None else margin
     if max(int(s.max()) for s in sequences) >= len(ratio):
         raise ValueError(f"a letter is not below {len(ratio)}")
     offset = np.cumsum([0, *(len(s) for s in sequences)]).astype(np.int64)
@@ -137,12 +136,13 @@ def find_posteriors(
     return Posteriors(offset, *found)
 
 
-def make_consistent(posteriors: Posteriors, *, most: int = MOST_BETWEEN) -> Posteriors:
+def make_consistent(posteriors: Posteriors, *, most: int | None = None) -> Posteriors:
     """Weigh every pair of letters by how well other sequences support it.
 
     Do et al. 2005: the mean over sequences z of the chance that both letters are aligned
     with the same letter of z.  What was below the threshold stays out.
     """
+    most = POSTERIORS.between if most is None else most
     p = posteriors
     asked = min(p.count, max(most, 1))
     between = np.arange(asked, dtype=np.int64) * p.count // asked
@@ -172,9 +172,6 @@ def expected_accuracy(posteriors: Posteriors) -> F64:
 
 
 UNIT = 8192.0  # posteriors are summed as whole multiples of its reciprocal: exactly
-ROUNDS = 1
-PASSES = 1
-NEAR = 0.1  # a pair of rows with this share of its letters in doubt counts half
 
 # What is above these is not tried; below, `find_posteriors` may still give up.  Time
 # and memory at the corners: docs/decisions/8-aligner.md.
@@ -191,7 +188,7 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
     total, count = int(lengths.sum()), len(lengths)
     if count <= MOST and lengths.max() <= LONGEST and total * count <= MOST_ENTRIES:
         # In the band that is tried first; each pair is in the sum twice.
-        band = np.abs(lengths[:, None] - lengths) + 2 * MARGIN + 2
+        band = np.abs(lengths[:, None] - lengths) + 2 * POSTERIORS.margin + 2
         cells = lengths[:, None] * np.minimum(band, lengths)
         if (int(cells.sum()) - int(np.diag(cells).sum())) // 2 <= PAIR_CELLS:
             return None
@@ -203,8 +200,8 @@ def align_consistent(
     model: Model,
     *,
     gaps: GapChances | None = None,
-    rounds: int = ROUNDS,
-    passes: int = PASSES,
+    rounds: int | None = None,
+    passes: int | None = None,
 ) -> tuple[I8, Tree, tuple[str, ...]]:
     """Align sequences so that as many pairs of letters as possible are expected to be right.
 
@@ -214,15 +211,17 @@ def align_consistent(
     row and the rest.  Pairs of rows count by how near they are, ``NEAR / (NEAR + 1 -
     expected accuracy)``: what near rows share, many distant ones do not overrule.
     """
+    rounds = POSTERIORS.rounds if rounds is None else rounds
+    passes = POSTERIORS.passes if passes is None else passes
     if len(sequences) == 1:
         return sequences[0].astype(np.int8)[None, :], upgmb(np.zeros((1, 1))), ()
     posteriors = find_posteriors(sequences, model.ratio, gaps or GapChances())
     doubt = 1 - expected_accuracy(posteriors)
     tree = upgmb(doubt)
-    asked = min(MOST_BETWEEN, TRIPLES // (int(posteriors.offset[-1]) * posteriors.count))
+    asked = min(POSTERIORS.between, TRIPLES // (int(posteriors.offset[-1]) * posteriors.count))
     for _ in range(rounds if len(sequences) > 2 and asked else 0):
         posteriors = make_consistent(posteriors, most=asked)
-    columns = _Columns(posteriors, NEAR / (NEAR + doubt))
+    columns = _Columns(posteriors, POSTERIORS.near / (POSTERIORS.near + doubt))
     codes = _progressive(sequences, tree, columns)
     if len(sequences) > 2:
         codes = _refine(codes, columns, passes)
@@ -242,7 +241,7 @@ def add_row(codes: I8, sequence: U8, model: Model) -> I8 | None:
     except TooMuchError:
         return None
     doubt = 1 - expected_accuracy(posteriors)
-    columns = _Columns(posteriors, NEAR / (NEAR + doubt))
+    columns = _Columns(posteriors, POSTERIORS.near / (POSTERIORS.near + doubt))
     added = sequence.astype(np.int8)[None, :]
     group = np.arange(1, len(rows) + 1)
     _, path = columns.best_path(codes, group, added, np.zeros(1, np.int64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +10,9 @@ import numpy.typing as npt
 from critpath.align import _dp
 from critpath.align.dp import GRID
 from critpath.model import F64, I32, I64, U8
+from critpath.schema.parameters.align import PROFILES
 
 I8 = npt.NDArray[np.int8]
-
-PI = 0.6  # expected share of letters that were not redrawn
-GAP_OPEN = -3.5
-GAP_EXTEND = -0.25
-CENTRE = 0.3
-LOG_FLOOR = -2.5  # least logarithm in a profile score, as in MUSCLE 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +29,9 @@ class Model:
 
     ratio: F64
     log_ratio: F64
-    gap_open: float = GAP_OPEN
-    gap_extend: float = GAP_EXTEND
-    centre: float = CENTRE
+    gap_open: float = field(default_factory=lambda: PROFILES.gap_open)
+    gap_extend: float = field(default_factory=lambda: PROFILES.gap_extend)
+    centre: float = field(default_factory=lambda: PROFILES.centre)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +60,10 @@ class Profile:
 def f81_model(
     letters: I64,
     *,
-    pi: float = PI,
-    gap_open: float = GAP_OPEN,
-    gap_extend: float = GAP_EXTEND,
-    centre: float = CENTRE,
+    pi: float | None = None,
+    gap_open: float | None = None,
+    gap_extend: float | None = None,
+    centre: float | None = None,
 ) -> Model:
     """Return the odds-ratio matrix of Felsenstein's 1981 substitution model.
 
@@ -76,8 +71,12 @@ def f81_model(
     ``q``: ``ratio[a, b] = (1 - pi) + pi * [a = b] / q[a]``, so that agreement on a
     rare letter is worth more.
     """
+    pi = PROFILES.pi if pi is None else pi
+    gap_open = PROFILES.gap_open if gap_open is None else gap_open
+    gap_extend = PROFILES.gap_extend if gap_extend is None else gap_extend
+    centre = PROFILES.centre if centre is None else centre
     background = (letters + 1) / (letters.sum() + len(letters))
-    background = np.maximum(background, 1e-3)
+    background = np.maximum(background, PROFILES.least_background)
     ratio = np.full((len(letters), len(letters)), 1 - pi)
     ratio[np.diag_indices(len(letters))] += pi / background
     return Model(ratio, np.log(ratio), gap_open, gap_extend, centre)
@@ -141,7 +140,7 @@ class LogExpectation:
             self.a.frequency[first:last],
             self.model.ratio,
             self._frequency,
-            float(np.exp(LOG_FLOOR)),
+            float(np.exp(PROFILES.log_floor)),
             low,
             high,
             scores,
@@ -154,7 +153,7 @@ class LogExpectation:
     def of_pairs(self, a: I64, b: I64) -> float:
         """Return the sum of the scores of some pairs of columns."""
         mix = np.einsum("ij,jk->ik", self.a.frequency[a], self.model.ratio)
-        ratio = np.maximum((mix * self.b.frequency[b]).sum(axis=1), np.exp(LOG_FLOOR))
+        ratio = np.maximum((mix * self.b.frequency[b]).sum(axis=1), np.exp(PROFILES.log_floor))
         full = self.a.occupancy[a] * self.b.occupancy[b]
         return float(((np.log(ratio) + self.model.centre) * full).sum())
 

@@ -11,6 +11,7 @@ import numpy as np
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import I8, Model, build_profile, merge_rows, sum_of_pairs
 from critpath.model import F64, I64, U8
+from critpath.schema.parameters.align import PROFILES
 from critpath.text import notes
 
 
@@ -102,9 +103,6 @@ def _identity(codes: I8) -> F64:
 
 
 LEAST_GAIN = 1e-9
-WHOLE_COLUMNS = 2000  # wider alignments are refined block by block, ...
-BLOCK_COLUMNS = 300  # ... each at least so wide, ...
-WINDOW = 7  # ... between columns with at most one of so many around them not alike
 
 
 def _splits(tree: Tree) -> list[U8]:
@@ -137,13 +135,13 @@ def cut_at_good_columns(rows: I8) -> list[tuple[int, int]]:
     the same letter, as they nearly do around it; both blocks contain it.
     """
     columns = rows.shape[1]
-    if columns <= WHOLE_COLUMNS:
+    if columns <= PROFILES.whole_columns:
         return [(0, columns)]
     same = (rows == rows[0]).all(axis=0) & (rows[0] >= 0)
-    around = np.convolve(same, np.ones(WINDOW), mode="same")
+    around = np.convolve(same, np.ones(PROFILES.window), mode="same")
     cuts = [0]
-    for column in np.flatnonzero(same & (around >= WINDOW - 1)).tolist():
-        if column - cuts[-1] >= BLOCK_COLUMNS:
+    for column in np.flatnonzero(same & (around >= PROFILES.window - 1)).tolist():
+        if column - cuts[-1] >= PROFILES.block_columns:
             cuts.append(column)
     return [
         (first, min(last + 1, columns))
@@ -212,11 +210,6 @@ def _refine_block(rows: I8, splits: list[U8], weights: F64, model: Model, passes
 # Guide trees.
 
 
-# MUSCLE's mix of average and nearest neighbour when two clusters are joined.
-AVERAGE_SHARE = 0.1
-SATURATED = 10.0
-
-
 @dataclass(frozen=True, eq=False)
 class Tree:
     """A rooted binary tree.  Leaves are 0..n-1; node ``n + i`` was joined i-th.
@@ -273,7 +266,7 @@ def upgmb(distances: F64) -> Tree:
         a, b = divmod(int(np.argmin(work)), n)  # first of equals: a < b, both lowest
         left[step], right[step] = node[a], node[b]
         heights.append(max(work[a, b] / 2, heights[node[a]], heights[node[b]]))
-        joined = AVERAGE_SHARE * (work[a] + work[b]) / 2 + (1 - AVERAGE_SHARE) * np.minimum(
+        joined = PROFILES.average * (work[a] + work[b]) / 2 + (1 - PROFILES.average) * np.minimum(
             work[a], work[b]
         )
         joined[a] = np.inf
@@ -290,11 +283,14 @@ def kimura_distances(identity: F64) -> F64:
     then a straight line to 10 at p = 0.93, where MUSCLE has a table.
     """
     p = 1 - identity
-    near = np.minimum(p, 0.75)
+    last, saturated = PROFILES.kimura
+    near = np.minimum(p, last)
     distances = -np.log(1 - near - near * near / 5)
-    at_limit = -np.log(1 - 0.75 - 0.75 * 0.75 / 5)
-    far = at_limit + (np.minimum(p, 0.93) - 0.75) / (0.93 - 0.75) * (SATURATED - at_limit)
-    return np.where(p > 0.75, far, distances)
+    at_limit = -np.log(1 - last - last * last / 5)
+    far = at_limit + (np.minimum(p, saturated) - last) / (saturated - last) * (
+        PROFILES.saturated - at_limit
+    )
+    return np.where(p > last, far, distances)
 
 
 def newick(tree: Tree | None, names: Sequence[Sequence[int]], apart: Sequence[int]) -> str:
@@ -317,10 +313,6 @@ def newick(tree: Tree | None, names: Sequence[Sequence[int]], apart: Sequence[in
 # K-mer distances.
 
 
-LEAST_K = 2
-MOST_K = 6
-
-
 def choose_k(letters: I64, mean_length: float) -> int:
     """Return the k at which a chance match in a sequence becomes unlikely.
 
@@ -330,9 +322,9 @@ def choose_k(letters: I64, mean_length: float) -> int:
     share = letters[letters > 0] / letters.sum()
     entropy = float(-(share * np.log(share)).sum())
     if entropy <= 0:
-        return MOST_K
+        return PROFILES.most_k
     k = int(np.ceil(np.log(10 * max(mean_length, 1)) / entropy))
-    return min(max(k, LEAST_K), MOST_K)
+    return min(max(k, PROFILES.least_k), PROFILES.most_k)
 
 
 def _codes(sequence: U8, alphabet: int, k: int) -> I64:
@@ -394,5 +386,5 @@ def clustalw_weights(tree: Tree) -> F64:
             weights[members[child]] += length / len(members[child])
     if weights.sum() <= 0:
         return np.full(n, 1 / n)
-    weights += 1e-3 * weights.mean()
+    weights += PROFILES.least_weight * weights.mean()
     return np.asarray(weights / weights.sum())

@@ -17,17 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import I32, U8, Loop
-
-MOST_PERIOD = 16
-# A run of so many iterations and states is a loop, ...
-LEAST_ITERATIONS = 12
-LEAST_STATES = 24
-# ... and then so is a run of so many iterations of the same unit, in any row.
-LEAST_OF_KNOWN = 2
-# Where a loop is broken in some row, going on within so many iterations' length, its
-# parts would be taken for each other; so it stays as it is, unless it is this long.
-BREAK = 4
-LONG_ITERATIONS = 1_000
+from critpath.schema.parameters.align import LOOPS
 
 
 @dataclass(frozen=True)
@@ -77,8 +67,8 @@ class Collapsed:
 def find_units(rows: Sequence[U8]) -> frozenset[bytes]:
     """Return the units of the loops in some rows."""
     longest: Counter[bytes] = Counter()
-    units = runs_of(rows, LEAST_ITERATIONS, LEAST_STATES, longest)
-    short = {loop: unit for loop, unit in units.items() if longest[loop] < LONG_ITERATIONS}
+    units = runs_of(rows, LOOPS.least_iterations, LOOPS.least_states, longest)
+    short = {loop: unit for loop, unit in units.items() if longest[loop] < LOOPS.long}
     for row in rows:
         for loop in _broken(row, short):
             units.pop(loop, None)
@@ -107,7 +97,7 @@ def find_runs(row: U8, units: dict[bytes, bytes]) -> list[tuple[Run, bytes]]:
     """Return the runs of known units (see `runs_of`) in a row, of two iterations and more."""
     return [
         (run, row[run.first : run.first + run.period].tobytes())
-        for run in _greedy(row, LEAST_OF_KNOWN, units)
+        for run in _greedy(row, LOOPS.least_known, units)
     ]
 
 
@@ -115,9 +105,9 @@ def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
     """Return the loops of which a row has two runs next to each other."""
     result = set()
     ends: dict[bytes, int] = {}
-    for run in _greedy(row, LEAST_OF_KNOWN, known):
+    for run in _greedy(row, LOOPS.least_known, known):
         loop = _least_rotation(row[run.first : run.first + run.period].tobytes())
-        if run.first - ends.get(loop, -(10**9)) <= BREAK * run.period:
+        if run.first - ends.get(loop, -(10**9)) <= LOOPS.break_ * run.period:
             result.add(loop)
         ends[loop] = run.last
     return result
@@ -125,7 +115,7 @@ def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
 
 def collapse(row: U8, units: Collection[bytes]) -> Collapsed:
     """Keep one iteration of every run of a known unit."""
-    runs = _greedy(row, LEAST_OF_KNOWN, {_least_rotation(u): u for u in units}) if units else []
+    runs = _greedy(row, LOOPS.least_known, {_least_rotation(u): u for u in units}) if units else []
     keep = np.ones(len(row), bool)
     for run in runs:
         keep[run.first + run.period : run.last] = False
@@ -146,11 +136,11 @@ def _stretches(letters: bytes) -> tuple[tuple[int, int, int], ...]:
     """
     row = np.frombuffer(letters, np.uint8)
     found: list[tuple[int, int, int]] = []
-    for period in range(1, min(MOST_PERIOD, len(row) // 2) + 1):
+    for period in range(1, min(LOOPS.most_period, len(row) // 2) + 1):
         equal = np.concatenate(([False], row[:-period] == row[period:], [False]))
         edges = np.flatnonzero(equal[1:] != equal[:-1])
         begin, end = edges[::2], edges[1::2] + period
-        enough = end - begin >= LEAST_OF_KNOWN * period
+        enough = end - begin >= LOOPS.least_known * period
         found += [
             (period, first, last)
             for first, last in zip(begin[enough].tolist(), end[enough].tolist(), strict=True)
@@ -192,11 +182,6 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
 # Loops in an alignment.
 
 
-# What is worth being called a loop; fewer iterations are states like others.
-LOOP_ITERATIONS = 4
-LOOP_STATES = 8
-
-
 def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     """Find the loops of aligned rows.
 
@@ -205,7 +190,7 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     too where another row's run goes on between them.  A row runs it as often as the unit
     stands in its letters there.  Of loops that share columns the widest counts.
     """
-    units = runs_of(rows, LOOP_ITERATIONS, LOOP_STATES)
+    units = runs_of(rows, LOOPS.named, LOOPS.named_states)
     if not units:
         return ()
     columns = [np.flatnonzero(row >= 0) for row in positions]
@@ -225,7 +210,7 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
                 _turns(row[np.searchsorted(at, first) : np.searchsorted(at, last)].tobytes(), unit)
                 for row, at in zip(rows, columns, strict=True)
             ]
-            if max(iterations) >= LOOP_ITERATIONS:
+            if max(iterations) >= LOOPS.named:
                 turns = np.array(iterations, np.int32)
                 loops.append(Loop(first, last, len(unit), turns))
     return tuple(sorted(loops, key=lambda loop: loop.first))

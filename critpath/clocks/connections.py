@@ -14,14 +14,11 @@ import numpy as np
 
 from critpath.model import I64, Bool
 from critpath.model.requests import Act, Activity, Certainty, Endpoints
+from critpath.schema.parameters.clocks import CLOCKS
 
 NEVER: Final = np.iinfo(np.int64).min
 UNIX: Final = 1
 _ACCEPTED: Final = 1
-_LATE: Final = 200_000_000  # ns by which two connections' begins may be apart on two hosts
-_DRIFT: Final = 1e-3  # of clocks that nothing is known of yet
-_SURER: Final = 4  # times that the next best order of used-again ports has to be worse
-_TURNS: Final = (4, 32)  # messages by which an end is known again behind translated addresses
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +164,7 @@ class HostOperations:
             (1 if forth else -1) * sum(int(self._value[row]) for row in turn)
             for forth, turn in turns
         )
-        return tuple(size for size, _ in zip(sizes, range(_TURNS[1]), strict=False))
+        return tuple(size for size, _ in zip(sizes, range(CLOCKS.turns[1]), strict=False))
 
     def _earliest(self, *, leaving: bool) -> I64:
         """Return for each row before when its thread cannot have begun to send.
@@ -357,12 +354,15 @@ def _pair_lives(
         spread = float(apart.max() - apart.min())
         if (
             len(pairs) > 1
-            and spread <= _LATE + _DRIFT * (begins[-1] - begins[0])
+            and spread <= CLOCKS.late + CLOCKS.unknown_drift * (begins[-1] - begins[0])
             and all(a[0] != b[0] and ends.agree(a, b, exactly=True) for a, b in pairs)
         ):
             possible.append((spread, pairs))
     possible.sort(key=lambda found: found[0])
-    if not possible or (len(possible) > 1 and possible[1][0] < _SURER * possible[0][0] + 1e6):
+    if not possible or (
+        len(possible) > 1
+        and possible[1][0] < CLOCKS.surer_order * possible[0][0] + CLOCKS.order_slack
+    ):
         ends.doubtful += len(mine) + len(theirs)
         return []
     pairs = possible[0][1]
@@ -390,7 +390,7 @@ def _drop_crossed(
             near = [timed[i] for i in (at - 2, at - 1, at + 1, at + 2) if 0 <= i < len(timed)]
             if len(near) < 3:
                 continue
-            allowed = [_LATE + _DRIFT * abs(begin - other[0]) for other in near]
+            allowed = [CLOCKS.late + CLOCKS.unknown_drift * abs(begin - other[0]) for other in near]
             off = [abs(apart - other[1]) > most for other, most in zip(near, allowed, strict=True)]
             shifts = [other[1] for other in near]
             if all(off) and max(shifts) - min(shifts) <= 2 * max(allowed):
@@ -405,7 +405,7 @@ def _join_translated(ends: _Ends, left: list[tuple[tuple[int, int], _Key]]) -> l
     ports: dict[tuple[int, int], tuple[int, int]] = {}  # of who connected, of who accepted
     accepted = {end: ends.operations[end[0]].accepted(end[1]) for end, _ in left}
     for end, (near, far) in left:
-        if len(turns[end]) < _TURNS[0]:
+        if len(turns[end]) < CLOCKS.turns[0]:
             continue
         ports[end] = (far[1], near[1]) if accepted[end] else (near[1], far[1])
     joined: list[Connection] = []

@@ -14,17 +14,13 @@ from typing import Final
 import numpy as np
 
 from critpath.model import F64, I64
+from critpath.schema.parameters.clocks import CLOCKS
 
-LARGEST_DRIFT: Final = 5e-4  # quartz is within some 1e-4; more is no clock
-# By how much a clock's rate may change in a second, twice what temperature does to quartz at
-# worst: a bound that took clocks for straight would be wrong (docs/decisions/14-clocks.md).
-LARGEST_BEND: Final = 1e-6 / 1e9
 _HALVINGS: Final = 60
 _PASSES: Final = 12
 _MANY: Final = 4096  # points of which most are below the others' hull by far
 _BLOCK: Final = 32
 _SAMPLED: Final = 10_000
-_NEAR: Final = 200_000_000_000  # ns: what is farther away bounds nothing that bends
 
 
 def find_hull(x: F64, y: F64) -> tuple[F64, F64]:
@@ -156,7 +152,7 @@ class Corridor:
             i, j = int(np.argmax(low)), int(np.argmin(high))
             return float(low[i]), float(high[j]), float(of.low_x[i] - of.high_x[j])
 
-        least, most = -LARGEST_DRIFT, LARGEST_DRIFT
+        least, most = -CLOCKS.largest_drift, CLOCKS.largest_drift
         for _ in range(_HALVINGS):
             drift = (least + most) / 2
             grows = ends(drift)[2]
@@ -164,7 +160,7 @@ class Corridor:
                 break
             least, most = (drift, most) if grows > 0 else (least, drift)
         low, high, _ = ends(drift)
-        if high >= low and abs(drift) > LARGEST_DRIFT * (1 - 1e-6):
+        if high >= low and abs(drift) > CLOCKS.largest_drift * (1 - 1e-6):
             # Too few messages to tell: the middle of the drifts that are possible.
             inside, outside = drift, -drift
             for _ in range(_HALVINGS):
@@ -179,7 +175,7 @@ class Corridor:
             low, high, _ = ends(drift)
         return Fit((low + high) / 2, drift, (high - low) / 2)
 
-    def band(self, at: F64, bend: float = LARGEST_BEND) -> tuple[F64, F64]:
+    def band(self, at: F64, bend: float | None = None) -> tuple[F64, F64]:
         """Return the least and most that `d` can be at some times; NaN where nothing can.
 
         Parameters
@@ -189,6 +185,7 @@ class Corridor:
         bend : float
             By how much the drift may change in a ns.
         """
+        bend = CLOCKS.largest_bend if bend is None else bend
         low, high = np.full(len(at), -np.inf), np.full(len(at), np.inf)
         if not self.bounded:
             return low, high
@@ -197,7 +194,9 @@ class Corridor:
             some = slice(begin, begin + 32)
             near = of
             if bend and len(of.low) + len(of.high) > 400:
-                cut = of.cut(float(at[some].min()) - _NEAR, float(at[some].max()) + _NEAR)
+                cut = of.cut(
+                    float(at[some].min()) - CLOCKS.near, float(at[some].max()) + CLOCKS.near
+                )
                 near = cut if cut.bounded else of
             low[some], high[some] = _band(near, at[some], bend)
         return low, high
@@ -239,7 +238,7 @@ def _band(of: Corridor, at: F64, bend: float) -> tuple[F64, F64]:
             good, bad = np.where(low <= high, drift, good), np.where(low <= high, bad, drift)
         return np.where(whole, out, good)
 
-    least, most = np.full(len(at), -LARGEST_DRIFT), np.full(len(at), LARGEST_DRIFT)
+    least, most = np.full(len(at), -CLOCKS.largest_drift), np.full(len(at), CLOCKS.largest_drift)
     best = halve(least, most, 0)
     low, high, _, _ = ends(best)
     possible = low <= high + 1e-3

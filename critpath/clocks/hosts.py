@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.clocks.corridor import LARGEST_DRIFT, Corridor, make_corridor
+from critpath.clocks.corridor import Corridor, make_corridor
 from critpath.clocks.icp import align_either_way
 from critpath.clocks.pair import PairClock, align_pair
 from critpath.model import F64, I64
@@ -25,6 +25,7 @@ from critpath.model.clocks import (
     Crossings,
     HostClock,
 )
+from critpath.schema.parameters.clocks import CLOCKS
 
 # Messages by sender and receiver (positions of hosts).
 Exchanged = Mapping[tuple[int, int], Crossings]
@@ -272,7 +273,7 @@ def _compose(inner: PairClock, outer: PairClock) -> PairClock:
     low, high = of.bounds(times)
     least, most = via.bounds(times + of.offsets(times))
     # A wrong time of b is one at which a's clock against b's differs by the drift, no more.
-    slack = 1 + LARGEST_DRIFT * np.maximum(-low, high)
+    slack = 1 + CLOCKS.largest_drift * np.maximum(-low, high)
     sure = np.column_stack(
         [
             times,

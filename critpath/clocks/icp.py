@@ -11,17 +11,13 @@ arrives.  No bound follows from it.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from critpath.clocks.corridor import find_hull
 from critpath.clocks.pair import PairClock
 from critpath.model import F64, I64
 from critpath.model.clocks import ClockLine, Crossings
-
-_WINDOW: Final = 10_000_000  # ns in which an ending event is looked for
-_MOST: Final = 100  # turns
+from critpath.schema.parameters.clocks import CLOCKS
 
 
 def align_either_way(to: Crossings, back: Crossings, begin: int, end: int) -> PairClock | None:
@@ -71,12 +67,12 @@ def align_nearest(
     if not len(left) or not len(arrived):
         return None
     starts, ends = np.sort(left), np.sort(arrived)
-    first = int(ends[0] - starts[0]) - _WINDOW // 2 if shift is None else shift
+    first = int(ends[0] - starts[0]) - CLOCKS.window // 2 if shift is None else shift
     x = (starts - starts[0]).astype(np.float64)
     y = (ends - starts[0] - first).astype(np.float64)
     slope, value = 0.0, 0.0  # of what B is ahead of A, besides the first shift
     before = np.zeros(0, np.int64)
-    for _ in range(_MOST):
+    for _ in range(CLOCKS.most_turns):
         pairs = _pair_nearest(x + value + slope * x, y)
         mine = np.flatnonzero(pairs >= 0)
         if len(mine) < 2:
@@ -99,7 +95,7 @@ def _pair_nearest(starts: F64, ends: F64) -> I64:
     order = np.arange(len(starts))
     at = np.maximum.accumulate(np.searchsorted(ends, starts) - order) + order
     inside = np.minimum(at, len(ends) - 1)
-    near = (at < len(ends)) & (ends[inside] - starts <= _WINDOW)
+    near = (at < len(ends)) & (ends[inside] - starts <= CLOCKS.window)
     pairs: I64 = np.where(near, at, -1)
     return pairs
 

@@ -25,15 +25,8 @@ from critpath.clocks.turns import OpenConnection, find_shifts, make_turns, settl
 from critpath.model import F64, I64, Bool
 from critpath.model.clocks import ClockAlignment, Crossings, HostClock, JoinedAccount, Messages
 from critpath.model.requests import Act, Certainty
+from critpath.schema.parameters.clocks import CLOCKS
 
-_RUN: Final = 6  # sizes in a row by which two ends are put together
-_SAMPLES: Final = 64  # such runs that are looked for, and places where each is found
-_TRIED: Final = 100  # receives by which they are where runs do not tell
-_AGREE: Final = 0.8  # of them have to agree on a shift
-_RIVAL: Final = 0.6  # and no other may have so much of its support
-_LONGEST: Final = 1000  # sends among which the first receives are looked for by their rhythm
-_LEAST: Final = 5  # that have to fit
-_SURER: Final = 5  # times less even every other shift has to be
 _MOST_PARTS: Final = 8  # between losses
 _SEQUENCE: Final = slice(4, 6)  # of a packet's headers: seq and ack_seq
 
@@ -312,7 +305,7 @@ def _match_begins(sent: Stream, got: Stream, *, cut: bool) -> I64 | None:
     if cut or got.ends[-1] <= sent.ends[-1]:
         return _take_pieces(sent, got, 0, Certainty.CERTAIN)
     # Sends are missing: at the end of the recording, or such as the kernel does not tell.
-    if sent.closed or _share(sent.ends, got.ends) < _AGREE:
+    if sent.closed or _share(sent.ends, got.ends) < CLOCKS.agree:
         return None
     return _take_pieces(sent, got, 0, Certainty.LIKELY)
 
@@ -361,9 +354,9 @@ def find_shift(sent: I64, got: I64) -> int | None:
     several do as well: of messages of one size it is unknown which is which.
     """
     shifts = _shifts_of_runs(sent, got)
-    asked = min(_SAMPLES, max(len(got) - _RUN, 0))
+    asked = min(CLOCKS.samples, max(len(got) - CLOCKS.run, 0))
     if not len(shifts):
-        tried, near = got[:_TRIED], sent[: 2 * _TRIED]
+        tried, near = got[: CLOCKS.tried], sent[: 2 * CLOCKS.tried]
         shifts, asked = (near[:, None] - tried[None, :]).ravel(), len(tried)
     if asked < 4 or not len(shifts):
         return None
@@ -372,23 +365,25 @@ def find_shift(sent: I64, got: I64) -> int | None:
     best = int(counts[order[0]])
     rival = int(counts[order[1]]) if len(order) > 1 else 0
     shift = int(found[order[0]])
-    if best < 4 or rival > _RIVAL * best or _share(sent, got + shift) < _AGREE:
+    if best < 4 or rival > CLOCKS.rival * best or _share(sent, got + shift) < CLOCKS.agree:
         return None
     return shift
 
 
 def _shifts_of_runs(sent: I64, got: I64) -> I64:
     """Return the shifts at which runs of sizes of receives are found among sends."""
-    if min(len(sent), len(got)) <= _RUN:
+    if min(len(sent), len(got)) <= CLOCKS.run:
         return np.zeros(0, np.int64)
-    windows = [np.lib.stride_tricks.sliding_window_view(np.diff(of), _RUN) for of in (sent, got)]
-    factors = np.cumprod(np.full(_RUN, 0x5DEECE66D, np.int64))  # wraps, as it may
+    windows = [
+        np.lib.stride_tricks.sliding_window_view(np.diff(of), CLOCKS.run) for of in (sent, got)
+    ]
+    factors = np.cumprod(np.full(CLOCKS.run, 0x5DEECE66D, np.int64))  # wraps, as it may
     keys = [(of * factors).sum(axis=1) for of in windows]
     order = np.argsort(keys[0], kind="stable")
-    asked = np.unique(np.linspace(0, len(keys[1]) - 1, _SAMPLES).astype(np.int64))
+    asked = np.unique(np.linspace(0, len(keys[1]) - 1, CLOCKS.samples).astype(np.int64))
     first, last = (np.searchsorted(keys[0][order], keys[1][asked], s) for s in ("left", "right"))
     found = [
-        sent[order[a : min(b, a + _SAMPLES)]] - got[at]
+        sent[order[a : min(b, a + CLOCKS.samples)]] - got[at]
         for a, b, at in zip(first.tolist(), last.tolist(), asked.tolist(), strict=True)
     ]
     return np.concatenate(found)
@@ -400,29 +395,29 @@ def _find_shift_by_rhythm(sent: Stream, got: Stream, base: list[int]) -> int | N
     Clocks need not agree for that, and drift counts little between two messages.  None where
     another shift does nearly as well: of messages at even times it is unknown which is which.
     """
-    ends, tried = sent.ends[:_LONGEST] - base[0], got.ends[:_TRIED] - base[1]
+    ends, tried = sent.ends[: CLOCKS.longest] - base[0], got.ends[: CLOCKS.tried] - base[1]
     found, counts = np.unique((ends[:, None] - tried[None, :]).ravel(), return_counts=True)
-    enough = counts >= max(_AGREE * counts.max(), _LEAST)
-    shifts = found[enough][:_LONGEST]
+    enough = counts >= max(CLOCKS.agree * counts.max(), CLOCKS.least)
+    shifts = found[enough][: CLOCKS.longest]
     if len(shifts) < 2:
         return None
     places = np.searchsorted(ends, tried[None, :] + shifts[:, None])
     inside = places < len(ends)
     places[~inside] = 0
     inside &= ends[places] == tried[None, :] + shifts[:, None]
-    apart = (got.times[:_TRIED][None, :] - sent.times[places]).astype(np.float64)
+    apart = (got.times[: CLOCKS.tried][None, :] - sent.times[places]).astype(np.float64)
     apart[~inside] = np.nan
     with np.errstate(invalid="ignore"):
         uneven = np.nanmedian(np.abs(np.diff(apart, axis=1)), axis=1)
     order = np.argsort(uneven)[:2]
-    if not uneven[order[1]] > _SURER * uneven[order[0]]:
+    if not uneven[order[1]] > CLOCKS.surer * uneven[order[0]]:
         return None
     return int(shifts[order[0]])
 
 
 def _find_shift_by_time(sent: Stream, got: Stream, base: list[int]) -> int | None:
     """Return the shift by which receives come soonest after their sends, and never before."""
-    asked = np.unique(np.linspace(0, len(got) - 1, _SAMPLES).astype(np.int64))
+    asked = np.unique(np.linspace(0, len(got) - 1, CLOCKS.samples).astype(np.int64))
     at = np.searchsorted(sent.times, got.times[asked], "right") - 1
     inside = at >= 0
     if inside.sum() < 4:
@@ -435,8 +430,10 @@ def _find_shift_by_time(sent: Stream, got: Stream, base: list[int]) -> int | Non
     of = np.searchsorted(sent.ends - base[0], ends)
     within = of < len(sent)
     early = sent.bound[of[within]] > got.times[within]
-    agrees = _share(sent.ends - base[0], ends) >= _AGREE
-    return shift if counts.max() >= _RIVAL * len(asked) and agrees and not early.any() else None
+    agrees = _share(sent.ends - base[0], ends) >= CLOCKS.agree
+    return (
+        shift if counts.max() >= CLOCKS.rival * len(asked) and agrees and not early.any() else None
+    )
 
 
 def _match_datagrams(sent: Stream, got: Stream) -> I64 | None:

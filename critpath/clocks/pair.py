@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from critpath.clocks.corridor import LARGEST_BEND, LARGEST_DRIFT, Corridor, Fit
+from critpath.clocks.corridor import Corridor, Fit
 from critpath.model import F64, I64
 from critpath.model.clocks import ClockLine
+from critpath.schema.parameters.clocks import CLOCKS
 
 _POINTS: Final = 33  # at least, at which the bound is given
 _APART: Final = 2e9  # ns between them, at most ...
@@ -77,7 +78,7 @@ class _Stretch:
 
     def band(self, times: F64) -> tuple[F64, F64]:
         """Return the least and most that the clock can be, the chosen one always within."""
-        bend = LARGEST_BEND
+        bend = CLOCKS.largest_bend
         low, high = self.corridor.band(times, bend)
         while np.isnan(low).any() and bend < 1:
             bend *= 4  # it bends more than clocks do
@@ -349,7 +350,7 @@ def _thread(part: Corridor, knots: F64) -> tuple[F64, float] | None:
     bend[at, at], bend[at, at + 1], bend[at, at + 2] = 1.0, -2.0, 1.0
     other = -bend
     bend[at, 2 * count - 1 + at] = other[at, 2 * count - 1 + at] = -1.0
-    reach = LARGEST_DRIFT * np.diff(knots)
+    reach = CLOCKS.largest_drift * np.diff(knots)
     solved = linprog(
         # What is gained in margin is worth half as much bending.
         np.concatenate([np.zeros(count), np.full(count - 1, -2.0), np.ones(count - 2)]),

@@ -11,17 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from critpath.clocks.connections import NEVER, Stream
-from critpath.clocks.corridor import LARGEST_DRIFT, make_corridor
+from critpath.clocks.corridor import make_corridor
 from critpath.model import I64, Bool
-
-_MOST: Final = 300  # turns of an end; longer connections are known by their sizes
-_LEAST: Final = 6  # of them at both ends, where nothing else is known of the clocks
-_CONNECTIONS: Final = 300  # of two hosts: what they tell of their clocks is enough
+from critpath.schema.parameters.clocks import CLOCKS
 
 # Times of clock B, and what A's clock is ahead there at least (at most).
 _Bounds = tuple[I64, I64]
@@ -96,8 +92,12 @@ def settle_shifts(
         By the connection's place; only those of which one shift alone is possible.
     """
     found: dict[int, tuple[int, int]] = {}
-    left = dict(enumerate(connections[:_CONNECTIONS]))
-    left = {n: of for n, of in left.items() if 0 < len(of.one) <= _MOST >= len(of.other) > 0}
+    left = dict(enumerate(connections[: CLOCKS.connections]))
+    left = {
+        n: of
+        for n, of in left.items()
+        if 0 < len(of.one) <= CLOCKS.most_by_turns >= len(of.other) > 0
+    }
     going = True
     while going:
         going = False
@@ -108,7 +108,7 @@ def settle_shifts(
             [(shift, low, high)] = possible
             pair = _find_same(of, shift)
             alone = not (len(floor[0]) and len(ceiling[0]))
-            if pair is None or (alone and _count_same(of, shift) < _LEAST):
+            if pair is None or (alone and _count_same(of, shift) < CLOCKS.least_turns):
                 continue
             del left[number]
             found[number] = pair
@@ -163,7 +163,7 @@ def _find_possible(
         least, most = _join(floor, low), _join(ceiling, high)
         if len(least[0]) and len(most[0]):
             every = np.concatenate([least[0], most[0]])
-            slack = LARGEST_DRIFT * float(every.max() - every.min())
+            slack = CLOCKS.largest_drift * float(every.max() - every.min())
             if least[1].max() - most[1].min() > 2 * slack:
                 continue
             fit = make_corridor(least, most).fit()

@@ -29,18 +29,11 @@ from critpath.cluster.space import (
 )
 from critpath.errors import CritpathError
 from critpath.model import F64, I64, Bool, Clustering, VectorTable, Whole
+from critpath.schema.parameters.cluster import TYPES
 from critpath.text import notes
 from critpath.units import plural
 
 # The partition with the best silhouette among many: of OPTICS's plot, or of a tree.
-
-
-# Below this mean silhouette a partition has no structure worth naming (Kaufman
-# and Rousseeuw 1990, "no substantial structure"); silhouettes cannot score one
-# cluster, so the choice of a number of clusters needs a value to beat.
-_NO_STRUCTURE = 0.25
-_MOST_CUTS = 60
-_MOST_CLUSTERS = 20
 
 
 def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> I64:
@@ -48,8 +41,8 @@ def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> 
     entries = found.entries
     height, ordering = found.reachability[entries], found.member[entries]
     levels = np.unique(height[np.isfinite(height)])
-    if len(levels) > _MOST_CUTS:
-        levels = np.unique(np.quantile(levels, np.linspace(0, 1, _MOST_CUTS)))
+    if len(levels) > TYPES.most_cuts:
+        levels = np.unique(np.quantile(levels, np.linspace(0, 1, TYPES.most_cuts)))
     # Below all of them: every vector for itself, which several executions may have.
     partitions = []
     for level in (0.0, *levels):
@@ -67,7 +60,7 @@ def best_tree_cut(space: F64, weight: I64, min_cluster_size: int) -> tuple[I64, 
 
     tree = average_linkage(space, weight)
     partitions = []
-    for size in range(2, min(_MOST_CLUSTERS, len(space)) + 1):
+    for size in range(2, min(TYPES.most_clusters, len(space)) + 1):
         labels = fcluster(tree, size, criterion="maxclust").astype(np.int64) - 1
         partitions.append(_without_small(labels, weight, min_cluster_size))
     return _best(partitions, space, weight), leaves_list(tree).astype(np.int64)
@@ -87,7 +80,7 @@ def _best(partitions: list[I64], space: F64, weight: I64) -> I64:
         if len(values) > 1:
             several.append(labels)
             whole.append(assigned.reshape(-1).astype(np.int64))
-    best, best_score = np.zeros(len(space), np.int64), _NO_STRUCTURE
+    best, best_score = np.zeros(len(space), np.int64), TYPES.no_structure
     for labels, score in zip(several, silhouettes(space, weight, whole), strict=True):
         if score > best_score + 1e-12:
             best, best_score = labels, score
@@ -229,11 +222,15 @@ def cluster(
     *,
     method: str = "optics",
     min_samples: int = 5,
-    xi: float = 0.05,
-    min_cluster_fraction: float = 0.05,
+    xi: float | None = None,
+    min_cluster_fraction: float | None = None,
     resolution: float = 1.0,
 ) -> Clustering:
     """Find the execution types of a set; no execution is left without one."""
+    xi = TYPES.xi if xi is None else xi
+    min_cluster_fraction = (
+        TYPES.least_share if min_cluster_fraction is None else min_cluster_fraction
+    )
     if method not in METHODS:
         raise ValueError(f"clustering method {method!r}: choose from {', '.join(METHODS)}")
     if min_samples < 2 or not 0 < xi < 1 or not 0 <= min_cluster_fraction <= 1:

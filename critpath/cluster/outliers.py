@@ -68,20 +68,13 @@ from critpath.model import (
     row_blocks,
     sum_groups,
 )
+from critpath.schema.parameters.cluster import OUTLIERS
 from critpath.schema.parameters.detect import TAILS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, PERMUTATIONS, SPREADS
 from critpath.text import notes
 
-# A shift of a whole type may be the session's: twice the floor, as between sessions.
-_GROUP_FLOOR = 2.0
-# Share of the level that is for whole types where labels do not tell them.
-_GROUP_LEVEL = 0.5
 # Values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
-# Robust standard deviations that an execution is above the others of its own recording.
-_OWN = 4.0
-_OWN_SPREAD = 0.1  # of a logarithm, never believed to be less
-_FEW_OVER = 0.7  # twice the time: where there are too few others to tell
 BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
 
 
@@ -145,15 +138,15 @@ def outliers(
     score = single.score
     p_value, beyond, exact = _p_values(types, both, ours, both_observed, partner, score, supported)
     # Single executions: the columns that made the score must carry the excess.
-    alone = level * (1 - _GROUP_LEVEL)
+    alone = level * (1 - OUTLIERS.group_level)
     anomalous = benjamini_hochberg(p_value, alone) & single.carried
     together = _groups(
         raw,
         observed,
         normal_clusters.labels,
         partner,
-        types.mean[:, raw.columns - 1] * floor * _GROUP_FLOOR,
-        level * _GROUP_LEVEL,
+        types.mean[:, raw.columns - 1] * floor * OUTLIERS.group_floor,
+        level * OUTLIERS.group_level,
     )
     # Who is no slower as a whole only spent its time otherwise.
     anomalous |= (together & single.above & single.large).any(axis=1) & single.large[:, -1]
@@ -184,7 +177,7 @@ def confirm_marks(
 
     A slow hour makes all of a recording's executions stand out from those of another hour.
     So an execution has to stand out from the others of its type in its own recording, too: by
-    `_OWN` robust standard deviations of logarithms.
+    `OUTLIERS.own` robust standard deviations of logarithms.
 
     Parameters
     ----------
@@ -208,11 +201,13 @@ def confirm_marks(
 
 def _stand_out(over: F64) -> Bool:
     """Return which of a type's executions stand out, by the logarithm of what they are over."""
-    if len(over) < LOW_SUPPORT:
-        return np.asarray(over > _FEW_OVER, dtype=np.bool_)
+    if len(over) < OUTLIERS.low_support:
+        return np.asarray(over > OUTLIERS.few_over, dtype=np.bool_)
     middle = float(np.median(over))
-    spread = math.hypot(NORMAL.per_mad * float(np.median(np.abs(over - middle))), _OWN_SPREAD)
-    return np.asarray(over > middle + _OWN * spread, dtype=np.bool_)
+    spread = math.hypot(
+        NORMAL.per_mad * float(np.median(np.abs(over - middle))), OUTLIERS.own_spread
+    )
+    return np.asarray(over > middle + OUTLIERS.own * spread, dtype=np.bool_)
 
 
 def with_excess(
@@ -337,9 +332,9 @@ def _groups(
 def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) -> tuple[str, ...]:
     """Note where too few normal executions speak for a type, or for all."""
     result = []
-    low, references = int((types.sizes[partner] < LOW_SUPPORT).sum()), int(supported.sum())
+    low, references = int((types.sizes[partner] < OUTLIERS.low_support).sum()), int(supported.sum())
     if low:
-        result.append(notes.low_support(low, LOW_SUPPORT))
+        result.append(notes.low_support(low, OUTLIERS.low_support))
     if not supported.all():
         result.append(notes.lone_references(int((~supported).sum())))
     if references < 20:
@@ -366,9 +361,6 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
 # Scores of executions against types.
 
 
-LOW_SUPPORT = 5  # below this a type's own variance says nothing
-_PRIOR = 5.0  # observations' worth of the pooled variance
-_OFFSET = 0.02  # share of the overall mean total added before taking logs
 _CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
 
 
@@ -398,7 +390,7 @@ class BothScales:
 
     def __init__(self, values: Columns, normal: Columns) -> None:
         self._values = values
-        self._offset = max(_OFFSET * float(normal.total.mean()), 1.0)
+        self._offset = max(OUTLIERS.offset * float(normal.total.mean()), 1.0)
         self.columns = 2 * values.columns
 
     def __len__(self) -> int:
@@ -560,8 +552,8 @@ def _leave_out(types: Types, values: BothScales, fitting: Bool, rows: I64) -> _L
 
 def _spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
     """Shrink the standard deviation of a type towards that of all, and keep it off zero."""
-    shrunk = (squares + _PRIOR * pooled) / (np.maximum(sizes - 1, 0) + _PRIOR)
-    variance = np.where(sizes < LOW_SUPPORT, pooled, shrunk)
+    shrunk = (squares + OUTLIERS.prior * pooled) / (np.maximum(sizes - 1, 0) + OUTLIERS.prior)
+    variance = np.where(sizes < OUTLIERS.low_support, pooled, shrunk)
     # One nanosecond keeps a set without any duration finite.
     columns = mean.shape[-1] // 2
     squared = np.full(mean.shape, SPREADS.least**2)
@@ -579,10 +571,7 @@ def _both(z: F64) -> F64:
 # Types that are slower as a whole.
 
 
-_SAMPLED = 9_999
-_FEWEST = 999
 _WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
-_LEAST_GROUPS = 200  # of either set
 _BATCH = 1 << 22  # values of a batch of assignments held at once
 
 
@@ -604,7 +593,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     rng = np.random.default_rng(
         int.from_bytes(hashlib.blake2b(pooled.data, digest_size=8).digest(), "little")
     )
-    size = min(-(-(n + m) // PERMUTATIONS.units), min(n, m) // _LEAST_GROUPS)
+    size = min(-(-(n + m) // PERMUTATIONS.units), min(n, m) // OUTLIERS.least_groups)
     if size > 1:  # groups of one side change places: a test as valid, for less
         sides = [
             rows[draw_groups(rng, len(rows), size)]
@@ -620,7 +609,7 @@ def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> 
     picks, rest, sign = (m, 0.0 * whole, 1.0) if m <= n else (n, whole, -1.0)
     larger = np.zeros(values.shape[1])
     total = 0
-    for batch in _assignments(rng, n + m, picks, max(_FEWEST, math.ceil(2 / alpha))):
+    for batch in _assignments(rng, n + m, picks, max(OUTLIERS.least_sampled, math.ceil(2 / alpha))):
         most = (rest + sign * (batch @ values)).max(axis=1)
         larger += (most[:, None] >= observed).sum(axis=0)
         total += len(batch)
@@ -644,7 +633,7 @@ def _assignments(rng: np.random.Generator, size: int, picks: int, fewest: int) -
         while chosen := list(itertools.islice(every, step)):
             yield _ones(np.array(chosen, np.int64), size)
         return
-    draws = max(fewest, min(_SAMPLED, _WORK // size))
+    draws = max(fewest, min(OUTLIERS.sampled, _WORK // size))
     for first in range(0, draws, step):
         keys = rng.random((min(step, draws - first), size))
         # Numbers of 53 bits are not drawn twice.

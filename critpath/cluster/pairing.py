@@ -10,13 +10,10 @@ from critpath.cluster._silhouettes import merged
 from critpath.cluster.optics import relative
 from critpath.cluster.space import NormalSpace, Points, distinct, normal_space, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
+from critpath.schema.parameters.cluster import PAIRING
 from critpath.text import notes
 
 __all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
-
-_NOVEL_QUANTILE = 0.99
-_NOT_MUCH = 1.25
-_WIDE = 1.5
 
 
 def pair(
@@ -56,16 +53,16 @@ def novel_limits(home: NormalSpace) -> F64:
     known = spread_of > 0
     # A cluster of 15 has no 99 % quantile; all of them together, each relative to
     # its own spread, do.
-    relative = np.quantile(own[known] / spread_of[known], _NOVEL_QUANTILE) if known.any() else 0.0
-    quantile = [np.quantile(own[home.labels == k], _NOVEL_QUANTILE) for k in range(len(spread))]
+    relative = np.quantile(own[known] / spread_of[known], PAIRING.novel) if known.any() else 0.0
+    quantile = [np.quantile(own[home.labels == k], PAIRING.novel) for k in range(len(spread))]
     return np.maximum(np.maximum(spread * relative, quantile), 1.0)
 
 
 def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
     """Tell which normal types an execution's counts would fit."""
     rows = np.arange(len(distance))
-    near = distance <= _NOT_MUCH * distance[rows, partner][:, None]
-    return np.asarray(near | (distance <= _WIDE * limits), dtype=np.bool_)
+    near = distance <= PAIRING.not_much * distance[rows, partner][:, None]
+    return np.asarray(near | (distance <= PAIRING.wide * limits), dtype=np.bool_)
 
 
 def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:

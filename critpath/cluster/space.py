@@ -12,6 +12,7 @@ from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
 from critpath.cluster._silhouettes import block_size, sums_between, sums_within
 from critpath.model import F64, I64, Clustering, VectorTable, Whole, order_rows
+from critpath.schema.parameters.cluster import TYPES
 
 _CHUNK = 1 << 22  # distances held at once: 32 MiB
 
@@ -51,7 +52,7 @@ def distinct(rows: F64 | Whole) -> Distinct:
 
 def stabilise(counts: Whole) -> F64:
     """Give Poisson-like counts a variance near one, whatever their mean."""
-    return 2.0 * np.sqrt(counts.astype(np.float64) + 0.375)
+    return 2.0 * np.sqrt(counts.astype(np.float64) + TYPES.anscombe)
 
 
 def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:

@@ -11,14 +11,8 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable, Whole
+from critpath.schema.parameters.cluster import TYPES
 from critpath.text import notes
-
-# Fewer normal executions of a label than this make no type of their own.
-LEAST_LABELLED = 5
-
-# Within a label only a large part is a type of its own: chance valleys of the
-# reachability plot otherwise split fifteen executions of one kind into 5 and 10.
-SUBTYPE = 0.4
 
 
 def rows_of(table: VectorTable, rows: I64) -> VectorTable:
@@ -36,7 +30,7 @@ def labels_are_usable(normal: Sequence[str], sample: Sequence[str]) -> bool:
     """
     counts = Counter(normal)
     return len({*normal, *sample}) > 1 and all(
-        counts[label] >= LEAST_LABELLED for label in set(sample)
+        counts[label] >= TYPES.least_labelled for label in set(sample)
     )
 
 
@@ -81,14 +75,14 @@ def find_types(
         mine = np.flatnonzero([text == label for text in normal_label]).astype(np.int64)
         other = np.flatnonzero([text == label for text in sample_label]).astype(np.int64)
         of_normal, of_sample = rows_of(normal, mine), rows_of(sample, other)
-        ours = cluster(of_normal, method=method, min_cluster_fraction=SUBTYPE)
+        ours = cluster(of_normal, method=method, min_cluster_fraction=TYPES.subtype)
         ours_parts.append((mine, ours))
         if len(other):
             home = _home(of_normal, ours)
             theirs = cluster_sample(
                 *(of_sample, of_normal, ours),
                 method=method,
-                min_cluster_fraction=SUBTYPE,
+                min_cluster_fraction=TYPES.subtype,
                 home=home,
             )
             theirs_parts.append((other, theirs))
@@ -174,11 +168,15 @@ def cluster_sample(
     *,
     method: str = "optics",
     min_samples: int = 5,
-    xi: float = 0.05,
-    min_cluster_fraction: float = 0.05,
+    xi: float | None = None,
+    min_cluster_fraction: float | None = None,
     home: NormalSpace | None = None,
 ) -> Clustering:
     """Find the execution types of a sample set, with the normal types as a guide."""
+    xi = TYPES.xi if xi is None else xi
+    min_cluster_fraction = (
+        TYPES.least_share if min_cluster_fraction is None else min_cluster_fraction
+    )
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
     found = cluster(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from critpath.explore.conditions import quantiles
 from critpath.explore.shifts import U64, Places
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import FEWEST_WITH, Fact, FactTable, Test
-
-MOST: Final = 400  # conditions, by how many executions have them
-CUTS: Final = (0.25, 0.5, 0.75, 0.9)
-ALIKE: Final = 0.95  # Jaccard's index from which on two conditions are one
+from critpath.schema.parameters.explore import CONDITIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +71,7 @@ def find_candidates(
                     found.append((size, fact, operator, value))
                 else:
                     rare += 1
-    order = sorted(range(len(found)), key=lambda at: -found[at][0])[:MOST]
+    order = sorted(range(len(found)), key=lambda at: -found[at][0])[: CONDITIONS.most]
     kept = [found[at] for at in sorted(order)]
     bits = np.zeros((len(kept), places.words), np.uint64)
     for at, (_, fact, operator, value) in enumerate(kept):
@@ -125,7 +122,7 @@ def _values(fact: Fact, rows: I64, inverse: I64) -> Iterable[tuple[str, Any, int
             yield "==", value, size
         return
     least = float(values.min())
-    for cut in sorted(quantiles(values, CUTS)):
+    for cut in sorted(quantiles(values, CONDITIONS.cuts)):
         if cut > least:
             yield ">=", cut, int((values >= cut).sum())
 
@@ -166,8 +163,8 @@ def merge_alike(
             either = mine + theirs - both
             # With the complement of the second: theirs without both, and all but what only it has.
             without, beside = theirs - both, executions - (mine - both)
-            if both >= ALIKE * either or without >= ALIKE * beside:
-                also.append((at, without >= ALIKE * beside))
+            if both >= CONDITIONS.alike * either or without >= CONDITIONS.alike * beside:
+                also.append((at, without >= CONDITIONS.alike * beside))
                 break
         else:
             kinds.append((at, []))

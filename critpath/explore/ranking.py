@@ -18,7 +18,7 @@ from critpath.explore.conditions import (
     settle,
     tests_of,
 )
-from critpath.explore.shifts import BEST, Places, count_common, judge, place_groups
+from critpath.explore.shifts import Places, count_common, judge, place_groups
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import (
     FEWEST,
@@ -31,16 +31,16 @@ from critpath.model.exploration import (
     Share,
     Test,
 )
+from critpath.schema.parameters.explore import CONDITIONS
 
-_Z: Final = 1.959963984540054  # of a 95 % interval
 SLOWEST: Final = "latency >= p90"
 
 
 def wilson(count: int, of: int) -> Share:
     """Return a share with Wilson's interval."""
-    square = _Z * _Z
+    square = CONDITIONS.z * CONDITIONS.z
     middle = (count + square / 2) / (of + square)
-    half = _Z * math.sqrt(count * (of - count) / of + square / 4) / (of + square)
+    half = CONDITIONS.z * math.sqrt(count * (of - count) / of + square / 4) / (of + square)
     return Share(count, of, max(0.0, middle - half), min(1.0, middle + half))
 
 
@@ -56,7 +56,7 @@ def log_ratio(one: Share, other: Share) -> tuple[float, float, float]:
     """Return the ratio of two shares, a half added to each count, with its log-normal interval."""
     a, b = one.count + 0.5, other.count + 0.5
     ratio = (a / (one.of + 1)) / (b / (other.of + 1))
-    wide = _Z * math.sqrt(1 / a - 1 / (one.of + 1) + 1 / b - 1 / (other.of + 1))
+    wide = CONDITIONS.z * math.sqrt(1 / a - 1 / (one.of + 1) + 1 / b - 1 / (other.of + 1))
     return ratio, ratio * math.exp(-wide), ratio * math.exp(wide)
 
 
@@ -124,7 +124,11 @@ def ask(
         label=_single(table, rows),
         executions=n,
         selected=chosen,
-        outcome="few" if not enough else "found" if any(o.p < 0.05 for o in ranked) else "nothing",
+        outcome="few"
+        if not enough
+        else "found"
+        if any(o.p < CONDITIONS.level for o in ranked)
+        else "nothing",
         ranked=ranked,
         part=tuple(
             _ranked(candidates, at, found, n, chosen, height, math.nan, known=False) for at in parts
@@ -198,7 +202,7 @@ def _rank(
     n, chosen = len(selected), int(selected.sum())
     order = sorted(judged.tolist(), key=lambda at: -abs(height[at]))
     if depth > 1:
-        pairs = pair_best(candidates, order[:BEST], places, n)
+        pairs = pair_best(candidates, order[: CONDITIONS.best], places, n)
         base = len(candidates.tests)
         of_pairs = count_common(pairs.bits, places, selected)
         candidates = Candidates(

@@ -19,10 +19,9 @@ import numpy.typing as npt
 from critpath.explore._bits import common, largest_differences
 from critpath.model import F64, I32, I64, Bool
 from critpath.model.exploration import FEWEST_WITH
+from critpath.schema.parameters.explore import CONDITIONS
 
 U64 = npt.NDArray[np.uint64]
-MOST_SHIFTS: Final = 999
-BEST: Final = 20  # conditions of which any two are looked at, with depth 2
 # The golden section: shares that lie evenly and fall in step with no period of a workload.
 _STEP: Final = 0.6180339887498949
 _THREADS: Final = 2
@@ -76,9 +75,9 @@ def shifts_of(lengths: I64) -> tuple[I64, bool]:
     exact : bool
         They are all that there are.
     """
-    if len(lengths) == 1 and lengths[0] - 1 <= MOST_SHIFTS:
+    if len(lengths) == 1 and lengths[0] - 1 <= CONDITIONS.shifts:
         return np.arange(1, lengths[0], dtype=np.int64)[:, None], True
-    share = (np.arange(1, MOST_SHIFTS + 1) * _STEP) % 1.0
+    share = (np.arange(1, CONDITIONS.shifts + 1) * _STEP) % 1.0
     if len(lengths) == 1:
         return (1 + np.floor(share * (lengths[0] - 1)).astype(np.int64))[:, None], False
     return np.floor(share[:, None] * lengths[None, :]).astype(np.int64), False
@@ -114,7 +113,7 @@ def judge(
     )
     twice, twice_at = _twice(places, selected)
     largest = np.zeros(len(shifts))
-    best = min(BEST, len(bits)) if pairs else 0
+    best = min(CONDITIONS.best, len(bits)) if pairs else 0
     work = len(bits) * len(shifts) * places.words
     parts = np.array_split(np.arange(len(shifts)), _THREADS if work > _LARGE else 1)
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from critpath import __version__
 from critpath.ab.effects import machine_summary
-from critpath.ab.evidence import LEAST_BLOCKS, SLOW
 from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.errors import CritpathError, UsageError
 from critpath.record.recorder import RecordRequest, Reporter
 from critpath.record.slots import InheritedState, block_order, open_slots
+from critpath.schema.parameters.ab import EVIDENCE
+from critpath.schema.parameters.shared import DEFAULTS
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 SLOT_NS: Final = 20_000_000  # shorter commands are executed several times in a slot
 MOST_IN_SLOT: Final = 64
-CAUSE_BLOCKS: Final = 12
 _LOOK: Final = 1.0  # seconds
 _COST: Final = 20  # a look may take one part in so many of the time
 
@@ -75,8 +75,8 @@ class AbRequest:
     """
 
     commands: Sequence[Sequence[str]]
-    floor: float = 0.05
-    alpha: float = 0.01
+    floor: float = DEFAULTS.floor
+    alpha: float = DEFAULTS.alpha
     seed: int = 0
     statistic: Literal["geo", "mean", "min"] = "geo"
     of: Literal["time", "run", "both"] = "time"
@@ -107,7 +107,7 @@ class AbRequest:
             seed=self.seed,
             statistic=self.statistic,
             of=self.of,
-            tails=sorted({SLOW, *self.tails}),
+            tails=sorted({EVIDENCE.slow, *self.tails}),
             asked_tails=sorted(set(self.tails)),
             slot=self.slot,
             max_blocks=self.max_blocks,
@@ -161,7 +161,7 @@ class _Slots(Protocol):
 
 @dataclass
 class TracedSlots:
-    """Runs blocks that are recorded, `CAUSE_BLOCKS` at a time, one execution a slot.
+    """Runs blocks that are recorded, `EVIDENCE.cause_blocks` at a time, one execution a slot.
 
     Each such part is a pair of recordings below ``place``.
     """
@@ -183,8 +183,8 @@ class TracedSlots:
         return self._ready.pop(0) if self._ready else None
 
     def _record(self) -> None:
-        first = len(self.parts) * CAUSE_BLOCKS
-        numbers = range(first, min(first + CAUSE_BLOCKS, self.request.max_blocks))
+        first = len(self.parts) * EVIDENCE.cause_blocks
+        numbers = range(first, min(first + EVIDENCE.cause_blocks, self.request.max_blocks))
         orders = [block_order(self.request.seed, number) for number in numbers]
         done: list[RunResult] = []
         target = self.place / f"{len(self.parts):03}"
@@ -297,12 +297,12 @@ class _Run:
         if not times:
             return
         block = 4 * plan.slot * statistics.mean(times) / NS_PER_S
-        if block * LEAST_BLOCKS > self.request.time:
-            most = self.request.time / (4 * LEAST_BLOCKS * plan.slot)
+        if block * EVIDENCE.least_blocks > self.request.time:
+            most = self.request.time / (4 * EVIDENCE.least_blocks * plan.slot)
             raise UsageError(
                 f"an execution takes {format_ns(statistics.mean(times))}: with --time "
                 f"{self.request.time:g}s nothing slower than {format_ns(most * NS_PER_S)} can be "
-                f"decided, as {LEAST_BLOCKS} blocks of 4 slots are the least",
+                f"decided, as {EVIDENCE.least_blocks} blocks of 4 slots are the least",
                 f"give --time {math.ceil(block * 100)}s or more",
             )
         self.teller.say(text.expected(block, plan))
@@ -384,7 +384,7 @@ def _record_blocks(
             output=target,
             commands=tuple(tuple(command) for command in request.commands),
             version=__version__,
-            runs=2 * (len(orders) or CAUSE_BLOCKS),
+            runs=2 * (len(orders) or EVIDENCE.cause_blocks),
             prepare=request.prepare,
             timeout=request.timeout,
             as_root=request.as_root,

@@ -14,6 +14,8 @@ import numpy as np
 from critpath.errors import UsageError
 from critpath.executions.fields import escape
 from critpath.model.recording import is_interpreter
+from critpath.schema.parameters.ab import ALIKE
+from critpath.schema.parameters.cluster import TYPES
 from critpath.text import notes
 from critpath.text.requests import (
     gone_clients,
@@ -63,11 +65,6 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
     return normal, sample, tuple(_note_interpreters(normal, sample))
 
 
-_ASK_OTHERS: Final = 0.25  # of a service's requests: so many more are of one kind than before
-_NEARLY_NONE: Final = 0.1  # of them on one side: the kind is new there, or went
-_TOO_FEW: Final = 20  # requests of a service, to tell
-
-
 def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop whom requests ask from labels of services of which a kind came, or went."""
     from critpath.requests.links import ASKS
@@ -80,9 +77,9 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     moved = set()
     for label in {*sides[0], *sides[1]}:
         base = label.partition(ASKS)[0]
-        if all(whole[base] >= _TOO_FEW for whole in of):
+        if all(whole[base] >= ALIKE.too_few for whole in of):
             shares = sorted(c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
-            if shares[0] <= _NEARLY_NONE and shares[1] - shares[0] >= _ASK_OTHERS:
+            if shares[0] <= ALIKE.nearly_none and shares[1] - shares[0] >= ALIKE.ask_others:
                 moved.add(base)
     if moved:
         names = {base: base for base in moved}
@@ -97,7 +94,6 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
 
     A kind that hardly any before were of is compared with the commonest of its service.
     """
-    from critpath.cluster.types import LEAST_LABELLED
     from critpath.requests.links import ASKS
 
     counts = Counter(normal.executions.label)
@@ -105,10 +101,10 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
     for label, count in counts.most_common():
         services[label.partition(ASKS)[0]] += count
         usual.setdefault(label.partition(ASKS)[0], label)
-    rare = {label for label in sample.executions.label if counts[label] < LEAST_LABELLED}
-    new = {label for label in rare if services[label.partition(ASKS)[0]] < LEAST_LABELLED}
+    rare = {label for label in sample.executions.label if counts[label] < TYPES.least_labelled}
+    new = {label for label in rare if services[label.partition(ASKS)[0]] < TYPES.least_labelled}
     stay = np.array([label not in new for label in sample.executions.label], np.bool_)
-    if not rare or stay.sum() <= max(_STAYED * len(stay), _TOO_FEW):
+    if not rare or stay.sum() <= max(ALIKE.stayed * len(stay), ALIKE.too_few):
         return normal, sample, ()
     said = []
     if new:
@@ -130,9 +126,6 @@ def _rename(of: PathSet, names: dict[str, str]) -> PathSet:
 
 
 _ADDRESSED: Final = re.compile(r".*:[0-9]+>[0-9]+#")  # as the ids of requests begin
-_STAYED: Final = 0.5  # of the requests before: enough that those of the same clients tell of all
-_CAME: Final = 0.1  # of the requests after: so many of new clients weigh on the mean
-_ANOTHER_KIND: Final = 2.0  # times the bytes or the time of the others, or a part of them
 
 
 def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
@@ -155,15 +148,19 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     ids = normal.executions.id, sample.executions.id
     what, clients = "connection", [[name.rpartition("#")[0] for name in of] for of in ids]
     stayed = _stay(clients)
-    if stayed[0].sum() < _STAYED * len(normal) or not all(
+    if stayed[0].sum() < ALIKE.stayed * len(normal) or not all(
         _ADDRESSED.match(name) for of in ids for name in of
     ):
         what, clients = "client", [[*known.client] for known in asked if known]
         stayed = _stay(clients)
     new = ~stayed[1]
-    if stayed[0].sum() < max(_STAYED * len(normal), _TOO_FEW):
+    if stayed[0].sum() < max(ALIKE.stayed * len(normal), ALIKE.too_few):
         return normal, sample, ()
-    if new.sum() < _CAME * len(new) or stayed[1].sum() < _TOO_FEW or not _differ(sample, new):
+    if (
+        new.sum() < ALIKE.came * len(new)
+        or stayed[1].sum() < ALIKE.too_few
+        or not _differ(sample, new)
+    ):
         return normal, sample, ()
     time = (sample.executions.end - sample.executions.begin)[new]
     who = sorted({one for one, came in zip(clients[1], new.tolist(), strict=True) if came})
@@ -188,7 +185,7 @@ def _differ(sample: PathSet, new: Bool) -> bool:
     columns = [of.end - of.begin] + ([facts.bytes_in, facts.bytes_out] if facts else [])
     for column in columns:
         low, high = sorted(float(np.median(column[rows])) + 1 for rows in (new, ~new))
-        if high >= _ANOTHER_KIND * low:
+        if high >= ALIKE.another_kind * low:
             return True
     return False
 

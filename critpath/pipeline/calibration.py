@@ -25,6 +25,7 @@ from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings
 from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
 from critpath.pipeline.progress import Progress
+from critpath.schema.parameters.ab import TRIALS
 from critpath.text import notes
 from critpath.units import plural
 
@@ -32,17 +33,7 @@ if TYPE_CHECKING:
     from critpath.detect.calibration import Trial
     from critpath.model import F64, PathSet, VectorTable
 
-SIZES = (10, 30, 100)
-_TRIALS = 40  # splits that a slow-down is tried on
-_RARE = 0.2  # share of the executions that a rare slow-down hits
 _BEFORE_STATES = 3  # the total, the rare one and the new state are tried first
-# A state that never lasts this share of the smallest new state that shows is as good as
-# new: its own time is lost in the shift, which puts all slow executions above all others.
-_NEGLIGIBLE = 0.25
-# Of each test: with this many over alpha, less one, the level is exact; more make p-values
-# finer, which a rate over hundreds of splits gains nothing from.
-_REACH = 6
-_PERMUTATIONS = 299
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +70,7 @@ def calibrate(
     settings: CompareSettings | None = None,
     *,
     splits: int = 200,
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> CalibrationDocument:
     """Hold the executions of a healthy program against each other.
@@ -114,6 +105,7 @@ def calibrate(
     alarm is a false one.  The detectable slow-down is found by adding time to the
     sample of such splits, and asking the gate again.
     """
+    sizes = TRIALS.sizes if sizes is None else sizes
     from critpath.detect.calibration import conclude
     from critpath.detect.rules import RULES
 
@@ -127,7 +119,7 @@ def calibrate(
             f"{least_normal(smallest)} needs {needed - len(normal)} more",
             "record more: three recordings of 100 executions, at different times, are a good start",
         )
-    fewer = max(_PERMUTATIONS, round(_REACH / settings.alpha) - 1)
+    fewer = max(TRIALS.permutations, round(TRIALS.reach / settings.alpha) - 1)
     lean = replace(settings, permutations=min(settings.permutations, fewer))
     pool = _pool(normal, lean, tell)
     tell("measuring what recordings differ by")
@@ -229,7 +221,7 @@ def _false_alarms(
             f"{number} of {len(splits)}"
         )
         judgement = pool.judge(split, across=across, floor=in_force)
-        kept += [judgement] if number <= _TRIALS else []
+        kept += [judgement] if number <= TRIALS.trials else []
         detection = judgement.detection
         deciding = [state for state in detection.states if state.level == "error"]
         bare += any(state.p_value <= detection.alpha for state in deciding)
@@ -282,7 +274,7 @@ def _detectable(
     for number, (kind, name, mean) in enumerate(asked):
         pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
-        if kind == "state" and longest[column] < _NEGLIGIBLE * new:
+        if kind == "state" and longest[column] < TRIALS.negligible * new:
             as_new = result[_BEFORE_STATES - 1]
             own = _share(as_new.shift, mean)
             result.append(change(as_new, kind=kind, state=name, mean=mean, of_own=own, trials=0))
@@ -322,7 +314,7 @@ def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Gen
     if kind == "total":
         pattern[:] = sample / total
     elif kind == "rare":
-        hit = rng.permutation(len(sample))[: max(1, round(_RARE * len(sample)))]
+        hit = rng.permutation(len(sample))[: max(1, round(TRIALS.rare * len(sample)))]
         pattern[hit, :-1] = means / total
     else:
         pattern[:, column] = 1.0
@@ -377,11 +369,6 @@ def _warnings(normal: PathSet) -> list[str]:
 # How healthy executions are divided into a normal and a sample set, to see what happens.
 
 
-LARGEST_NORMAL = 100
-_LEAST_NORMAL = 30
-_LEAST_DRAWS = 10  # of one recording, however many there are
-
-
 @dataclass(frozen=True, eq=False)
 class Split:
     """Rows of a table: a normal and a sample set.
@@ -401,7 +388,7 @@ class Split:
 
 def least_normal(sample: int) -> int:
     """Return the fewest normal executions that a sample of this size is held against."""
-    return min(sample, _LEAST_NORMAL)
+    return min(sample, TRIALS.least_normal)
 
 
 def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> list[Split]:
@@ -412,7 +399,7 @@ def shuffled_splits(total: int, sample: int, count: int, random_seed: int) -> li
     result = []
     for number in range(count):
         order = rng.permutation(total)
-        normal = order[sample : sample + LARGEST_NORMAL]
+        normal = order[sample : sample + TRIALS.largest_normal]
         result.append(Split(np.sort(normal), np.sort(order[:sample]), number))
     return result
 
@@ -421,12 +408,12 @@ def session_splits(session: I64, sample: int, count: int, random_seed: int) -> l
     """Draw the sample from one recording, and the normal set from the others."""
     rng = np.random.default_rng([random_seed, sample, 1])
     fitting = _fitting(session, sample)
-    draws = max(_LEAST_DRAWS, count // max(len(fitting), 1))
+    draws = max(TRIALS.least_draws, count // max(len(fitting), 1))
     result = []
     for s in fitting:
         mine, others = np.flatnonzero(session == s), np.flatnonzero(session != s)
         for _ in range(draws):
-            normal = rng.permutation(others)[:LARGEST_NORMAL]
+            normal = rng.permutation(others)[: TRIALS.largest_normal]
             drawn = rng.permutation(mine)[:sample]
             result.append(Split(np.sort(normal), np.sort(drawn), s))
     return result

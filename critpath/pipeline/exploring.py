@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.pipeline.extraction import vectors
+from critpath.schema.parameters.explore import CONDITIONS
 
 if TYPE_CHECKING:
     from critpath.model import I64, PathSet, VectorTable
     from critpath.model.exploration import Exploration, FactTable, Question
 
 LARGEST_CLUSTERED: Final = 4_000  # different executions of a label; their distances are computed
-FEWEST_CLUSTERED: Final = 20
 MOST_LABELS: Final = 10  # asked about unasked, those of most time
 SAMPLE: Final = "set == 'sample'"  # of a comparison, who is looked at unasked
-_SUBTYPE: Final = 0.05
 
 
 def explore(
@@ -99,12 +98,12 @@ def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:
     first = 0
     for label in sorted(set(labels)):
         rows = np.flatnonzero([one == label for one in labels]).astype(np.int64)
-        if len(rows) < FEWEST_CLUSTERED:
+        if len(rows) < CONDITIONS.fewest_clustered:
             continue
         mine = rows_of(table, rows)
         if len(distinct(mine.structure).row) > LARGEST_CLUSTERED:
             continue
-        found = cluster(mine, min_cluster_fraction=_SUBTYPE)
+        found = cluster(mine, min_cluster_fraction=CONDITIONS.subtype)
         if found.size > 1:
             result[rows] = found.labels + 1 + first
             first += found.size

@@ -19,6 +19,7 @@ from critpath.model.recording import COUNTS
 from critpath.model.signatures import LONGEST_TERM, Answer, Counts, Entry, Match, MatchedTerm
 from critpath.pipeline.lookup import common_terms, describe_entries, find_comparable, rates
 from critpath.pipeline.signing import SignSettings, read_source
+from critpath.schema.parameters.signatures import DRIFT, LOOKUP
 from critpath.text import known as words
 from critpath.units import safe_text
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 5
 _MOST_CAUSES: Final = 400  # terms of an incident
-_LIKE: Final = 0.35  # similarity below which, not calibrated, nothing is like another
 
 
 def search_incident(
@@ -91,9 +91,9 @@ def search_incident(
             if wanted < p <= level:
                 reasons = (words.level_raised(level, wanted),)
         else:
-            status = "unknown" if matches[0].similarity < _LIKE else "known"
+            status = "unknown" if matches[0].similarity < LOOKUP.like else "known"
             needed = math.ceil(1 / level - 1e-9) - 1
-            reasons = (words.few_incidents(len(judged), needed, _LIKE),)
+            reasons = (words.few_incidents(len(judged), needed, LOOKUP.like),)
     return Answer(
         status=status,
         reasons=reasons,
@@ -126,7 +126,6 @@ def _own_causes(
 
 def _own_vectors(labels: Sequence[str], vectors: Vectors) -> F64:
     from critpath.signatures.difference import nearest_cosine
-    from critpath.signatures.drift import NEAREST
 
     found = np.full(len(labels), -np.inf)
     for at, mine in vectors.items():
@@ -134,7 +133,7 @@ def _own_vectors(labels: Sequence[str], vectors: Vectors) -> F64:
         if others:
             both = np.concatenate(others)
             label = np.zeros(len(both), np.int64)
-            found[at] = nearest_cosine(mine, both, label, 1, NEAREST).mean()
+            found[at] = nearest_cosine(mine, both, label, 1, DRIFT.nearest).mean()
     return found
 
 
@@ -171,7 +170,6 @@ def _by_counts(
     incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
 ) -> tuple[tuple[Match, ...], Vectors, list[str]]:
     from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
-    from critpath.signatures.drift import NEAREST
 
     usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
     kept, left_out = find_comparable(usable, sample)
@@ -187,7 +185,7 @@ def _by_counts(
     mine = scatter.difference(*ours)
     labels = sorted({e.label for e in kept})
     label = np.repeat([labels.index(e.label) for e in kept], [len(each) for each in stored])
-    cosine = nearest_cosine(mine, np.concatenate(stored), label, len(labels), NEAREST)
+    cosine = nearest_cosine(mine, np.concatenate(stored), label, len(labels), DRIFT.nearest)
     votes = np.bincount(np.argmax(cosine, axis=1), minlength=len(labels))
     mean = cosine.mean(axis=0)
     order = np.lexsort((-mean, -votes))

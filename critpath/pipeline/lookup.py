@@ -23,6 +23,7 @@ from critpath.model.signatures import (
     Stretch,
     Tree,
 )
+from critpath.schema.parameters.signatures import LOOKUP
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
 
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from critpath.model import F64, I64, Manifest
     from critpath.signatures.drift import Calibration, Corpus
 
-COMPARABLE: Final = 0.8  # share of hits that are of terms that both could count
-LEAST_DOCUMENTS: Final = 5
-_AGREE: Final = 0.8
-_NEAR: Final = 2.0  # times the level: too near to it with few sessions
 _SHOWN: Final = 5
 _TERMS: Final = 20  # of a label
 _WORTH_KEEPING: Final = 4_000  # documents: judging as many takes longer than a start
@@ -178,10 +175,10 @@ def find_comparable(
     shares = [share(entry, common) for entry in entries]
     chosen = []
     for at in sorted(range(len(entries)), key=lambda at: -shares[at]):
-        if share(entries[at], common) >= COMPARABLE:
+        if share(entries[at], common) >= LOOKUP.comparable:
             chosen.append(at)
             common = both(entries[at].counts.vocabulary, common)[0]
-    good = {at for at in chosen if share(entries[at], common) >= COMPARABLE}
+    good = {at for at in chosen if share(entries[at], common) >= LOOKUP.comparable}
     kept = [entry for at, entry in enumerate(entries) if at in good]
     left_out = [
         words.not_comparable_entry(entry.name or entry.label)
@@ -248,7 +245,7 @@ def search(
     quiet = len(asked) - lossy - len(rows)
     answer = Answer(
         status="inconclusive",
-        reasons=(words.too_few_documents(len(rows), LEAST_DOCUMENTS, quiet),),
+        reasons=(words.too_few_documents(len(rows), LOOKUP.least_documents, quiet),),
         matches=(),
         p_value=1.0,
         calibrated=False,
@@ -259,7 +256,7 @@ def search(
         agreement=0.0,
         left_out=known.left_out,
     )
-    if len(rows) < LEAST_DOCUMENTS:
+    if len(rows) < LOOKUP.least_documents:
         return answer
     return _judge(known, asked, vectors[rows], rows, answer, best=best, classifier=classifier)
 
@@ -306,7 +303,7 @@ def _judge(
         if np.isfinite(distances[:, one]).any()
     )
     timeline: tuple[Stretch, ...] = ()
-    if agreement < _AGREE:
+    if agreement < LOOKUP.agree:
         each = calibration.p_values(strange)
         unknown = each <= calibration.level(answer.level)
         timeline = _timeline(known, asked, rows, np.where(unknown, -1, label), vectors)
@@ -339,7 +336,7 @@ def _decide(
         reasons = (words.by_interval(len(calibration.medians)),)
     if not calibration.has_enough:
         reasons = (words.few_sessions(float(np.median(calibration.corpus.sessions))),)
-        if level / _NEAR < p <= level * _NEAR:
+        if level / LOOKUP.near < p <= level * LOOKUP.near:
             return "inconclusive", (words.near_level(p, level), *reasons)
     return ("unknown" if p <= level else "known"), reasons
 

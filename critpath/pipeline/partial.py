@@ -16,6 +16,7 @@ from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
 from critpath.record.budget.natural import compare_sides
 from critpath.record.budget.selection import Chosen
+from critpath.schema.parameters.ab import WINDOWS
 from critpath.text import partial as notes
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 _MOST_LABELS: Final = 500
 _STRIP: Final = 200  # places of the strip that a report draws
 _MILLION: Final = 1_000_000
-_NEARLY_ALL: Final = 0.99  # of a kind end in the tail of a window
-_FEWEST: Final = 10  # executions of a kind that have to be left
-_ALIKE: Final = 2.0  # times another chance, up to which both count the same
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,8 @@ def choose_by_begin(executions: Executions, gaps: Gaps, end: int) -> Bool:
     _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
     order = np.argsort(kind, kind="stable")
     for of in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1) if len(order) else ():
-        begun = room[of] >= np.quantile(took[of], _NEARLY_ALL)
-        if begun.sum() >= _FEWEST:
+        begun = room[of] >= np.quantile(took[of], WINDOWS.nearly_all)
+        if begun.sum() >= WINDOWS.fewest:
             result[of] = begun
     return result
 
@@ -140,9 +138,9 @@ def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
         if not len(mine):
             continue
         low, high = float(chance[mine].min()), float(chance[mine].max())
-        if high <= _ALIKE * low:
+        if high <= WINDOWS.alike * low:
             continue
-        result[mine] = draw[mine] < _ALIKE * low / chance[mine]
+        result[mine] = draw[mine] < WINDOWS.alike * low / chance[mine]
         counts = int(result[mine].sum()), len(mine)
         said.append(notes.chances_evened(executions.label[mine[0]], low, high, *counts))
     return result, said

@@ -15,6 +15,7 @@ from critpath.model import EventRequest, Kind
 from critpath.model.recording import COUNTS
 from critpath.model.signatures import MACHINE_SCOPE, Counts, Signatures
 from critpath.pipeline.progress import Stage
+from critpath.schema.parameters.signatures import LOOKUP, QUIET
 from critpath.units import NS_PER_S, format_ns, safe_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 COMMAND_SCOPE: Final = "command"
 _MOST_INTERVALS: Final = 1_000_000
-_SHORTEST: Final = 0.9  # of an interval: what is shorter is a piece of one
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,9 @@ def sign(
     quiet_rate : float, optional
         Hits a second below which a document is quiet.
     """
-    from critpath.signatures.weights import (
-        NEEDING_CORPUS,
-        QUIET_RATE,
-        join_corpora,
-        make_corpus,
-        weigh,
-    )
+    from critpath.signatures.weights import NEEDING_CORPUS, join_corpora, make_corpus, weigh
 
-    rate = QUIET_RATE if quiet_rate is None else quiet_rate
+    rate = QUIET.rate if quiet_rate is None else quiet_rate
     corpus = None
     if weights in NEEDING_CORPUS:
         corpus = join_corpora([make_corpus(each, quiet_rate=rate) for each in counts])
@@ -176,12 +170,12 @@ def _regroup(counts: Counts, interval: int, source: Path) -> Counts:
 
     each = counts.interval
     times = max(1, round(interval / each)) if each else 1
-    if each and interval < _SHORTEST * each:
+    if each and interval < LOOKUP.shortest * each:
         raise UsageError(
             f"{source}: was counted every {format_ns(each)}, not every {format_ns(interval)}",
             f"--interval {each / NS_PER_S:g} or more",
         )
-    whole = counts.end - counts.begin >= _SHORTEST * each
+    whole = counts.end - counts.begin >= LOOKUP.shortest * each
     counts = counts.take(whole)
     if times == 1 or not len(counts):
         return counts

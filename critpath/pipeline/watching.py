@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.pipeline.lookup import LEAST_DOCUMENTS, Library, make_library, search
+from critpath.pipeline.lookup import Library, make_library, search
 from critpath.read.counts import parse_counts
+from critpath.schema.parameters.signatures import LOOKUP
 from critpath.signatures.terms import normalised
 from critpath.signatures.weights import find_quiet
 
@@ -70,9 +71,9 @@ class Watch:
         self._lines.append(dict(line))
         counts = normalised(parse_counts(self._header, self._lines)).of_scope(self.scope)
         self.lossy += int(counts.lossy[-1])
-        judged = np.flatnonzero(~counts.lossy & ~find_quiet(counts))[-LEAST_DOCUMENTS:]
+        judged = np.flatnonzero(~counts.lossy & ~find_quiet(counts))[-LOOKUP.least_documents :]
         # Too few of them: all are asked about, so that the answer says why there is none.
-        asked = counts.take(judged) if len(judged) == LEAST_DOCUMENTS else counts
+        asked = counts.take(judged) if len(judged) == LOOKUP.least_documents else counts
         if self._library is None:
             states = [entry for entry in self._store.entries if entry.kind == "state"]
             self._library = make_library(states, asked) if len(judged) else None

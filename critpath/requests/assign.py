@@ -30,12 +30,11 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._tokens import Tokens
-from critpath.requests.owners import EXCHANGED, Owned, process_keys, thread_keys
+from critpath.requests.owners import Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
 from critpath.requests.transitions import (
     ANSWER,
     END,
-    SEEN,
     History,
     Transitions,
     Way,
@@ -43,20 +42,11 @@ from critpath.requests.transitions import (
     name_kinds,
     translate,
 )
+from critpath.schema.parameters.requests import OWNERS, TOKENS, TRANSITIONS
 from critpath.schema.parameters.shared import NORMAL
 
-UNSURE: Final = 0.01  # of a process's sub-requests in doubt or nobody's: its tokens are followed
-_PASSES: Final = 4
 _ELSEWHERE: Final = -2  # whose something is: a request of another process
 _OPENS, _SURE = 1, 2  # of what is asked: opens a connection; the rules are sure whose it is
-_LONGEST: Final = 6  # what requests ask, to try its orders
-_ORDERS: Final = 6  # that are tried
-_SOME: Final = 0.05  # of the requests ask it: less is no part of an order
-_DRAWN: Final = 20  # requests as guessed, of whom some ask what not all do
-ALIKE: Final = 0.97  # of a process's requests: nothing more is tried
-ALIKE_ASKS: Final = 0.5  # at the most, where nothing shows a mistake
-_WAY: Final = 0.02  # of evenness that every further usual way takes: with many, mistakes are usual
-LEAST_GAIN: Final = 0.002  # of requests that are usual, to believe one pass rather than another
 
 
 class What:
@@ -155,7 +145,7 @@ class _Run:
         # Of two that are as even, the one with fewer ways to be usual says more.
         usual = [way for way, of in zip(self.ways, self.usual.tolist(), strict=True) if of]
         more = len(usual) - len({way[0] for way in usual})
-        return float(self.times[self.usual].sum()) / (len(self.way) + nobodys) - _WAY * more
+        return float(self.times[self.usual].sum()) / (len(self.way) + nobodys) - TOKENS.way * more
 
 
 def assign(
@@ -271,7 +261,7 @@ class Tables:
             mine = (self.of_sub == process) & (subs.connects == 0) & ~self.pooled
             mine = np.flatnonzero(mine)
             doubt = (subs.request[mine] < 0) | (subs.attribution[mine] == Certainty.DOUBTFUL)
-            if doubt.sum() > UNSURE * len(mine):
+            if doubt.sum() > TOKENS.unsure * len(mine):
                 found.append(int(process))
         return found
 
@@ -361,7 +351,7 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
         mine = logs[which.reshape(-1) == number]
         middle = float(np.median(mine))
         spread = float(np.median(np.abs(mine - middle))) * NORMAL.per_mad
-        known[before, kind] = middle, max(spread, 0.1)
+        known[before, kind] = middle, max(spread, TOKENS.least_spread)
     return known
 
 
@@ -375,30 +365,30 @@ def _follow(table: Tables, number: int) -> tuple[I64, I64, F64] | None:
     best = ruled = _Run(owner, np.ones(len(owner)), *_spell(tokens, nodes), 0, nothing)
     for seed, several in _seeds(table, process, tokens, ruled, later=later):
         known = seed
-        for _ in range(_PASSES):
+        for _ in range(TOKENS.passes):
             run = run_tokens(tokens, known, later=later)
             known = _learned(table, run.ways, run.times)
-            sooner = several and min(run.even, best.even) > ALIKE and run.wait < best.wait
-            if run.even <= best.even + LEAST_GAIN and not sooner:
+            sooner = several and min(run.even, best.even) > TOKENS.alike and run.wait < best.wait
+            if run.even <= best.even + TOKENS.least_gain and not sooner:
                 break
             best = run
-            if best.even + LEAST_GAIN >= 1 and not several:  # no other can be better
+            if best.even + TOKENS.least_gain >= 1 and not several:  # no other can be better
                 break
-        if best.even > ALIKE and not several:
+        if best.even > TOKENS.alike and not several:
             break
-    for _ in range(_PASSES if best.even < ALIKE else 0):
+    for _ in range(TOKENS.passes if best.even < TOKENS.alike else 0):
         known = _learned(table, best.ways, best.times)
         run = run_tokens(tokens, known, _learn_delays(tokens, best), later=later)
-        if run.even <= best.even + LEAST_GAIN:
+        if run.even <= best.even + TOKENS.least_gain:
             break
         best = run
     if best is ruled:
         return None
     run = best
-    if best.contradicted > EXCHANGED * len(best.way):
+    if best.contradicted > OWNERS.exchanged * len(best.way):
         known = _learned(table, best.ways, best.times)
         healed = run_tokens(tokens, known, later=later, in_order=True)
-        run = healed if healed.even + LEAST_GAIN >= best.even else best
+        run = healed if healed.even + TOKENS.least_gain >= best.even else best
     return _judge(table, process, run, best.even, later=later)
 
 
@@ -439,7 +429,7 @@ def _judge(
     usual = (way for way, of in zip(run.ways, run.usual.tolist(), strict=True) if of)
     if any(len(set(way)) < len(way) for way in usual):
         # Requests that ask the same twice are usual also where they are mixed up.
-        probable = np.minimum(probable, ALIKE_ASKS)
+        probable = np.minimum(probable, TOKENS.alike_asks)
     doubted = np.ones(len(rows), np.bool_)
     if not later:
         doubted = table.subrequests.attribution[rows] != Certainty.CERTAIN
@@ -465,8 +455,8 @@ def _seeds(
         for answered in (0, len(guess)) if later else (len(guess),):
             middle = [*guess[:answered], ANSWER, *guess[answered:]]
             asked = [
-                [kind for kind in middle if number < share.get(kind, 1) * _DRAWN]
-                for number in range(_DRAWN)
+                [kind for kind in middle if number < share.get(kind, 1) * TOKENS.drawn]
+                for number in range(TOKENS.drawn)
             ]
             guessed = [[root, *each, END] for root in roots for each in asked]
             yield _learned(table, guessed), bool(share)
@@ -495,9 +485,9 @@ def _orders(process: Process) -> Iterator[tuple[tuple[int, ...], Mapping[int, fl
     }
     every = [kind for kind, many in asks.items() for _ in range(round(many / requests))]
     share = {kind: many / requests for kind, many in asks.items() if kind not in every}
-    share = {kind: part for kind, part in share.items() if part >= _SOME}
+    share = {kind: part for kind, part in share.items() if part >= TOKENS.some}
     every += share
-    if not len(share) < len(every) <= _LONGEST:
+    if not len(share) < len(every) <= TOKENS.longest:
         return
     whole = set(every) - set(share)
     lead: dict[tuple[int, int], int] = {}  # asked more than there were results of another
@@ -506,7 +496,9 @@ def _orders(process: Process) -> Iterator[tuple[tuple[int, ...], Mapping[int, fl
         for other in whole - {kind}:
             results = np.searchsorted(done[ended == other], at)
             lead[kind, other] = int((np.arange(1, len(at) + 1) > results).sum())
-    for order in sorted(set(permutations(every)), key=lambda o: _violations(o, lead))[:_ORDERS]:
+    for order in sorted(set(permutations(every)), key=lambda o: _violations(o, lead))[
+        : TOKENS.orders
+    ]:
         yield order, share
 
 
@@ -521,13 +513,13 @@ def _asks_later(process: Process) -> bool:
     what = process.what
     unanswered = np.cumsum(what == What.RECEIVE) - np.cumsum(what == What.ANSWERED)
     asks = process.select(What.ASK)
-    return int((unanswered[asks] <= 0).sum()) > UNSURE * max(len(asks), 1)
+    return int((unanswered[asks] <= 0).sum()) > TOKENS.unsure * max(len(asks), 1)
 
 
 def _learn_alone(tokens: Tokens) -> tuple[Sequence[History], I64]:
     """Return what is asked at times at which one request is in the process; nothing of few."""
     nodes, times = np.unique(tokens.run_alone(), return_counts=True)
-    kept = times * SEEN >= times.max(initial=0)
-    if times[kept].sum() < SEEN:
+    kept = times * TRANSITIONS.seen >= times.max(initial=0)
+    if times[kept].sum() < TRANSITIONS.seen:
         return [], times[:0]
     return [tokens.spell(node) for node in nodes[kept].tolist()], times[kept]

@@ -27,8 +27,8 @@ from critpath.requests.crossings import find_previous
 from critpath.requests.endpoints import NAMELESS
 from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
 from critpath.requests.transitions import Way
+from critpath.schema.parameters.requests import TOKENS
 
-DOUBTED: Final = 0.01  # of a service's sub-requests
 ASKS: Final = " → "  # between a service and those that it asks
 
 
@@ -257,7 +257,7 @@ def name_labels(
     doubt = subrequests.attribution[rows] == Certainty.DOUBTFUL
     for each in np.unique(service_of[doubt]).tolist():
         mine = service_of == each
-        if doubt[mine].sum() > DOUBTED * mine.sum():
+        if doubt[mine].sum() > TOKENS.doubted * mine.sum():
             every = tuple(np.unique(number.reshape(-1)[mine]).tolist())
             asks.update(dict.fromkeys(np.flatnonzero(requests.service == each).tolist(), every))
     return _write_labels(requests, asks, names)

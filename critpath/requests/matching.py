@@ -8,9 +8,9 @@ import numpy as np
 
 from critpath.model import F64, I64
 from critpath.model.requests import NONE
+from critpath.schema.parameters.requests import TOKENS
 
 IMPOSSIBLE: Final = 1e9  # costs so much, or more
-_EXPONENT: Final = 50.0  # beyond it a link is as sure as can be
 
 
 def match(cost: F64) -> I64:
@@ -59,6 +59,6 @@ def find_regrets(cost: F64, chosen: I64) -> F64:
 
 def to_probability(regret: F64, candidates: I64) -> F64:
     """Return how probable links are: by the regret, at least as if half of it were a guess."""
-    sure = 1 / (1 + np.exp(-np.minimum(regret, _EXPONENT)))
+    sure = 1 / (1 + np.exp(-np.minimum(regret, TOKENS.surest)))
     found: F64 = np.maximum(sure, 0.5 / np.maximum(candidates, 1))
     return found

@@ -19,12 +19,12 @@ from critpath.model import F64, I64
 from critpath.model.requests import Act
 from critpath.requests.matching import IMPOSSIBLE, match
 from critpath.requests.transitions import END, Transitions
+from critpath.schema.parameters.requests import TOKENS
 
 if TYPE_CHECKING:
     from critpath.requests.assign import Tables
 
 _AT_ONCE: Final = 400  # requests of one assignment
-_ROUNDS: Final = 3
 _MOST: Final = 64  # steps of one request
 
 
@@ -90,7 +90,7 @@ def _match_delays(tables: Tables, requests: I64, subs: I64, owner: I64) -> None:
     for _, mine in _positions(tables, requests, subs):
         times = below.begin_ns[mine]
         middle = 0.0
-        for number in range(_ROUNDS):
+        for number in range(TOKENS.rounds):
             logs = []
             for one in _chunks(requests):
                 first, last = begin[one].min(), end[one].max()
@@ -140,7 +140,7 @@ def _match_steps(tables: Tables, requests: I64, subs: I64, owner: I64, found: I6
                 for to, sub in enumerate(subs[some].tolist()):
                     if spans[at][0] <= begin[some[to]] <= spans[at][1]:
                         weight = known.probability(before, int(tables.kind[sub]))
-                        weight *= changes.get(_change(tables, row, last[row], sub), 1e-3)
+                        weight *= changes.get(_change(tables, row, last[row], sub), TOKENS.strange)
                         cost[at, to] = -math.log(weight)
             going = []
             for at, to in _solve(cost):

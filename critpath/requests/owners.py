@@ -32,25 +32,11 @@ from critpath.model.requests import (
 from critpath.requests import _owners
 from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
+from critpath.schema.parameters.requests import OWNERS
 
 CONNECTED: Final = 2  # of an endpoint's opening
-# What a loop's requests may do next is only asked where their order alone was seen to mislead.
-LEADS: Final = (0, 1, 2)  # rounds by which results are acted on sooner than requests
-SELDOM: Final = 0.2  # of what was seen after a history: less than this a request does not ask
-DEPTH: Final = 8  # of histories
-LEARNED_FROM: Final = 50_000  # requests at most
-FEW: Final = 20  # requests, of a size or on a loop, that are too few to say what is usual
-SIZES: Final = 1.25  # ratio of two classes of sizes
-DIRECT: Final = 0.9  # of a loop's receives, to be followed at once by a send for the same request
-# Of a loop's requests, to be exchanged by an answer, before its order is believed nowhere.
-EXCHANGED: Final = 0.02
-# The same, to contradict how a loop with helpers goes round: on asyncio's 4 % with 4 connections,
-# 10 % with 16, of which 98 % are right; 62 % and more with 64, where most are wrong.
-CONTRADICTED: Final = 0.25
 _LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
 _MOST_NUMBERED: Final = 1 << 24  # ids of all hosts that a table is made for
-WANDERS: Final = 0.05  # of a process's sub-requests, to be answered to another thread than asked
-ODD: Final = 0.02  # so may be those that ask another number of times than is usual
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,12 +261,12 @@ class _Attribution:
         service = np.zeros(len(self.at), np.int64)
         service[:many] = requests.service
         size = np.zeros(len(self.at), np.int64)
-        size[:many] = np.log(np.maximum(requests.bytes_in, 1)) / np.log(SIZES)
+        size[:many] = np.log(np.maximum(requests.bytes_in, 1)) / np.log(OWNERS.sizes)
         self.services, self.service = _rank(service)
         both = self.service * 1000 + size + 1
         each, inverse = _rank(both)
         counts = np.bincount(inverse, minlength=len(each))
-        known = np.where(counts[inverse] >= FEW, both, self.service * 1000)
+        known = np.where(counts[inverse] >= OWNERS.few, both, self.service * 1000)
         _, self.root = _rank(known)
         self.asked = find_targets(endpoints, self.subrequests) + len(self.services)
         self.kinds = 1 + int(self.asked.max(initial=len(self.services) - 1))
@@ -344,7 +330,7 @@ class _Attribution:
         fewest = self._count_heals()
         if fewest.any():
             best = lead.copy()
-            for tried in LEADS:
+            for tried in OWNERS.leads:
                 every = np.full(threads, tried, np.int32)
                 learned = self._learn(self._run(every))
                 self._run(every, learned)
@@ -376,7 +362,7 @@ class _Attribution:
             if len(np.unique(self.asked[mine])) != 1:
                 continue
             tried = [each for each in (self._follow_rounds(number, mine),) if each is not None]
-            few = CONTRADICTED * np.count_nonzero(self.reader == number)
+            few = OWNERS.contradicted * np.count_nonzero(self.reader == number)
             self.followed[number] = any(len(np.unique(lost[:, 2])) <= few for _, lost in tried)
             if heals[number] > 0 and not self.followed[number]:
                 tried.append(self._follow_pool(number, mine))
@@ -402,7 +388,7 @@ class _Attribution:
         wrong += np.bincount(self.broken[:, 1], minlength=len(wrong))
         asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
         many = np.bincount(self.reader, minlength=len(self.keys))
-        doubted = (wrong > EXCHANGED * many) | self._find_odd(owners[:, 0])
+        doubted = (wrong > OWNERS.exchanged * many) | self._find_odd(owners[:, 0])
         for number in np.flatnonzero(self.loops & ~self.followed & doubted).tolist():
             mine = np.flatnonzero(asker == number)
             if subs.connects[mine].any() or len(np.unique(self.asked[mine])) != 1:
@@ -484,7 +470,7 @@ class _Attribution:
         helps &= ~self.serving[woken] & self.loops[by]
         handed = np.bincount(by[helps], minlength=many)
         all_of = np.bincount(self.reader[: len(self.requests)], minlength=many)
-        result: Bool = self.loops & (all_of > 0) & (handed > ODD * all_of)
+        result: Bool = self.loops & (all_of > 0) & (handed > OWNERS.odd * all_of)
         return result
 
     @cached_property
@@ -627,8 +613,8 @@ class _Attribution:
         moved = found & (activity.tid[at] != subs.tid[asked])
         every, of = np.unique(process[asked], return_inverse=True)
         count = np.bincount(of, minlength=len(every))
-        many = np.bincount(of[moved], minlength=len(every)) > WANDERS * count
-        return process, every[many & (count >= FEW)]
+        many = np.bincount(of[moved], minlength=len(every)) > OWNERS.wanders * count
+        return process, every[many & (count >= OWNERS.few)]
 
     def _find_only(self, process: I64, time: I64) -> I64:
         """Return the only request that is under way in processes at times; -1 if it is not one."""
@@ -688,8 +674,8 @@ class _Attribution:
         confused = np.zeros(len(self.keys), np.bool_)
         confused[self.native.take_heals()[:, 1]] = True
         unseen = confused & ~self.followed & self._hands_over
-        odd_one = (odd > ODD * all_of) | unseen
-        result: Bool = (self.loops & (all_of >= FEW) & odd_one) | self.by_ends
+        odd_one = (odd > OWNERS.odd * all_of) | unseen
+        result: Bool = (self.loops & (all_of >= OWNERS.few) & odd_one) | self.by_ends
         return result
 
     def _make_slices(self, doubt: Doubts, wanders: I64, pooled: Pooled) -> Slices:
@@ -700,7 +686,7 @@ class _Attribution:
         slices = self.native.take_slices()
         receives, closed = self.native.take_steps()
         del self.native  # it has as much again
-        direct = closed >= DIRECT * receives
+        direct = closed >= OWNERS.direct * receives
         row = np.cumsum(self.loops) - 1
         step = np.flatnonzero(slices[:, 7] >= 0)
         thread, kind = slices[step, 0], slices[step, 7]
@@ -787,7 +773,7 @@ class Doubts:
         for number in np.setdiff1d(moments[:, 1], np.flatnonzero(odd)).tolist():
             mine = moments[moments[:, 1] == number]
             since = np.minimum(begin[mine[:, 2]], begin[mine[:, 3]])
-            if len(mine) > EXCHANGED * np.count_nonzero(reader == number):
+            if len(mine) > OWNERS.exchanged * np.count_nonzero(reader == number):
                 since[:] = np.iinfo(np.int64).min
                 mine[:, 0] = np.iinfo(np.int64).max
             # In order of time; a later one may reach back further.
@@ -853,9 +839,9 @@ def _learn(request: I64, kind: I64, root: I64, kinds: int) -> _Learned:
     nodes: dict[tuple[int, ...], int] = {(int(r),): int(r) for r in some}
     counts: list[Counter[int]] = [Counter() for _ in nodes]
     ends = np.searchsorted(request, np.arange(len(root) + 1))
-    for row in range(min(len(root), LEARNED_FROM)):
+    for row in range(min(len(root), OWNERS.learned_from)):
         history: tuple[int, ...] = (int(root[row]),)
-        for asked in kind[ends[row] : ends[row + 1]][:DEPTH].tolist():
+        for asked in kind[ends[row] : ends[row + 1]][: OWNERS.depth].tolist():
             counts[nodes[history]][asked] += 1
             history = (*history, asked)
             if history not in nodes:
@@ -870,7 +856,7 @@ def _learn(request: I64, kind: I64, root: I64, kinds: int) -> _Learned:
         total = counts[node].total()
         for asked, many in counts[node].items():
             if asked >= 0:
-                may[node, asked] = many >= SELDOM * total
+                may[node, asked] = many >= OWNERS.seldom * total
     return _Learned(root.astype(np.int32), child, may)
 
 

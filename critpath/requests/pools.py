@@ -18,20 +18,12 @@ import numpy as np
 from critpath.model import F64, I64, Bool
 from critpath.model.requests import NONE, Certainty, Rule
 from critpath.requests.matching import IMPOSSIBLE, find_regrets, match, to_probability
+from critpath.schema.parameters.requests import POOLS
 
 if TYPE_CHECKING:
     from critpath.requests.rounds import Helpers
 
 _AT_ONCE: Final = 128  # units of one assignment at most; the first half of them is kept
-_LEARNED_FROM: Final = 1000  # units, for how sharp both ends are
-_ROUNDS: Final = 3
-# Places by which begins and ends are out of order: at first, and at least. A thread may lose its
-# cpu between what it takes and what it asks; whom it tells that it is done is told in order.
-_SPREAD: Final = (1.0, 0.5)
-_SHARPEST: Final = (0.5, 0.3)
-_OUTSIDE: Final = 0.05  # of units that end while no request is unanswered: answers come first
-_UNITS: Final = 2  # of each thread at least, or it is made for one request
-SURE: Final = 0.9  # likely, not doubtful, from here on
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -136,7 +128,7 @@ class Pooled:
         times : int64 [n, 3]
             When each of them begins, is received, and ends.
         """
-        if len(units) < _UNITS * len(np.unique(units.thread)):
+        if len(units) < POOLS.units * len(np.unique(units.thread)):
             return
         chosen, sure = assign_units(units, times[:, 1], times[:, 2])
         some = np.flatnonzero(chosen >= 0)
@@ -158,7 +150,9 @@ class Pooled:
 
 def judge_probability(probability: F64) -> I64:
     """Return how sure what is so probable is called."""
-    return np.where(probability >= SURE, Certainty.LIKELY, Certainty.DOUBTFUL).astype(np.int64)
+    return np.where(probability >= POOLS.sure, Certainty.LIKELY, Certainty.DOUBTFUL).astype(
+        np.int64
+    )
 
 
 def assign_units(units: Units, received: I64, answered: I64) -> tuple[I64, F64]:
@@ -178,10 +172,10 @@ def assign_units(units: Units, received: I64, answered: I64) -> tuple[I64, F64]:
     """
     opened = np.searchsorted(received, units.result, side="right")
     closed = np.searchsorted(np.sort(answered), units.result)
-    within = bool((opened <= closed).sum() <= _OUTSIDE * len(units))
+    within = bool((opened <= closed).sum() <= POOLS.outside * len(units))
     ends = _Ends(units, received, answered, within=within)
-    for _ in range(_ROUNDS):
-        ends.solve(min(len(units), _LEARNED_FROM))
+    for _ in range(POOLS.rounds):
+        ends.solve(min(len(units), POOLS.learned_from))
         ends.sharpen()
     return ends.solve(len(units))
 
@@ -192,14 +186,14 @@ class _Ends:
     def __init__(self, units: Units, received: I64, answered: I64, *, within: bool) -> None:
         self._units, self._received, self._answered = units, received, answered
         self._within = within
-        self._spread = [*_SPREAD]
+        self._spread = [*POOLS.spread]
         self._apart: tuple[list[F64], ...] = ([], [])
 
     def sharpen(self) -> None:
         """Learn from what was assigned how far each end is out of order."""
         ends = [np.concatenate([np.zeros(1), *each]) for each in self._apart]
         roots = [float(np.sqrt(np.mean(each**2))) for each in ends]
-        self._spread = [*map(max, roots, _SHARPEST)]
+        self._spread = [*map(max, roots, POOLS.sharpest)]
 
     def solve(self, many: int) -> tuple[I64, F64]:
         """Assign so many of the units, some at once; those near the edge again with the next."""

@@ -21,14 +21,9 @@ import numpy as np
 
 from critpath.model import I32, I64
 from critpath.model.requests import NONE, Act, Activity, Endpoints
+from critpath.schema.parameters.requests import ROUNDS, TOKENS
 
-_LONGEST: Final = 6  # what requests ask and hand over, to try its orders
-_MOST: Final = 0.5  # of what a helper ran for a result, to have been done before it lost its cpu
-_TRIED: Final = 2000  # requests that its orders are tried on
-_WRONG: Final = 0.9  # of the requests contradict: this is not what they do
-_LEFT: Final = 1000  # results that nobody took account of: both ends say nothing then
 _LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
-_ALIKE: Final = 0.05  # requests may hand over so much more or less often than once, twice, ...
 
 
 class Step(IntEnum):
@@ -272,11 +267,11 @@ def try_orders(rows: Sequence[_Row], free: int) -> Rounds | None:
     requests = max(int(counts[Step.RECEIVE]), 1)
     asks, hands = counts[Step.ASK] / requests, counts[Step.HAND_BACK] / requests
     many = round(asks) + round(hands)
-    even = abs(hands - round(hands)) <= _ALIKE and abs(asks - round(asks)) <= _ALIKE
-    if not even or round(asks) < 1 or round(hands) < 1 or many > _LONGEST:
+    even = abs(hands - round(hands)) <= ROUNDS.alike and abs(asks - round(asks)) <= ROUNDS.alike
+    if not even or round(asks) < 1 or round(hands) < 1 or many > TOKENS.longest:
         return None
     received = (at for at, (_, step, _, _) in enumerate(rows) if step == Step.RECEIVE)
-    first = rows[: next(islice(received, _TRIED, None), len(rows))]
+    first = rows[: next(islice(received, ROUNDS.tried, None), len(rows))]
     best: Rounds | None = None
     for at, patient in product(combinations(range(many), round(hands)), (True, False)):
         order = [place in at for place in range(many)]
@@ -288,7 +283,7 @@ def try_orders(rows: Sequence[_Row], free: int) -> Rounds | None:
             break
     if best is not None and len(first) < len(rows):
         best = Rounds(best.hands, free, patient=best.patient).follow(rows)
-    return None if best is None or len(best.against) > _WRONG * requests else best
+    return None if best is None or len(best.against) > ROUNDS.wrong * requests else best
 
 
 class _Groups:
@@ -365,9 +360,12 @@ class Helpers:
             elif act == Act.PREEMPT or wake or send:
                 ran, since = ran + time - since, time
                 if send:
-                    yield time, done_at if done_at is not None and done > _MOST * ran else time
+                    yield (
+                        time,
+                        done_at if done_at is not None and done > ROUNDS.most * ran else time,
+                    )
                     ran, done, done_at = 0, 0, None
-                elif done_at is None or ran > done / _MOST:
+                elif done_at is None or ran > done / ROUNDS.most:
                     done, done_at = ran, time
 
     def ready_since(self, loop: int) -> dict[int, int]:
@@ -424,7 +422,10 @@ def follow_ends(rows: Sequence[_Row]) -> dict[int, int] | None:
     What happens between, such as sleeps, need not be known.
     """
     counts = np.bincount([step for _, step, _, _ in rows], minlength=len(Step))
-    if abs(int(counts[Step.ASK]) - 2 * int(counts[Step.RECEIVE])) > _ALIKE * counts[Step.RECEIVE]:
+    if (
+        abs(int(counts[Step.ASK]) - 2 * int(counts[Step.RECEIVE]))
+        > ROUNDS.alike * counts[Step.RECEIVE]
+    ):
         return None
     owner: dict[int, int] = {}
     begin: OrderedDict[int, None] = OrderedDict()  # received, and nothing asked yet
@@ -450,7 +451,7 @@ def follow_ends(rows: Sequence[_Row]) -> dict[int, int] | None:
             owner.pop(NONE, None)
             begin.pop(row, None)
             back.forget(row, next(iter(unanswered.values()), time))
-            if back.count() > _LEFT + 2 * len(unanswered):
+            if back.count() > ROUNDS.left + 2 * len(unanswered):
                 return None
     return owner
 

@@ -19,18 +19,11 @@ import numpy as np
 from critpath.model import I32, I64
 from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subrequests
 from critpath.requests.owners import argsort_codes, find_targets
-from critpath.requests.pools import SURE
+from critpath.schema.parameters.requests import OWNERS, POOLS, TRANSITIONS
 
 END: Final = -1  # nothing more is asked
 ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
 _NO_KINDS: Final = 2  # END, ANSWER
-SEEN: Final = 5  # a whole history so often is enough to go by
-LEAST: Final = 0.02  # of what follows a history: what is rarer is not expected
-_SMOOTHING: Final = 0.5
-_EXACT: Final = 64  # sizes of a service; with more, classes
-_CLASS: Final = 1.25  # ratio of two classes of sizes
-_NEAR: Final = 1.1  # ratio of the sizes of two messages of one kind in two recordings
-_LEARNED: Final = 100  # of the most frequent way of another recording
 _DEEP: Final = 32  # of a history is counted whole: the prefixes of long ones would fill the memory
 
 History = tuple[int, ...]
@@ -63,7 +56,7 @@ def collect_ways(
     mine = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     columns = (subrequests.request, subrequests.probability, subrequests.begin_ns, kind)
     for row, sure, time, of in zip(*(c[mine].tolist() for c in columns), strict=True):
-        if sure < SURE:
+        if sure < POOLS.sure:
             asks.pop(row, None)
         elif row in asks:
             asks[row].append((time, of))
@@ -116,7 +109,9 @@ def translate(
         asks = [_find_nearest(of[whom], size) for whom, size in way.asks]
         if way.service in roots and END not in asks:
             whole = [*asks[: way.answered], ANSWER, *asks[way.answered :]]
-            many = -(-times * _LEARNED // most)  # ways of another recording: only shares count
+            many = -(
+                -times * TRANSITIONS.learned // most
+            )  # ways of another recording: only shares count
             found += [[roots[way.service], *whole, END]] * many
     return found
 
@@ -127,7 +122,7 @@ def _find_nearest(known: Sequence[tuple[int, int]], size: int) -> int:
         ((abs(math.log(max(its, 1) / max(size, 1))), kind) for its, kind in known),
         default=(math.inf, END),
     )
-    return kind if off <= math.log(_NEAR) else END
+    return kind if off <= math.log(TRANSITIONS.near) else END
 
 
 class Transitions:
@@ -154,20 +149,20 @@ class Transitions:
         counts = self._known(history)
         if counts is None:
             return 1 / self._kinds
-        total = counts.total() + _SMOOTHING * self._kinds
-        return (counts[kind] + _SMOOTHING) / total
+        total = counts.total() + TRANSITIONS.smoothing * self._kinds
+        return (counts[kind] + TRANSITIONS.smoothing) / total
 
     def may(self, history: History, kind: int) -> bool:
         """Return whether a kind is expected after a history; of one that nobody knows, any is."""
         counts = self._known(history)
-        return counts is None or counts[kind] >= LEAST * counts.total()
+        return counts is None or counts[kind] >= TRANSITIONS.least * counts.total()
 
     def goes_on(self, history: History) -> bool:
         """Return whether any kind that asks is expected after a history."""
         counts = self._known(history)
         if counts is None:
             return self._kinds > _NO_KINDS
-        least = LEAST * counts.total()
+        least = TRANSITIONS.least * counts.total()
         return any(kind >= 0 and many >= least for kind, many in counts.items())
 
     def weigh(self, history: History, kind: int) -> float:
@@ -178,7 +173,7 @@ class Transitions:
     def _known(self, history: History) -> Counter[int] | None:
         """Return what followed a history, or as much of its end as is known."""
         whole = self._counts.get(history) if len(history) <= _DEEP else None
-        if whole is not None and whole.total() >= SEEN:
+        if whole is not None and whole.total() >= TRANSITIONS.seen:
             return whole
         return self._ends.get(history[-2:]) or self._ends.get(history[-1:])
 
@@ -221,8 +216,8 @@ def find_kinds(
     asked = find_targets(endpoints, subrequests)
     for service in np.unique(asked).tolist():
         its = asked == service
-        if len(np.unique(size[its])) > _EXACT:
-            size[its] = np.log(np.maximum(size[its], 1)) / math.log(_CLASS)
+        if len(np.unique(size[its])) > TRANSITIONS.exact:
+            size[its] = np.log(np.maximum(size[its], 1)) / math.log(OWNERS.sizes)
     _, sizes = np.unique(size, return_inverse=True)
     _, kind = np.unique(asked * (len(size) + 1) + sizes.reshape(-1), return_inverse=True)
     result: I64 = kind.reshape(-1).astype(np.int64)

@@ -27,6 +27,7 @@ from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
+from critpath.schema.parameters.requests import TURNS
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
@@ -38,21 +39,9 @@ MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS = range(1, 7)
 # A process's number among its like: postgres-3, worker/2.
 _INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
 
-# Of turns: those with data that came apart while an answer was owed; more is several requests at
-# once.  A connection with fewer turns is judged with the others of its service.
-_INTRUDED: Final = 0.02
-_INTRUDED_ALL: Final = 0.015
-_ENOUGH: Final = 200
-_FEWEST: Final = 3
-_GREETING: Final = 3  # turns at a connection's begin, in which protocols settle how they go on
-# Pauses within an answer, during which nothing was asked: more is a stream, or messages that
-# nobody asked for (WebSocket), and it lasts as long as that goes on.
-_PAUSES: Final = 3
 MOST_LABELS: Final = 64  # of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
 COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "streams", "datagrams"
-_SMALL_ANSWER: Final = 1400  # bytes; larger ones are cut by what the socket takes
-_FEWEST_PIECES: Final = 3  # that can change places; of two that were gathered any order comes
 _MOST_CLASSES: Final = 100  # of like turns, those with most changes of places
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(31))
 
@@ -214,7 +203,7 @@ def find_turns(
             turns.unsolicited,
             of_each(early),
             of_each(keep[multiplexed[of][keep]]),
-            of_each(keep[turns.column(PAUSES)[keep] >= _PAUSES]),
+            of_each(keep[turns.column(PAUSES)[keep] >= TURNS.pauses]),
             of_each(keep[unsure[of][keep]]),
         ],
         axis=1,
@@ -247,7 +236,7 @@ def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) 
     service : int64 [endpoints]
         -1 for none.
     """
-    late = number > _GREETING
+    late = number > TURNS.greeting
     endpoint, intrusions = endpoint[late], intrusions[late]
     many = np.bincount(endpoint, minlength=len(service))
     intruded = np.zeros(len(service), np.int64)
@@ -258,9 +247,9 @@ def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) 
         usual = int(np.median(intrusions[turns]))
         intruded += np.bincount(endpoint[turns & (intrusions > usual)], minlength=len(service))
         total, of = int(intruded[mine].sum()), int(many[mine].sum())
-        found |= mine & (intruded >= _FEWEST) & (intruded > _INTRUDED * many)
-        if total >= _FEWEST and total > _INTRUDED_ALL * of:
-            found |= mine & ((intruded > 0) | (many < _ENOUGH))
+        found |= mine & (intruded >= TURNS.fewest) & (intruded > TURNS.intruded * many)
+        if total >= TURNS.fewest and total > TURNS.intruded_all * of:
+            found |= mine & ((intruded > 0) | (many < TURNS.enough))
     return found
 
 
@@ -289,7 +278,7 @@ def find_reordered(
     service : int64 [turns]
     """
     found = np.zeros(len(endpoint), np.bool_)
-    turns = np.flatnonzero((answered < end) & (sizes[1] < _SMALL_ANSWER))
+    turns = np.flatnonzero((answered < end) & (sizes[1] < TURNS.small_answer))
     if not len(turns):
         return found
     first, many, sent = _find_sends(activity, endpoint[turns], answered[turns], end[turns])
@@ -302,7 +291,7 @@ def find_reordered(
     size = sent[np.repeat(first, many) + place]
     order = np.add.reduceat(_hash(_hash(size) + _hash(place)), starts)
     family = _hash(like + np.add.reduceat(_hash(size), starts))
-    odd = _find_rarer(family, order) & (many >= _FEWEST_PIECES)
+    odd = _find_rarer(family, order) & (many >= TURNS.fewest_pieces)
     classes, counts = np.unique(like[odd], return_counts=True)
     for each in classes[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]:
         mine = np.flatnonzero(like == each)
@@ -411,7 +400,7 @@ def _build(
     for rows, sure, reason in (
         (endpoints.role_how[of] == FIRST, Certainty.LIKELY, _ROLE),
         (table[:, HOW] == BY_WAKE, Certainty.LIKELY, _BY_WAKE),
-        (table[:, PAUSES] >= _PAUSES, Certainty.LIKELY, _STREAM),
+        (table[:, PAUSES] >= TURNS.pauses, Certainty.LIKELY, _STREAM),
         (table[:, HOW] == BY_READ, Certainty.DOUBTFUL, _READ_LATE),
         (doubts[0][of], Certainty.DOUBTFUL, MULTIPLEXED),
         (doubts[1][of], Certainty.DOUBTFUL, _DATAGRAMS),

@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.model import F64, I64
+from critpath.schema.parameters.signatures import DRIFT
 from critpath.signatures.drift import Corpus
 
-PENALTIES: Final = (0.1, 1.0, 10.0, 100.0)
-_STARTS: Final = 10
 _LINKAGE: Final = ("ward", "single", "complete", "average")
 
 
@@ -27,7 +26,7 @@ def fit_svm(corpus: Corpus) -> Any:
         return LinearSVC(C=penalty, dual=False).fit(some.vectors.toarray(), some.label)
 
     sessions = np.unique(corpus.session)
-    right = dict.fromkeys(PENALTIES, 0)
+    right = dict.fromkeys(DRIFT.penalties, 0)
     several = corpus.sessions[corpus.label] > 1
     folds = _folds(corpus, sessions)
     for fold in folds if len(folds) > 1 else ():
@@ -36,10 +35,10 @@ def fit_svm(corpus: Corpus) -> Any:
         judged = np.flatnonzero(held & several & np.isin(corpus.label, rest.label))
         if not len(judged) or len(np.unique(rest.label)) < 2:
             continue
-        for penalty in PENALTIES:
+        for penalty in DRIFT.penalties:
             found = fitted(penalty, rest).predict(corpus.take(judged).vectors.toarray())
             right[penalty] += int((found == corpus.label[judged]).sum())
-    best = max(PENALTIES, key=lambda penalty: (right[penalty], -abs(np.log10(penalty))))
+    best = max(DRIFT.penalties, key=lambda penalty: (right[penalty], -abs(np.log10(penalty))))
     return fitted(best, corpus)
 
 
@@ -69,7 +68,7 @@ def group(vectors: Any, method: str, clusters: int) -> I64:
     if method == "k-means":
         from sklearn.cluster import KMeans  # noqa: PLC0415 - as above
 
-        found: I64 = KMeans(clusters, n_init=_STARTS, random_state=0).fit_predict(dense)
+        found: I64 = KMeans(clusters, n_init=DRIFT.starts, random_state=0).fit_predict(dense)
         return found.astype(np.int64)
     if method == "optics":
         from sklearn.cluster import OPTICS  # noqa: PLC0415 - as above

@@ -8,15 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from critpath.model import F64, I64
 from critpath.model.signatures import FREE, Counts
+from critpath.schema.parameters.signatures import DRIFT
 from critpath.units import NS_PER_S
-
-_MOST_PAIRS: Final = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +73,7 @@ def find_scatter(normals: Sequence[Side]) -> Scatter:
     squares = sum(
         (side.shares**2).sum() + ((rate_weight * side.rates) ** 2).sum() for side in normals
     )
-    smallest = max(1e-3 * float(squares) / documents, 1e-12)
+    smallest = max(DRIFT.least_difference * float(squares) / documents, 1e-12)
 
     def centre(side: Side) -> F64:
         both = np.hstack([side.shares, rate_weight * side.rates])
@@ -92,7 +90,7 @@ def find_scatter(normals: Sequence[Side]) -> Scatter:
         centred = np.concatenate([centre(side) for side in normals])
         product = centred @ centred.T
     values, vectors = np.linalg.eigh(product / max(1, documents))
-    kept = np.argsort(-values)[:_MOST_PAIRS]
+    kept = np.argsort(-values)[: DRIFT.most_pairs]
     kept = kept[values[kept] > smallest / 10]
     directions = vectors[:, kept] if terms < documents else centred.T @ vectors[:, kept]
     directions /= np.maximum(np.linalg.norm(directions, axis=0), 1e-12)

@@ -25,18 +25,10 @@ import numpy as np
 
 from critpath.model import F64, I64, Bool
 from critpath.model.signatures import take_rows
+from critpath.schema.parameters.signatures import DRIFT
 from critpath.signatures import _nearest
 from critpath.signatures._nearest import add_nearest, lanes
 
-SMALLEST: Final = 0.001  # e: variance of a direction in which nothing was seen to wander
-NEAREST: Final = 3  # documents that speak for a label
-LEVEL: Final = 0.01
-_FEW_LEVEL: Final = 0.05  # where there are fewer than so many to compare with
-_FEW: Final = 200
-# Sessions of most labels below which an answer near the level is inconclusive.
-ENOUGH_SESSIONS: Final = 3
-TWINS: Final = 0.05  # share of documents that are nearest to another label
-_MOST_PAIRS: Final = 64  # eigenpairs
 # What is kept of an older critpath is of other code.
 _CODE: Final = (Path(__file__), Path(_nearest.__file__))
 _DENSE: Final = 1_000  # terms up to which all eigenpairs are found
@@ -139,7 +131,7 @@ class Drift:
 
     directions: F64
     variance: F64
-    smallest: float = SMALLEST
+    smallest: float = field(default_factory=lambda: DRIFT.smallest)
 
     @property
     def weight(self) -> F64:
@@ -171,7 +163,7 @@ class Drift:
         found = np.empty((some.shape[0], corpus.labels))
         step = 1 if len(found) == 1 else lanes()
         queries = np.zeros((corpus.terms, step), np.float32)
-        room = np.empty((step, corpus.labels, NEAREST))
+        room = np.empty((step, corpus.labels, DRIFT.nearest))
         for first in range(0, len(found), step):
             rows = slice(first, first + step)
             block = (some if len(found) <= step else some[rows]).toarray().astype(np.float64)
@@ -193,7 +185,7 @@ def _squares(vectors: Any) -> F64:
     return squares
 
 
-def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
+def find_drift(corpus: Corpus, smallest: float | None = None) -> Drift:
     """Return how documents of the same label differ from each other.
 
     Parameters
@@ -202,6 +194,7 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
         With a label of several sessions the wandering is that from day to day, else only that
         within a session.
     """
+    smallest = DRIFT.smallest if smallest is None else smallest
     used = np.unique(corpus.term)
     vectors = corpus.vectors if len(used) == corpus.terms else corpus.vectors[:, used]
     documents, terms = vectors.shape
@@ -221,8 +214,8 @@ def find_drift(corpus: Corpus, smallest: float = SMALLEST) -> Drift:
             return np.asarray(moved / documents, np.float64)
 
         product = LinearOperator((terms, terms), matvec=scattered, dtype=np.float64)
-        values, found = eigsh(product, k=_MOST_PAIRS, v0=np.ones(terms))
-    kept = np.argsort(-values, kind="stable")[:_MOST_PAIRS]
+        values, found = eigsh(product, k=DRIFT.most_pairs, v0=np.ones(terms))
+    kept = np.argsort(-values, kind="stable")[: DRIFT.most_pairs]
     kept = kept[values[kept] > smallest / 10]
     directions = np.zeros((corpus.terms, len(kept)))
     directions[used] = found[:, kept]
@@ -245,7 +238,9 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
     """
     order = np.argsort(label, kind="stable")
     if labels == 1 and len(label):
-        near = np.partition(distances, min(NEAREST, len(label)) - 1, axis=1)[:, :NEAREST]
+        near = np.partition(distances, min(DRIFT.nearest, len(label)) - 1, axis=1)[
+            :, : DRIFT.nearest
+        ]
         own: F64 = near.mean(axis=1, keepdims=True)
         return own
     left = np.array(distances[:, order] if (np.diff(label) < 0).any() else distances)
@@ -258,7 +253,7 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
     starts = np.searchsorted(of, some)
     total = np.zeros((len(left), len(some)))
     place = np.repeat(np.arange(len(some)), size[some])
-    for number in range(min(NEAREST, int(size.max()))):
+    for number in range(min(DRIFT.nearest, int(size.max()))):
         least = np.minimum.reduceat(left, starts, axis=1)
         total += np.where(size[some] > number, least, 0.0)
         # The first of the nearest is taken out, of each row and label.
@@ -266,7 +261,7 @@ def mean_of_nearest(distances: F64, label: I64, labels: int) -> F64:
         key = row * len(some) + place[column]
         first = np.append(True, key[1:] != key[:-1])
         left[row[first], column[first]] = np.inf
-    found[:, some] = total / np.minimum(size[some], NEAREST)
+    found[:, some] = total / np.minimum(size[some], DRIFT.nearest)
     return found
 
 
@@ -410,12 +405,14 @@ class Ranking:
         p: F64 = (1 + behind) / (1 + len(self))
         return p
 
-    def level(self, wanted: float = LEVEL) -> float:
+    def level(self, wanted: float | None = None) -> float:
         """Return the p-value at which something is like nothing known."""
-        return wanted if len(self) >= _FEW else max(wanted, _FEW_LEVEL)
+        wanted = DRIFT.level if wanted is None else wanted
+        return wanted if len(self) >= DRIFT.few else max(wanted, DRIFT.few_level)
 
-    def is_calibrated(self, wanted: float = LEVEL) -> bool:
+    def is_calibrated(self, wanted: float | None = None) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
+        wanted = DRIFT.level if wanted is None else wanted
         return len(self) >= sessions_needed(self.level(wanted))
 
 
@@ -457,7 +454,7 @@ class Calibration:
         """Return what was packed; None where the figures are not those of such a corpus."""
         sizes = [len(corpus)] * 3 + [corpus.labels, 1]
         pairs, odd = divmod(len(figures) - sum(sizes), 1 + corpus.terms)
-        if odd or not 0 <= pairs <= _MOST_PAIRS:
+        if odd or not 0 <= pairs <= DRIFT.most_pairs:
             return None
         ends = np.cumsum([*sizes, pairs])
         nearest, distance, strangeness, spread, usual, variance, rest = np.split(figures, ends)
@@ -498,7 +495,7 @@ class Calibration:
         table = np.zeros((self.corpus.labels,) * 2, np.int64)
         np.add.at(table, (self.corpus.label[judged], self.nearest[judged]), 1)
         total = np.maximum(table.sum(axis=1, keepdims=True), 1)
-        close = table / total > TWINS
+        close = table / total > DRIFT.twins
         group = list(range(self.corpus.labels))
         for one, other in np.argwhere(close | close.T).tolist():
             old, new = group[one], group[other]
@@ -518,12 +515,14 @@ class Calibration:
         """Return how often what is known is as strange: of documents, or of medians of sessions."""
         return (self.medians if sessions else self.known).p_values(strange)
 
-    def level(self, wanted: float = LEVEL, *, sessions: bool = False) -> float:
+    def level(self, wanted: float | None = None, *, sessions: bool = False) -> float:
         """Return the p-value at which something is like nothing known."""
+        wanted = DRIFT.level if wanted is None else wanted
         return (self.medians if sessions else self.known).level(wanted)
 
-    def is_calibrated(self, wanted: float = LEVEL, *, sessions: bool = False) -> bool:
+    def is_calibrated(self, wanted: float | None = None, *, sessions: bool = False) -> bool:
         """Tell whether there is enough to compare with for a p-value to reach the level."""
+        wanted = DRIFT.level if wanted is None else wanted
         return (self.medians if sessions else self.known).is_calibrated(wanted)
 
     def holds(self, level: float) -> bool:
@@ -537,7 +536,7 @@ class Calibration:
     @property
     def has_enough(self) -> bool:
         """Most labels have so many sessions that the level is kept."""
-        return float(np.median(self.corpus.sessions)) >= ENOUGH_SESSIONS
+        return float(np.median(self.corpus.sessions)) >= DRIFT.enough_sessions
 
 
 def sessions_needed(level: float) -> int:

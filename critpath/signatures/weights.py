@@ -11,12 +11,8 @@ import numpy as np
 
 from critpath.model import F64, I64, Bool
 from critpath.model.signatures import Counts, Signatures
+from critpath.schema.parameters.signatures import QUIET
 from critpath.units import NS_PER_S
-
-# Where multinomial counts scatter more than so, a document says too little: 1 - cos.
-QUIET_SCATTER: Final = 0.01
-# Hits a second below which a document is of the background; `known check` finds it for a store.
-QUIET_RATE: Final = 100.0
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,9 @@ class Corpus:
     with_term: Mapping[str, int]
 
 
-def make_corpus(counts: Counts, *, quiet_rate: float = QUIET_RATE) -> Corpus:
+def make_corpus(counts: Counts, *, quiet_rate: float | None = None) -> Corpus:
     """Return the corpus of all documents that are neither lossy nor quiet."""
+    quiet_rate = QUIET.rate if quiet_rate is None else quiet_rate
     kept = ~counts.lossy & ~find_quiet(counts, quiet_rate)
     occurs = np.bincount(
         counts.term[kept[counts.document]], minlength=len(counts.vocabulary)
@@ -55,7 +52,7 @@ def weigh(
     weights: str = "hellinger",
     corpus: Corpus | None = None,
     *,
-    quiet_rate: float = QUIET_RATE,
+    quiet_rate: float | None = None,
 ) -> Signatures:
     """Return the signatures of some documents.
 
@@ -74,6 +71,7 @@ def weigh(
     Signatures
         A document without a hit has no vector, and is quiet.
     """
+    quiet_rate = QUIET.rate if quiet_rate is None else quiet_rate
     hit = ~counts.free[counts.term]
     if weights == "rate":
         hit[:] = True
@@ -112,20 +110,21 @@ def weigh(
     )
 
 
-def find_quiet(counts: Counts, quiet_rate: float = QUIET_RATE) -> Bool:
+def find_quiet(counts: Counts, quiet_rate: float | None = None) -> Bool:
     """Return which documents say too little to be judged.
 
     With multinomial counts 1 - cos is (k - 1) / (8 N) on average, for k terms that occur in N
-    hits; a document is quiet where that exceeds `QUIET_SCATTER`, or where there are too few hits
+    hits; a document is quiet where that exceeds `QUIET.scatter`, or where there are too few hits
     a second.
     """
+    quiet_rate = QUIET.rate if quiet_rate is None else quiet_rate
     hit = ~counts.free[counts.term]
     occurring = np.bincount(counts.document[hit], minlength=len(counts))
     total = np.maximum(counts.hits, 1)
     seconds = np.maximum(counts.end - counts.begin, 1) / NS_PER_S
     scatter = np.maximum(occurring - 1, 0) / (8 * total)
     quiet: Bool = (
-        (counts.hits == 0) | (scatter > QUIET_SCATTER) | (counts.hits < quiet_rate * seconds)
+        (counts.hits == 0) | (scatter > QUIET.scatter) | (counts.hits < quiet_rate * seconds)
     )
     return quiet
 

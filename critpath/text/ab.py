@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from critpath.schema.parameters.ab import EVIDENCE
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _SIDES: Final = "AB"
 _SHOWN: Final = 10  # revisions
-_OFTEN: Final = 30  # blocks until equal commands are told to be
 
 
 def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) -> str:
@@ -219,7 +219,7 @@ def expected(seconds: float, plan: AbPlan) -> str:
     whole = seconds * plan.max_blocks
     end = f"up to {plan.max_blocks} blocks, {_span(whole)}"
     # As many blocks as equal commands take.
-    end += f"; often {_span(seconds * _OFTEN)}" if plan.max_blocks > _OFTEN else ""
+    end += f"; often {_span(seconds * EVIDENCE.often)}" if plan.max_blocks > EVIDENCE.often else ""
     return end + f"; {plural(plan.slot, 'execution')} a slot; seed {plan.seed}"
 
 

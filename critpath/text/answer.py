@@ -16,6 +16,7 @@ from critpath.model.comparison import is_surely_faster
 from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import KINDS
+from critpath.schema.parameters.text import ANSWERS
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
@@ -27,15 +28,8 @@ if TYPE_CHECKING:
     from critpath.documents.base import SetName
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
-_MOST_OF_A_KIND: Final = 0.8  # slow requests of a kind, so that it is told by its mean
-_TIMES: Final = 1.95  # from here on as long, instead of per cent
-_ALIKE: Final = 1.25  # between the kinds that slowed down by about as much
 _SEVERAL: Final = 3
-_MOSTLY: Final = 0.5  # of what a kind lost
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
-_RAISED: Final = 1.01  # times the limit that was set: rounding is less
-_LEAST: Final = 1.5e-4  # what 10,000 permutations can tell
-_BUSIER: Final = 0.05  # of all CPUs
 
 # What profiles tell of waits that others leave open: the states, and what is named then.
 _PROFILES: Final = {
@@ -184,7 +178,7 @@ def mean_of(document: ComparisonDocument, executions: int) -> str:
 def is_same(headline: Headline, cause: CauseEntry) -> bool:
     """Tell whether a cause's requests are nearly all that the headline is about."""
     return bool(headline.positions) and (
-        len(headline.positions & {*cause.positions}) >= 0.9 * len(headline.positions)
+        len(headline.positions & {*cause.positions}) >= ANSWERS.same * len(headline.positions)
     )
 
 
@@ -199,8 +193,8 @@ def tells_of_few(document: ComparisonDocument, kind: KindEntry) -> bool:
         return False
     before, after = (float(mean or 0.0) for mean in kind.mean)
     lost = kind.slow * (float(kind.usual[1] or 0.0) - before)
-    few = 0 < kind.slow < _MOST_OF_A_KIND * kind.executions[1]
-    return few and lost >= _MOSTLY * (after - before) * kind.executions[1]
+    few = 0 < kind.slow < ANSWERS.most_of_kind * kind.executions[1]
+    return few and lost >= ANSWERS.mostly * (after - before) * kind.executions[1]
 
 
 def is_usual(message: str) -> bool:
@@ -240,10 +234,10 @@ def changed_kinds(document: ComparisonDocument, change: str) -> list[KindEntry]:
 
 def describe_chance(p: float) -> str:
     """Say how often chance alone makes as large a difference."""
-    if p >= 0.05:
+    if p >= ANSWERS.common:
         return f"Differences as large are common by chance here (p = {p:.2g})."
     often = f"{round(1 / p, 1 - len(str(int(1 / p)))):,.0f}"
-    few, digits = ("fewer than", 1) if p < _LEAST else ("about", 2)
+    few, digits = ("fewer than", 1) if p < ANSWERS.least_chance else ("about", 2)
     return (
         f"Chance alone would show a difference as large in {few} 1 of {often} comparisons "
         f"(p = {p:.{digits}g})."
@@ -335,7 +329,7 @@ def _by_mean(word: str, document: ComparisonDocument, kinds: list[KindEntry]) ->
     before, after = (float(mean or 0.0) for mean in main.mean)
     subject = _requests(document, main.label)
     times = _times(document)
-    if several and max(ratios) <= _ALIKE * min(ratios) and times:
+    if several and max(ratios) <= ANSWERS.alike * min(ratios) and times:
         subject = f"All {len(kinds)} kinds of {_requests(document).lower()}"
         before, after = times
         positions, label = frozenset(), None
@@ -356,7 +350,7 @@ def _said(
         return Headline(
             word, f"A step of {_lower(subject)} takes longer, the whole does not", label
         )
-    if ratio >= _TIMES:
+    if ratio >= ANSWERS.times:
         what = f"take {_count(ratio)} times as long"
     else:
         share = format_share(abs(ratio - 1)) if math.isfinite(ratio) else "much"
@@ -449,7 +443,7 @@ def _limit(document: ComparisonDocument, floor: float) -> str:
     limit = document.settings.get("floor")
     if not isinstance(limit, float):
         return "your limit"
-    if floor <= _RAISED * limit:
+    if floor <= ANSWERS.raised * limit:
         return f"your limit of {format_share(limit)}"
     return f"the {format_share(floor)} that recordings before may differ by"
 
@@ -558,14 +552,14 @@ def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:
     do = "Record in turns: `critpath record --interleave A B`, or run `critpath ab`."
     said = document.reasons[0].split(": `critpath ab`")[0] if document.reasons else ""
     why = f"{_sentence(said)}. " if said else ""
-    if before is not None and after is not None and after - before >= _BUSIER:
+    if before is not None and after is not None and after - before >= ANSWERS.busier:
         shares = f"{format_share(after)} of the CPUs, before {format_share(before)}"
         return f"the machine was busier: other programs used {shares}", f"{why}{do}"
     if total is None or not total.effect or total.effect < 0 or not total.normal_mean:
         return None
     ratio = 1 + total.effect / total.normal_mean
     slower = f"are {format_share(ratio - 1)} slower"
-    if ratio >= _TIMES:
+    if ratio >= ANSWERS.times:
         slower = f"take {_count(ratio)} times as long"
     said = f"{noun_of(document)} {slower}, and the machine alone may have made them so"
     return said, f"{why}{do}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.model import State
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family
+from critpath.schema.parameters.text import WORDS
 from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
@@ -34,14 +35,7 @@ from critpath.units import format_brief_pair, format_ns, format_sum
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
 
-_MORE_OFTEN: Final = 1.5
-_MOSTLY: Final = 0.6  # of the time in one place of the code: no other is named
-_ONCE_MORE: Final = 0.95
-_ALL: Final = 0.95
-_MORE_THAN_ALL: Final = 1.10
-_AGREES: Final = 0.1  # of a contribution: the difference of the two times is as much
 _MOST_IDS: Final = 4
-_NEVER: Final = 0.005  # times a request: it is not done
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
@@ -166,7 +160,7 @@ def _in_the_code(facts: CauseFacts, words: _Words) -> str:
     if facts.locations:
         first, *others = [(place.location, place.share) for place in facts.locations]
         where = location(first[0])
-        if first[1] < _MOSTLY and others:
+        if first[1] < WORDS.mostly and others:
             where = " and ".join(
                 f"{location(name)} ({round(100 * share)} %)" for name, share in (first, others[0])
             )
@@ -189,9 +183,9 @@ def describe_share(share: float | None) -> str:
     """Return how much of the slowdown a cause explains, "" where it is no part of it."""
     if share is None or share <= 0:
         return ""
-    if share > _MORE_THAN_ALL:
+    if share > WORDS.more_than_all:
         return "more than the slowdown"
-    if share >= _ALL:
+    if share >= WORDS.all:
         return "all of the slowdown"
     return f"{max(round(100 * share), 1)} % of the slowdown"
 
@@ -203,7 +197,7 @@ def describe_effect(cause: CauseEntry) -> str:
     in_all = ""
     if facts and facts.time_after is not None and facts.time_before is not None:
         difference = facts.time_after - facts.time_before
-        if abs(difference - moved) <= _AGREES * abs(moved):
+        if abs(difference - moved) <= WORDS.agrees * abs(moved):
             moved = difference  # the same two figures as in the sentence
         elif (moved > 0) == (difference > 0) and abs(moved) > abs(difference):
             in_all = " with what it brings along"
@@ -250,7 +244,7 @@ def _words(
     before, after = facts.time_before, facts.time_after
     shown = ("", "") if after is None else format_brief_pair(before or 0.0, after)
     new = not before
-    counted = facts.counted in {"trips", "waits"} and (facts.count_before or 0.0) >= _NEVER
+    counted = facts.counted in {"trips", "waits"} and (facts.count_before or 0.0) >= WORDS.never
     never = new and before is not None and not counted
     moved_more = (cause.contribution or 0.0) > 0
     subject, several = "They", True
@@ -301,14 +295,14 @@ def _more_often(facts: CauseFacts, noun: str, *, or_at_all: bool = False) -> str
     before, after = facts.count_before, facts.count_after
     if before is None or after is None:
         return ""
-    if before < _NEVER and not (or_at_all and after >= _MORE_OFTEN):
+    if before < WORDS.never and not (or_at_all and after >= WORDS.more_often):
         return ""
-    if after < _MORE_OFTEN * before or after - before < _ONCE_MORE:
+    if after < WORDS.more_often * before or after - before < WORDS.once_more:
         return ""
-    once = "never" if before < _NEVER else _times(before, short=True)
+    once = "never" if before < WORDS.never else _times(before, short=True)
     said = f"{_times(after)} instead of {once}"
     # Nobody does something 0.58 times.
-    if all(abs(count - round(count)) < _NEVER for count in (before, after)):
+    if all(abs(count - round(count)) < WORDS.never for count in (before, after)):
         return said
     if once == "never":
         return f"{_times(after)} a {noun}, on average, instead of never"

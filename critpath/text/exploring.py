@@ -21,6 +21,7 @@ from critpath.model.exploration import (
     Test,
 )
 from critpath.schema.kinds import STATES, State
+from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.phrases import state_words
 from critpath.text.requests import CROSSINGS
 from critpath.units import format_ns
@@ -376,7 +377,7 @@ def small_print(question: Question) -> tuple[str, str]:
     if question.outcome == "few":
         note = say("note.few", fewest=FEWEST, least=FEWEST_SELECTED, noun="of them")
         return "", note
-    none = sum(not one.p < 0.05 for one in question.ranked)
+    none = sum(not one.p < CONDITIONS.level for one in question.ranked)
     parts = [
         say("no difference", k=f"{none:,}"),
         say("rare", k=f"{question.rare:,}", least=FEWEST_SELECTED),

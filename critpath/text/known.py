@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from critpath.schema.parameters.signatures import LOOKUP
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ def describe_answer(known: KnownEntry, *, tables: bool = False) -> list[str]:
     lines = [head]
     if first.terms and known.answer != "unknown" and not tables:
         lines.append(f"both: {', '.join(describe_term(first, term) for term in first.terms)}")
-    if known.agreement < _AGREE and known.timeline:
+    if known.agreement < LOOKUP.agree and known.timeline:
         share = f"{100 * known.agreement:.0f} % of the intervals agree"
         lines.append(f"{share}: {', '.join(_stretches(known))}")
-    elif known.agreement < _AGREE:
+    elif known.agreement < LOOKUP.agree:
         lines.append(f"{100 * known.agreement:.0f} % of the intervals agree")
     if known.quiet:
         lines.append(
@@ -135,7 +136,6 @@ def _few(lines: Sequence[str]) -> list[str]:
     return [*lines[:_LINES], *[f"and {more:,} more"] * (more > 0)]
 
 
-_AGREE = 0.8
 _STRETCHES = 6
 _LINES = 5
 _ANSWERS = {
@@ -323,7 +323,7 @@ def advise_label(one: CheckedLabel, found: CheckDocument) -> list[str]:
             f"`--events broad`, or make them one: `critpath known relabel {store} {label} "
             f"{others[0]}`"
         )
-    elif not advice and one.judged and one.right < _RIGHT * one.judged:
+    elif not advice and one.judged and one.right < LOOKUP.right * one.judged:
         advice.append("Its sessions differ too much from each other: add more of them.")
     elif not advice and one.judged and one.unknown > 2 * found.level * one.judged:
         advice.append("Often like nothing known, even to its own sessions: add more of them.")
@@ -332,7 +332,6 @@ def advise_label(one: CheckedLabel, found: CheckDocument) -> list[str]:
     return advice
 
 
-_RIGHT = 0.95  # less is too often wrong, as with twins
 _SESSIONS = 3  # that calibration needs
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.model.recording import MOST_NAMED, Passed
+from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_share, plural, safe_text
 
@@ -700,15 +701,12 @@ def states_as_machine() -> str:
 def rival_had_cpu(rival: Rival, share: float) -> str:
     """A slow-down is that somebody else had the cpu (share of the mean)."""
     more = format_ns(rival.after - rival.before, sign=True)
-    there = ", not there before," if rival.before < _HARDLY * rival.after else ""
+    there = ", not there before," if rival.before < ANSWERS.hardly * rival.after else ""
     name = "no thread that was seen" if rival.name == "idle" else f"`{rival.name}`{there}"
     return (
         f"{name} had the cpu ({more} an execution), and everything took {format_share(share)} "
         f"longer, as a busier machine would make it: {_ASK}"
     )
-
-
-_HARDLY: Final = 0.05
 
 
 def beyond_recordings(slower: float, beyond: float, recordings: tuple[int, int]) -> str:

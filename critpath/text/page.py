@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import quoted
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
@@ -20,8 +21,6 @@ _NOUNS: Final = {
 }
 NOISE: Final = "within noise"  # what became of a kind that did not clearly change
 _NAMED: Final = 2  # kinds that are told one by one
-_SEEN: Final = 0.01  # share of the cpus that is worth a word
-_OFTEN: Final = 0.1  # a chance above this is told as a share
 
 
 def noun_of(document: ComparisonDocument, count: int = 2) -> str:
@@ -55,7 +54,7 @@ def small_print(document: ComparisonDocument) -> list[str]:
         for one in (document.sets.normal, document.sets.sample)
         if one.machine
     ]
-    if recorder and max(recorder) > _SEEN:
+    if recorder and max(recorder) > ANSWERS.seen:
         said.append(f"The recorder itself used {format_share(max(recorder))} of the CPUs.")
     return said
 
@@ -106,7 +105,7 @@ def _chance(document: ComparisonDocument) -> list[str]:
     if p is None or document.verdict == "inconclusive" or not document.detection.flagged:
         return []
     shown = "< 0.0001" if p < 0.0001 else f"= {p:.2g}"
-    if p > _OFTEN:
+    if p > ANSWERS.often:
         return [f"Chance alone would show a difference as large in {p:.0%} of comparisons."]
     about = round(1 / max(p, 1e-4))
     scale = 10 ** max(len(str(about)) - 1, 0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State, is_recorder
+from critpath.schema.parameters.text import WORDS
 from critpath.units import format_ns, format_share, plural
 
 # In a word or two, for who waits for the rest of the answer.
@@ -14,9 +15,6 @@ VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inco
 
 IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
 OTHERS: Final = "above all "  # before a name that holds no more than half
-# Of waits for a cpu, from when on it is said that another was idle, and without a share.
-_HALF: Final = 0.5
-_NEARLY_ALL: Final = 0.8
 
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
@@ -211,9 +209,9 @@ def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:
 
     Of several hosts, ``host`` has that cpu.
     """
-    if share is None or share < _HALF:
+    if share is None or share < WORDS.half:
         return ""
-    part = "" if share >= _NEARLY_ALL else f" for {100 * share:.0f} % of that time"
+    part = "" if share >= WORDS.nearly_all else f" for {100 * share:.0f} % of that time"
     if cpu is None:
         return f"; another cpu was idle{part or ' meanwhile'}"
     where = f" of {host}" if host else ""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.schema.parameters.text import WORDS
 from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from critpath.model.requests import ServiceCalls, ServicesFound
 
 _SHOWN: Final = 3
-SURE: Final = 0.9995  # what is less probable is called inferred
 # Of a path that goes from thread to thread: also the explorer's script says so.
 CROSSINGS: Final[dict[str, str]] = {
     "crossing.exact": "{one} to {other}",
@@ -81,7 +81,7 @@ def crossing_sure(bound: int | None) -> str:
 def path_sure(bound: int | None, probability: float) -> list[str]:
     """Return how surely a path's times and parts are known, a line each; none where all is sure."""
     said = [] if bound == 0 else [crossing_sure(bound)]
-    if probability < SURE:
+    if probability < WORDS.sure:
         said.append(f"parts of it are inferred, the least sure with {sure_share(probability)}")
     return said
 

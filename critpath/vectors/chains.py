@@ -15,6 +15,7 @@ from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, numbe
 from critpath.model.paths import find_crossings
 from critpath.model.stacks import frame_name, frames_of, is_own
 from critpath.model.vectors import FRAME, HostWait
+from critpath.schema.parameters.ab import PLACES
 from critpath.schema.parameters.localize import WAITS
 from critpath.text.phrases import IDLE
 from critpath.vectors._count import follow_chains
@@ -23,9 +24,7 @@ from critpath.vectors.table import Coder
 _MOST: Final = 512  # chains told apart; what is beyond counts as the thread that waits for it
 
 _MOST_PLACES: Final = 20_000  # chains of threads and functions
-_LEAST_PLACE: Final = 0.0005  # of all time: what takes less counts as what is above it
 _DEEP: Final = 8  # functions of a stack that are shown
-_LEAST_WAIT: Final = 0.001  # of the longest wait: shorter ones are not told
 _INTERRUPTED: Final = [int(s) for s in (State.IRQ, State.SOFTIRQ, State.UNKNOWN)]
 # States that pictures do not tell apart, as the one that stands for them.
 _LIKE: Final[dict[State, State]] = {
@@ -157,7 +156,7 @@ class _Places:
             sums[self.above[place]] += sums[place]
         stands = [0] * len(sums)
         for place in range(1, len(sums)):
-            large = sums[place] >= _LEAST_PLACE * sums[0]
+            large = sums[place] >= PLACES.least * sums[0]
             stands[place] = place if large else stands[self.above[place]]
         return stands
 
@@ -280,7 +279,7 @@ def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWait, ...]:
         )
 
     rows = [row(pair, both) for pair, both in sums.items()]
-    least = _LEAST_WAIT * max((max(one.mean) for one in rows), default=0.0)
+    least = PLACES.least_wait * max((max(one.mean) for one in rows), default=0.0)
     rows = [one for one in rows if max(one.mean) >= least]
     return tuple(sorted(rows, key=lambda one: (-max(one.mean), one.who, one.whom)))
 

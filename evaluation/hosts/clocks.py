@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "hosts"))
 
 from worlds import TABLE, World, draw
 
-from critpath.clocks import pair
+from critpath.schema.parameters import overridden
 
 OFF = (-5_000_000, 5_000_000)  # ns that PInfer's method begins off: too early, too late
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,8 +118,8 @@ def main() -> None:
     recorded()
     said = "{} drawn worlds ({} wander): truth outside the bound in {}, no line in {}"
     print(said.format(*worlds(arguments.worlds)), flush=True)
-    pair.LARGEST_BEND = 1e-22
-    print("clocks taken for straight:", said.format(*worlds(arguments.worlds)))
+    with overridden("clocks.largest_bend", 1e-22):
+        print("clocks taken for straight:", said.format(*worlds(arguments.worlds)))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from truth import find_parents, judge
 from critpath.model import F64, I64
 from critpath.requests import pools
 from critpath.requests.matching import IMPOSSIBLE, find_regrets, match
+from critpath.schema.parameters.requests import POOLS
 
 _ROUNDS: Final = 3
 Way = Callable[[pools.Units, I64, I64], tuple[I64, F64]]
@@ -143,7 +144,7 @@ def compare_exactly(
             (times[:, 1] <= units.asked[block].max()) & (times[:, 2] >= units.result[block].min())
         )
         cost = np.zeros((len(block), len(could)))
-        for (unit, request), least in zip(places, pools._SHARPEST, strict=True):
+        for (unit, request), least in zip(places, POOLS.sharpest, strict=True):
             # Requests without a unit move places apart: by as much as they are here.
             apart = unit[some] - request[ours[some]]
             near = np.median(apart[np.isin(some, block)]) if np.isin(some, block).any() else 0.0

@@ -31,11 +31,10 @@ from distributions import CHANGED, STATES, Setting, delayed, multiplied, table, 
 from figures import Cell, markdown, verdict
 
 from critpath.detect import coarse
-from critpath.detect import gate as of_gate
 from critpath.detect.coarse import algorithm1, detect
 from critpath.detect.gate import gate
 from critpath.model import I64
-from critpath.schema.parameters import list_parameters
+from critpath.schema.parameters import list_parameters, overridden
 
 ALPHA: Final = 0.01
 FLOOR: Final = 0.05
@@ -251,7 +250,8 @@ def alike(rng: np.random.Generator, durations: I64) -> I64:
 
 def groups(repeats: int, text: str) -> str:
     """Decide on the same large sets twice: groups of executions change places, or single ones."""
-    usual, rows, far, decided, same = of_gate._UNITS, [], 0, 0, 0
+    usual = list_parameters()["permutations.units"].declared
+    rows, far, decided, same = [], 0, 0, 0
     for setting in chosen(LARGE, text):
         for neighbours in ("", ", neighbours alike"):
             rng = random("groups", setting, neighbours)
@@ -265,14 +265,14 @@ def groups(repeats: int, text: str) -> str:
                 sets = (sample, multiplied(sample, factor), delayed(sample, normal, rng, 0.003))
                 for i, changed in enumerate(sets):
                     both = []
-                    for of_gate._UNITS in (usual, len(normal) + len(sample)):
-                        both.append(by_gate(normal, changed)[0])
+                    for units in (usual, len(normal) + len(sample)):
+                        with overridden("permutations.units", units):
+                            both.append(by_gate(normal, changed)[0])
                     fired[i] += both
                     decided, same = decided + 1, same + (both[0] == both[1])
             cells = [Cell(ours, repeats, theirs, repeats, 0.0) for ours, theirs in fired / repeats]
             rows.append((f"{setting.name}{neighbours}", cells))
             far += sum(cell.far for cell in cells)
-    of_gate._UNITS = usual
     columns = ("A/A", "one state, 3 standard errors", "+1x total in 0.3 %")
     body = markdown("groups (single executions)", columns, rows)
     return (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from critpath.schema.parameters.budget import ACCOUNT
+
 SLOTS: Final = 10  # parts that a horizon's busy time is kept in
-IDLE: Final = 0.05  # of a stretch: a cpu that was busy for less is not judged by its share
-_PART: Final = 4  # of a horizon's budget that may be spent at once
 
 
 def share_of(overhead: float) -> float:
@@ -33,7 +33,7 @@ class Account:
     horizon : float
         Seconds over which the budget holds.
     width : float
-        Cpus that this is about: the least busy time that is reckoned with is `IDLE` of them.
+        Cpus that this is about: the least busy time that is reckoned with is `ACCOUNT.idle`.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Account:
         before, last = sum(rolled[:SLOTS]), sum(rolled[SLOTS:])
         seen = min(before, last) if self._slot - self._first >= 2 * SLOTS - 1 else last
         most = self.horizon * self.width  # polls that are late bring more into a slot
-        return min(max(seen, IDLE * most), most)
+        return min(max(seen, ACCOUNT.idle * most), most)
 
     @property
     def peak(self) -> float:
@@ -70,7 +70,7 @@ class Account:
     @property
     def size(self) -> float:
         """The most credit that can be saved."""
-        return max(self.share * self.busy / _PART, self.unit)
+        return max(self.share * self.busy / ACCOUNT.part, self.unit)
 
     def note(self, now: float, busy: float, cost: float) -> None:
         """Earn what busy time since the last poll allows, and pay for what was spent.
@@ -85,8 +85,8 @@ class Account:
         busy = max(0.0, min(busy, (passed + 0.02) * self.width))
         self._slots[self._slot % len(self._slots)] += busy
         # Who was idle for a horizon would never have paid what others spend.
-        idle = self.busy <= IDLE * self.horizon * self.width
-        earned = self.share * (max(busy, IDLE * passed * self.width) if idle else busy)
+        idle = self.busy <= ACCOUNT.idle * self.horizon * self.width
+        earned = self.share * (max(busy, ACCOUNT.idle * passed * self.width) if idle else busy)
         self.credit = min(self.size, self.credit + earned) - max(0.0, cost)
         self._last = max(now, self._last)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from critpath.record.budget.account import IDLE, SLOTS, overhead_of, share_of
+from critpath.record.budget.account import SLOTS, overhead_of, share_of
 from critpath.record.budget.laws import CONTROLLERS, Fair, Law, Spent
+from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 
 BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
 PLACES: Final = (BUSIEST, MACHINE, COMMAND)
@@ -20,17 +21,7 @@ PLACES: Final = (BUSIEST, MACHINE, COMMAND)
 SOFT, TRACING_ON, OFF = "soft", "tracing_on", "off"
 TRACKER: Final = "tracker"  # of LTTng: which processes a session follows
 
-KAPPA: Final = 1.2  # what an event of a program costs more than one of a probe, until measured
 # s between two polls.  While closed never so short that looking costs what is to be saved.
-_SHORTEST, _OPEN = 0.001, 0.05
-_CLOSED: Final = (0.02, 0.25)
-_RESIDUAL: Final = 4  # a closed gate may cost this part of the budget, else it is turned off
-_PAID: Final = 0.5  # of the budget, for what was spent before the first poll
-_LEAST: Final = 1 / 16  # of the most credit, which is spent until the next poll
-_FEW: Final = 0.25  # of the credit, below which nothing is decided
-_OLD: Final = 0.005  # s that rates of busy time and cost are averaged over
-_USUAL: Final = 0.05  # s of busy time that what usually happens is averaged over
-_LEAST_WORK: Final = 0.2  # of busy time that is not spent on recording
 
 
 @dataclass(frozen=True)
@@ -159,7 +150,7 @@ class Tally:
         for cpu in range(self.cpus):
             busy = sum(slot[0][cpu] for slot in self._slots)
             cost = sum(slot[1][cpu] for slot in self._slots)
-            if busy > IDLE * horizon and cost / busy > self.worst:
+            if busy > ACCOUNT.idle * horizon and cost / busy > self.worst:
                 self.worst, self.worst_cpu = cost / busy, cpu
 
     def share(self, of: str) -> float:
@@ -173,9 +164,9 @@ class Tally:
     def shares(self) -> list[tuple[float, int]]:
         """Return the share of every cpu that was busy for long enough, and which it is.
 
-        That is `IDLE` of the recording, as it is of a horizon; the busiest always counts.
+        That is `ACCOUNT.idle` of the recording, as it is of a horizon; the busiest always counts.
         """
-        least = min(IDLE * (self.last - self.begun), max(self.busy, default=0.0) / 2)
+        least = min(ACCOUNT.idle * (self.last - self.begun), max(self.busy, default=0.0) / 2)
         return [
             (cost / busy, cpu)
             for cpu, (cost, busy) in enumerate(zip(self.cost, self.busy, strict=True))
@@ -207,7 +198,7 @@ class Rates:
     ) -> None:
         """Add what was counted in so much time (s), of which it was open for a part."""
         for cpu, (count, had, paid) in enumerate(zip(counts, busy, cost, strict=True)):
-            kept = max(0.0, 1 - part * had / _USUAL)
+            kept = max(0.0, 1 - part * had / CONTROL.usual)
             events, time, spent = self._sums[cpu]
             events, time, spent = (
                 kept * events + count,
@@ -220,7 +211,7 @@ class Rates:
 
 
 def _rate(events: float, time: float, spent: float) -> float:
-    return events / max(time - spent, _LEAST_WORK * time) if time > 0 else 0.0
+    return events / max(time - spent, CONTROL.least_work * time) if time > 0 else 0.0
 
 
 class Control:
@@ -233,12 +224,15 @@ class Control:
         self, budget: Budget, costs: Costs, layers: Sequence[str], cpus: int, seed: int
     ) -> None:
         self.budget, self.costs, self.layers = budget, costs, tuple(layers)
-        self.kappa = KAPPA
+        self.kappa = CONTROL.kappa
         self.held = False  # somebody else decides, and says so by `force`
         self.spent = Spent(0.0, 0.0, [0.0] * cpus, [0.0] * cpus, {})  # since the poll before
         self.opened = self.events_cost = 0.0  # s that it was open, and what was recorded then
-        self.shortest, self.longest = _SHORTEST, _OPEN  # s between two polls while open
-        self.closed = _CLOSED  # the same while closed
+        self.shortest, self.longest = (
+            CONTROL.shortest,
+            CONTROL.open,
+        )  # s between two polls while open
+        self.closed = CONTROL.closed  # the same while closed
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
         make = CONTROLLERS[budget.controller]
@@ -274,7 +268,7 @@ class Control:
         """Return what may still be spent, of the place where that is least (s)."""
         tally, share = self.tally, self.budget.share
         if self.budget.of == BUSIEST:
-            least = IDLE * max(tally.busy, default=0.0)
+            least = ACCOUNT.idle * max(tally.busy, default=0.0)
             pairs = [(b, c) for b, c in zip(tally.busy, tally.cost, strict=True) if b >= least]
             return min((share * b - c for b, c in pairs), default=0.0) - self.owed
         busy = sum(tally.busy) if self.budget.of == MACHINE else tally.command
@@ -322,7 +316,7 @@ class Control:
         cpus = self.tally.cpus
         self.charge("controller", reading.own)
         if self._owed:
-            self._pay(_PAID * self.budget.share * sum(reading.busy))
+            self._pay(CONTROL.paid * self.budget.share * sum(reading.busy))
         kept = max(0.0, 1 - passed * SLOTS / self.budget.horizon)
         self._recent = [kept * b + a for a, b in zip(reading.busy, self._recent, strict=True)]
         beside, self._extra = self._extra, 0.0
@@ -331,7 +325,7 @@ class Control:
         self.tally.add(reading.now, self.budget.horizon, reading.busy, cost)
         self.tally.command += reading.command
         if passed > 0:
-            weight = min(1.0, passed / _OLD)
+            weight = min(1.0, passed / CONTROL.old)
             for cpu, busy in enumerate(reading.busy):
                 rate = min(1.0, busy / passed)
                 self._busy_rates[cpu] += weight * (rate - self._busy_rates[cpu])
@@ -342,7 +336,7 @@ class Control:
                 self._cost_rates[place] += max(weight, 0.5 if change > 0 else weight) * change
         opened = self.law.decide(self.spent, self._open)
         if self.held:
-            return Decision(self._open, self._off, _OPEN if self._open else self.closed[1])
+            return Decision(self._open, self._off, CONTROL.open if self._open else self.closed[1])
         return self._decide(opened)
 
     @staticmethod
@@ -353,7 +347,7 @@ class Control:
         by what it did long ago, it would owe more than it can earn and keep the gate closed for
         all.
         """
-        weights = [max(b, IDLE * max(busy), 1e-9) for b in busy]
+        weights = [max(b, ACCOUNT.idle * max(busy), 1e-9) for b in busy]
         total = sum(weights)
         return [weight / total for weight in weights]
 
@@ -421,7 +415,7 @@ class Control:
         """Return whether closed gates would cost more, until credit is there, than to be off."""
         share = self.budget.share
         residual: float = max(sum(of) for of in zip(*self._residuals().values(), strict=True))
-        if not share / _RESIDUAL < residual < share:
+        if not share / CONTROL.residual < residual < share:
             return residual >= share
         # While it is earned.
         return residual * self.room()[1] / (share - residual) > self.costs.off
@@ -454,7 +448,7 @@ class Control:
         # Of each place by its own rate: an idle cpu can spend little, and does.  To look more
         # often than this costs more than it would save.
         pairs = zip(self.law.accounts, self._cost_rates, strict=True)
-        waits = [max(of.credit, of.size * _LEAST) / rate for of, rate in pairs if rate > 0]
+        waits = [max(of.credit, of.size * CONTROL.least) / rate for of, rate in pairs if rate > 0]
         return min(waits, default=self.longest)
 
     def may_wait(self, events: Mapping[str, Sequence[int]]) -> bool:
@@ -470,7 +464,7 @@ class Control:
         ]
         costs = each if self.budget.of == BUSIEST else [sum(each)]
         return all(
-            1e-9 * self.kappa * cost < _FEW * account.credit
+            1e-9 * self.kappa * cost < CONTROL.few * account.credit
             for cost, account in zip(costs, self.law.accounts, strict=True)
         )
 

@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
-from critpath.record.budget.account import IDLE, Account
-
-ADJUST: Final = 0.4  # s between two trims, at least
-_GAIN: Final = 0.5  # of the error, divided among those who use all they get: it halves
-_FILLED: Final = 0.95  # of the most credit, beyond which waiting would lose some
-_EARLIEST: Final = _FILLED / 3  # an opening is moved by chance, 0.5 to 1.5 of the planned time
-_REFILLED: Final = 0.7  # as `_FILLED`, where opening takes a part of it
-_HALF_LIFE: Final = 2.0  # s of open time, of what a layer's demand is averaged over
+from critpath.record.budget.account import Account
+from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 
 
 def share_fairly(demands: Sequence[float], total: float) -> list[float]:
@@ -59,7 +53,7 @@ class Trim:
         level = find_level(demands, self._total)
         saturated = sum(demand >= level + self.extra for demand in demands)
         if saturated:
-            step = _GAIN / saturated * (self._total - observed)
+            step = CONTROL.gain / saturated * (self._total - observed)
             equal = self._total / max(len(demands), 1)
             least = max(equal, level / 2)
             self.extra = min(self._total, max(least, level + self.extra + step)) - level
@@ -131,11 +125,12 @@ class Fair:
         self._opens_at = self._draw()
 
     def _draw(self) -> float:
-        return self._random.uniform(_EARLIEST, _FILLED)
+        # An opening is moved by chance, 0.5 to 1.5 of the planned time.
+        return self._random.uniform(CONTROL.filled / 3, CONTROL.filled)
 
     def wait_until_filled(self) -> None:
         """Open next with nearly all the credit that there can be."""
-        self._opens_at = max(self._opens_at, _REFILLED)
+        self._opens_at = max(self._opens_at, CONTROL.refilled)
 
     def decide(self, spent: Spent, opened: frozenset[str]) -> frozenset[str]:
         """Return the layers to be open."""
@@ -177,14 +172,14 @@ class Fair:
         """Average what recording all of a layer would cost, and trim the level."""
         if len(self._layers) == 1:
             return
-        weight = 1 - 0.5 ** (spent.passed / _HALF_LIFE)
+        weight = 1 - 0.5 ** (spent.passed / CONTROL.half_life)
         busy = max(sum(spent.busy), 1e-9)
         for name in opened & {*self._layers}:
             demand = sum(spent.layers[name]) / busy
             self._demands[name] += weight * (min(demand, 1.0) - self._demands[name])
         self._busy += sum(spent.busy)
         self._cost += sum(spent.cost)
-        if spent.now - self._since >= ADJUST and self._busy > 0:
+        if spent.now - self._since >= CONTROL.adjust and self._busy > 0:
             self._trim.adjust(self._cost / self._busy, list(self._demands.values()))
             self._since, self._busy, self._cost = spent.now, 0.0, 0.0
 
@@ -194,7 +189,7 @@ class Fair:
         for account, rate in zip(self.accounts, rates, strict=True):
             missing = self._opens_at * account.size - account.credit
             # As busy as it was of late: a burst fills it before who reckons with silence looks.
-            busy = max(rate, account.peak, IDLE * account.width)
+            busy = max(rate, account.peak, ACCOUNT.idle * account.width)
             waits.append(missing / max(account.share * busy, 1e-9))
         return max(waits)
 
@@ -233,7 +228,7 @@ class Cascade:
     """The paper's cascade: a proportional controller a layer, an integral one above them.
 
     A layer that cost p in a stretch of tau stays closed for p/m - (tau + p), m its own target;
-    every `ADJUST` seconds that becomes total/n + K (sum of errors).
+    every `CONTROL.adjust` seconds that becomes total/n + K (sum of errors).
     """
 
     def __init__(
@@ -260,7 +255,7 @@ class Cascade:
         busy = sum(spent.busy)
         self._busy += busy
         self._cost += sum(spent.cost)
-        if spent.now - self._since >= ADJUST and self._busy > 0:
+        if spent.now - self._since >= CONTROL.adjust and self._busy > 0:
             self._errors += self._share - self._cost / self._busy
             self._since, self._busy, self._cost = spent.now, 0.0, 0.0
         for name in self._layers:

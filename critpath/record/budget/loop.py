@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
-from critpath.record.budget.control import KAPPA, OFF, Control, Reading
+from critpath.record.budget.control import OFF, Control, Reading
 from critpath.record.budget.gaps import BUDGET, START, Journal
-from critpath.record.budget.natural import STRETCH, Neighbours
+from critpath.record.budget.natural import Neighbours
+from critpath.schema.parameters.budget import CONTROL, NATURAL
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a poll that comes later is counted
@@ -255,9 +256,9 @@ class Loop:
 
     def _act(self, due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
         """Do what there is to do; return when to look again (s)."""
-        if self._opens_at is not None and due >= self._opens_at - STRETCH:
+        if self._opens_at is not None and due >= self._opens_at - NATURAL.stretch:
             opens_at, self._opens_at = self._opens_at, None
-            if abs(time.monotonic() - due) < STRETCH / 2:
+            if abs(time.monotonic() - due) < NATURAL.stretch / 2:
                 # Something may open then: the time until it is compared with that after.
                 self._neighbours.prepare()
                 return max(0.001, opens_at - time.monotonic())
@@ -285,12 +286,12 @@ class Loop:
         cost = self.control.events_cost / self.control.kappa
         passed = self._neighbours.charge(cost)
         if passed is not None and self.gates[0].is_open:
-            if passed < STRETCH:
-                return min(wait, max(0.001, STRETCH - passed))
+            if passed < NATURAL.stretch:
+                return min(wait, max(0.001, NATURAL.stretch - passed))
             self._end_comparison()
-        elif not self.gates[0].is_open and wait > 1.5 * STRETCH:
+        elif not self.gates[0].is_open and wait > 1.5 * NATURAL.stretch:
             self._opens_at = time.monotonic() + wait
-            return wait - STRETCH
+            return wait - NATURAL.stretch
         return wait
 
     def _end_comparison(self) -> None:
@@ -298,7 +299,7 @@ class Loop:
         self._neighbours.end()
         after = len(self._neighbours.pairs)
         if after > before and after % _CORRECTED == 0:
-            self.control.kappa = self._neighbours.correct(KAPPA)
+            self.control.kappa = self._neighbours.correct(CONTROL.kappa)
 
     def _end_gates(self) -> None:
         """See to it that nothing is recorded any more."""

@@ -11,16 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from critpath.schema.parameters.budget import NATURAL
+
 _DRAWS: Final = 2000
-FEWEST: Final = 30  # of each side, below which nothing is compared
-STRETCH: Final = 0.02  # s before and after an opening that are compared
-_OLD: Final = 3 * STRETCH  # of a stretch: a poll came late, and it is of other times
-_SLICES: Final = 50  # time slices that a stretch has to have
 _THREADS: Final = 8  # that are looked at: those that had most cpu time
 _SCAN: Final = 5.0  # s between two looks for them
 _MOST_PAIRS: Final = 20_000
-_DOUBT: Final = 0.3  # standard deviation of the logarithm of what is assumed
-_BOUNDS: Final = (0.5, 4.0)  # of the correction
 
 
 def compare_medians(
@@ -58,9 +54,9 @@ def compare_sides(
 ) -> dict[str, float] | None:
     """Return how much more recorded ones had, under `name`, with `low` and `high`.
 
-    None where there are fewer than `FEWEST` of a side.
+    None where there are fewer than `NATURAL.fewest` of a side.
     """
-    if min(len(recorded), len(others)) < FEWEST:
+    if min(len(recorded), len(others)) < NATURAL.fewest:
         return None
     found = compare_medians(recorded, others, seed)
     return {key: round(of - 1, 6) for key, of in zip((name, "low", "high"), found, strict=True)}
@@ -139,7 +135,7 @@ class Neighbours:
         """End it and begin the one after; return whether it is worth to end that in time."""
         before, self._before, self._opened = self._before, None, None
         now = time.monotonic()
-        if before is None or not STRETCH / 2 < now - before[0] < _OLD:
+        if before is None or not NATURAL.stretch / 2 < now - before[0] < 3 * NATURAL.stretch:
             return False
         read = self._threads.read()
         self._closed, self._opened, self._cost = _between(before[1], read), (now, read), 0.0
@@ -160,7 +156,7 @@ class Neighbours:
     def end(self) -> None:
         """End the stretch after an opening: a pair, if enough happened in both."""
         opened, self._opened = self._opened, None
-        if opened is None or time.monotonic() - opened[0] > _OLD:
+        if opened is None or time.monotonic() - opened[0] > 3 * NATURAL.stretch:
             return
         after = _between(opened[1], self._threads.read())
         sums = []
@@ -169,7 +165,7 @@ class Neighbours:
             both = [part[name] for name in part if name in (self._closed or {}) and name in after]
             sums.append((sum(ran for ran, _ in both), sum(slices for _, slices in both)))
         (ran, slices), (ran_open, slices_open) = sums
-        if min(slices, slices_open) < _SLICES or ran <= 0 or ran_open <= self._cost:
+        if min(slices, slices_open) < NATURAL.slices or ran <= 0 or ran_open <= self._cost:
             return
         more = math.log(ran_open / slices_open) - math.log(ran / slices)
         if len(self.pairs) < _MOST_PAIRS:
@@ -178,7 +174,7 @@ class Neighbours:
     def ratio(self) -> tuple[float, float, float] | None:
         """Return what was measured over what was counted, and its 95 % interval; None for few."""
         count = len(self.pairs)
-        if count < FEWEST:
+        if count < NATURAL.fewest:
             return None
         more = sorted(pair[0] for pair in self.pairs)
         counted = statistics.median(pair[1] for pair in self.pairs)
@@ -195,9 +191,9 @@ class Neighbours:
             return kappa
         low, middle, high = sorted(max(0.05, of) for of in found)
         sigma = max(1e-3, math.log(high / low) / (2 * 1.96))
-        weights = _DOUBT**-2, sigma**-2
+        weights = NATURAL.doubt**-2, sigma**-2
         mean = (weights[0] * math.log(kappa) + weights[1] * math.log(middle)) / sum(weights)
-        return min(max(math.exp(mean), _BOUNDS[0]), _BOUNDS[1])
+        return min(max(math.exp(mean), NATURAL.bounds[0]), NATURAL.bounds[1])
 
     def close(self) -> None:
         """Close every file."""

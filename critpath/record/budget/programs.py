@@ -15,18 +15,13 @@ from critpath.record.budget.admission import Admission, Look
 from critpath.record.budget.control import Control
 from critpath.record.budget.gaps import BUDGET, Journal
 from critpath.record.budget.loop import Gate, Loop
-from critpath.record.budget.selection import GUESS, Kinds
+from critpath.record.budget.selection import Kinds
+from critpath.schema.parameters.budget import PROGRAMS
 
-_ACTIVE: Final = 10.0  # s after an execution began for which others are expected
-_SWITCH: Final = 100e-6  # s of cpu time to open and close, with what the recorder does for it
-_BEGIN: Final = 1.8e-6  # s of a coin, and of what a program counts
-_LONGEST_STAY: Final = 0.005  # s to stay open for nobody
-_LONGEST: Final = 10.0  # s an execution may last, until it is known how long its kind does
 _SHORTEST: Final = 0.002  # s between two polls while open
 _CLOSED: Final = 0.2
 _NOTHING: Final = 60.0  # s until to look again, if only programs count
 _TRIES: Final = 3
-_HALF: Final = 0.5  # s of open time of which a rate is the mean
 
 
 class ProgramLoop(Loop):
@@ -64,7 +59,7 @@ class ProgramLoop(Loop):
         self._closed_at = time.monotonic_ns()
         self._settled: dict[str, list[int]] | None = None
         admission.ask(True)
-        admission.publish({}, min(1.0, control.budget.share / GUESS))
+        admission.publish({}, min(1.0, control.budget.share / PROGRAMS.guess))
         super().__init__(control, gates, journal, cpus, held=False, told=admission.pipe)
 
     @property
@@ -120,12 +115,15 @@ class ProgramLoop(Loop):
     def _longest(self) -> float:
         if self._most:
             return self._most
-        return max((self._kinds.longest(kind) for kind in self._kinds.known), default=0) or _LONGEST
+        return (
+            max((self._kinds.longest(kind) for kind in self._kinds.known), default=0)
+            or PROGRAMS.longest
+        )
 
     def _stay(self) -> float:
         """Return how long to stay open for nobody (s): while the next saves more than it costs."""
         admissions, cost = self._rates
-        return _LONGEST_STAY if admissions * _SWITCH > cost > 0 else 0.0
+        return PROGRAMS.longest_stay if admissions * PROGRAMS.switch > cost > 0 else 0.0
 
     def _adopt(self, look: Look) -> None:
         """Note that programs opened, from when on it is open if they said so."""
@@ -247,14 +245,14 @@ class ProgramLoop(Loop):
         learned = self._admission.learn()
         now = time.monotonic()
         if learned.seen:
-            self._active_until, self.chosen = now + _ACTIVE, True
+            self._active_until, self.chosen = now + PROGRAMS.active, True
         self.claimed += sum(learned.seen.values())
         active = now < self._active_until
         if not active and self.control.held:
             self._switch(frozenset())
         self.control.held = active
         self._serve()
-        self.control.charge("programs", _BEGIN * sum(learned.seen.values()))
+        self.control.charge("programs", PROGRAMS.begin * sum(learned.seen.values()))
         wait = super()._poll()
         if not self._ending and not self._is_open and self._were_events():
             look = self._admission.look()
@@ -289,13 +287,13 @@ class ProgramLoop(Loop):
             kinds.note_time(kind, seconds)
         for kind, count in admitted.items():
             self._admitted[kind] = self._admitted.get(kind, 0) + count
-        weight = min(1.0, spent.passed / _HALF)
+        weight = min(1.0, spent.passed / PROGRAMS.half)
         rate = sum(admitted.values()) / max(spent.passed, 1e-3)
         if self._admitted:
             self._cost += spent.cost[place]
         of_cost = self._rates[1]
         if control.opened > 0:
-            part = min(1.0, control.opened / _HALF * 10)
+            part = min(1.0, control.opened / PROGRAMS.half * 10)
             of_cost += part * (control.events_cost / control.opened - of_cost)
         self._rates = self._rates[0] + weight * (rate - self._rates[0]), of_cost
         late = spent.now - self._cost_since > 1
@@ -310,5 +308,5 @@ class ProgramLoop(Loop):
             self._admission.publish({}, 0.0)
             return
         balance, scale = credit - size / 2, size / 2
-        others = min(1.0, self.control.budget.share / GUESS)
+        others = min(1.0, self.control.budget.share / PROGRAMS.guess)
         self._admission.publish(self._kinds.chances(balance, scale), others)

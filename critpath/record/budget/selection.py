@@ -14,14 +14,9 @@ from random import Random
 from typing import Final
 
 from critpath.record.budget.laws import share_fairly
+from critpath.schema.parameters.budget import PROGRAMS
 
-GUESS: Final = 0.1  # the share that recording all would cost, until one was recorded
-_MOST_SAVED: Final = 4.0  # times the share, however little was spent until now
-_KEPT: Final = 0.999  # of what is known, with every execution: how many and how busy
-_WEIGHT: Final = 0.2  # of what the last one cost
 _MEDIANS: Final = 201  # durations of a kind that are kept
-_FEWEST: Final = 5  # below which nothing is known of how long a kind lasts
-_LONGEST: Final = 20  # times the median of its kind: one that lasts longer is given up
 
 
 class Kinds:
@@ -76,12 +71,12 @@ class Kinds:
         if kind in known or (known and self._alike):
             chance = known.get(kind, min(known.values()))
         else:  # as much as if it were all there is
-            chance = min(1.0, self._share / GUESS) if self._factor(balance) > 0 else 0.0
+            chance = min(1.0, self._share / PROGRAMS.guess) if self._factor(balance) > 0 else 0.0
         return self._random.random() < chance, chance
 
     def note(self, seen: Mapping[str, int], busy: float) -> None:
         """Learn from executions, recorded or not, in so much busy time (s)."""
-        kept = _KEPT ** sum(seen.values())
+        kept = PROGRAMS.kept ** sum(seen.values())
         self._count = {kind: kept * count for kind, count in self._count.items()}
         self._busy = kept * self._busy + max(0.0, busy)
         for kind, count in seen.items():
@@ -100,26 +95,26 @@ class Kinds:
         total = sum(expected.values())
         for kind, part in expected.items():
             each = cost / recorded[kind] * (part / total if total > 0 else 1 / len(expected))
-            weight = _WEIGHT if kind in self._cost else 1.0
+            weight = PROGRAMS.weight if kind in self._cost else 1.0
             before = self._cost.get(kind, 0.0)
             self._cost[kind] = before + weight * (each - before)
 
     def longest(self, kind: str) -> float:
         """Return after how long one of a kind is given up (s), 0 for never yet."""
         took = self._took.get(kind, ())
-        return _LONGEST * statistics.median(took) if len(took) >= _FEWEST else 0.0
+        return PROGRAMS.given_up * statistics.median(took) if len(took) >= PROGRAMS.fewest else 0.0
 
     def _cost_of(self, kind: str) -> float:
         """Return what recording one costs; of a kind of which none was, a guess."""
         found = self._cost.get(kind)
         if found is not None:
             return found
-        return GUESS * self._busy / max(sum(self._count.values()), 1e-12)
+        return PROGRAMS.guess * self._busy / max(sum(self._count.values()), 1e-12)
 
     def _factor(self, balance: float, scale: float = 0.0) -> float:
         most = max(self._cost.values(), default=0.0)
         most = max(most, scale) if most > 0 else 0.0
-        return min(_MOST_SAVED, max(0.0, 1 + balance / most)) if most > 0 else 1.0
+        return min(PROGRAMS.most_saved, max(0.0, 1 + balance / most)) if most > 0 else 1.0
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from critpath.errors import CritpathError
 from critpath.record._pulse import name_thread
 from critpath.record.budget.account import SLOTS, overhead_of
 from critpath.record.budget.calibrate import find_costs
-from critpath.record.budget.control import KAPPA, Budget, Control, Costs
+from critpath.record.budget.control import Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.flight.conditions import COMMAND, Condition
@@ -47,6 +47,7 @@ from critpath.record.ftrace.preflight import CLOCK
 from critpath.record.profiles import profile_events, profile_label, way_of_requests
 from critpath.record.recorder import Leftover
 from critpath.record.sockets import scan_descriptors, scan_sockets
+from critpath.schema.parameters.budget import CONTROL
 from critpath.units import NS_PER_S, plural, safe_text
 from critpath_marks.sessions import new_session_name, start_time
 
@@ -287,7 +288,7 @@ class Flight:
         cost = [0.0] * len(memory.cpus)
         for layer, was in zip(memory.layers, before, strict=True):
             for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
-                cost[cpu] += 1e-9 * KAPPA * costs.events[layer.name] * (b - a)
+                cost[cpu] += 1e-9 * CONTROL.kappa * costs.events[layer.name] * (b - a)
         share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
         return share <= _PART * self.request.budget.share
 

@@ -16,7 +16,7 @@ from critpath.errors import CritpathError
 from critpath.record.budget.account import overhead_of
 from critpath.record.budget.admission import Admission
 from critpath.record.budget.calibrate import find_costs
-from critpath.record.budget.control import BUSIEST, COMMAND, KAPPA, MACHINE, Budget, Control, Costs
+from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import JOURNAL, SELECTED, Journal
 from critpath.record.budget.loop import Loop
 from critpath.record.budget.natural import compare_sides, pool_kinds
@@ -26,6 +26,7 @@ from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import online_cpus
 from critpath.record.ftrace.gate import LAYERS, Layer, is_under_budget, split_layers
 from critpath.record.ftrace.marks import make_place
+from critpath.schema.parameters.budget import CONTROL
 from critpath.units import plural
 
 SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
@@ -121,7 +122,7 @@ class BudgetRecording:
         # A part of what may be spent at once, whatever comes between two polls.
         most = _MOVED * self.budget.share * self.budget.horizon / 4
         for layer in self.layers:
-            layer.move_after(most / (KAPPA * self.costs.events[layer.name] * 1e-9))
+            layer.move_after(most / (CONTROL.kappa * self.costs.events[layer.name] * 1e-9))
         control = Control(self.budget, self.costs, names, len(cpus), self.seed)
         control.owe("calibration", self.costs.seconds)
         control.longest = _LONGEST_OPEN
@@ -270,7 +271,7 @@ class BudgetRecording:
             keys = ("overhead", "low", "high")
             compared = {key: round(value, 6) for key, value in zip(keys, of, strict=True)}
             compared |= {"pairs": len(loop.compared.pairs), "by": "time slices"}
-            if not 1 / _MOST_CORRECTED < control.kappa / KAPPA < _MOST_CORRECTED:
+            if not 1 / _MOST_CORRECTED < control.kappa / CONTROL.kappa < _MOST_CORRECTED:
                 self.warnings.append(
                     f"an event costs {control.kappa:.2f} times here what it did in calibration"
                 )

@@ -46,8 +46,8 @@ from critpath.model import (
 from critpath.model.vectors import split_host
 from critpath.processes import side_by_side
 from critpath.schema.parameters.localize import WAITS
+from critpath.schema.parameters.text import WORDS
 from critpath.text.phrases import IDLE
-from critpath.text.requests import SURE
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 _RUN: Final = DOINGS.index("running")
@@ -591,7 +591,7 @@ def moves_of(paths: CriticalPaths, part: slice) -> Moves:
     bound = np.where((both < 0).any(axis=0), -1, both.max(axis=0, initial=0))
     confidence = paths.confidence[part]
     sure = np.minimum(confidence[rows], confidence[rows - 1])
-    mille = np.where(sure < SURE, np.minimum(np.floor(1000 * sure), 999), 1000)
+    mille = np.where(sure < WORDS.sure, np.minimum(np.floor(1000 * sure), 999), 1000)
     return Moves(rows, host[rows] != host[rows - 1], bound, mille.astype(np.int64))
 
 

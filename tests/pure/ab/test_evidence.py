@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from critpath.ab import evidence
 from critpath.ab.evidence import (
-    SHARE,
     BoundProcess,
     Evidence,
     Exceedances,
@@ -22,6 +21,7 @@ from critpath.ab.evidence import (
     smallest_extra_share,
 )
 from critpath.record.slots import block_order
+from critpath.schema.parameters.ab import EVIDENCE
 
 FLOOR = 0.05
 
@@ -222,7 +222,7 @@ def test_the_confidence_sequence_is_where_the_bets_stop():
 
 def test_the_extra_share_shrinks_with_the_blocks():
     few, many = smallest_extra_share(np.zeros(30)), smallest_extra_share(np.zeros(300))
-    assert many < few <= SHARE
+    assert many < few <= EVIDENCE.share
     assert smallest_extra_share(np.array([])) == 1.0
 
 

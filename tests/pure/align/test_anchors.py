@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 
 from critpath.align import pairwise, progressive
 from critpath.align.multiple import align
-from critpath.align.pairwise import (
-    LEAST_DISTANCE,
-    WORD,
-    _longest_rising,
-    align_profiles,
-    find_anchors,
-)
+from critpath.align.pairwise import _longest_rising, align_profiles, find_anchors
 from critpath.align.profiles import build_profile, f81_model, merge_rows, sum_of_pairs
 from critpath.align.progressive import kmer_distances, upgmb
+from critpath.schema.parameters import overridden
+from critpath.schema.parameters.align import PROFILES
 
 
 @given(st.lists(st.integers(0, 30), max_size=9))
@@ -44,8 +40,8 @@ def test_anchors_are_where_the_sequences_are_the_same():
     b = np.concatenate([a[:700], rng.integers(0, 12, 90).astype(np.uint8), a[700:]])
     x, y = find_anchors(a, b)
     assert len(x) > 40
-    assert (np.diff(x) >= LEAST_DISTANCE).all()
-    assert (np.diff(y) >= LEAST_DISTANCE).all()
+    assert (np.diff(x) >= PROFILES.least_distance).all()
+    assert (np.diff(y) >= PROFILES.least_distance).all()
     assert (y - x == np.where(x < 700, 0, 90)).all()
 
 
@@ -56,14 +52,14 @@ def test_repeated_words_and_far_ones_are_no_anchors():
     # The second half alone is shared, half a length away.
     other = rng.integers(0, 12, 1000).astype(np.uint8)
     assert len(find_anchors(np.concatenate([a, other]), np.concatenate([other, a]))[0]) == 0
-    assert len(find_anchors(a[: WORD - 1], a)[0]) == 0
+    assert len(find_anchors(a[: PROFILES.word - 1], a)[0]) == 0
 
 
 @pytest.fixture
-def long(monkeypatch):
+def long(monkeypatch, override):
     """Every path is long."""
     monkeypatch.setattr(pairwise, "LONG_CELLS", 100)
-    monkeypatch.setattr(pairwise, "BAND_FROM", 1)
+    override("profiles.band_from", 1)
     monkeypatch.setattr(pairwise, "HALF_WIDTH", 2)
 
 
@@ -81,9 +77,8 @@ def test_between_anchors_the_result_is_the_whole_programmes(family, monkeypatch,
         a, b = family(seed, count=2, length=600, letters=12, rate=0.05)
         one, two, model = pair_of(a, b)
         score, path = align_profiles(one, two, model)
-        with monkeypatch.context() as plain:
+        with monkeypatch.context() as plain, overridden("profiles.band_from", 10**9):
             plain.setattr(pairwise, "LONG_CELLS", 10**9)
-            plain.setattr(pairwise, "BAND_FROM", 10**9)
             best, expected = align_profiles(one, two, model)
         assert score == pytest.approx(best, abs=1e-2)
         assert path.tolist() == expected.tolist()
@@ -120,10 +115,10 @@ def durations_of(durations, order):
     return [durations[i] for i in order]
 
 
-def test_wide_alignments_are_refined_block_by_block(family, monkeypatch):
+def test_wide_alignments_are_refined_block_by_block(family, override):
     """Cuts are shared columns, the rows stay whole, and the objective never falls."""
-    monkeypatch.setattr(progressive, "WHOLE_COLUMNS", 50)
-    monkeypatch.setattr(progressive, "BLOCK_COLUMNS", 20)
+    override("profiles.whole_columns", 50)
+    override("profiles.block_columns", 20)
     cuts = 0
     for seed in range(6):
         sequences = family(seed, count=6, length=200, rate=0.05)

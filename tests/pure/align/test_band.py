@@ -12,6 +12,7 @@ from critpath.align.dp import Gaps, band_around, certified_half_width, is_narrow
 from critpath.align.multiple import align
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import build_profile, f81_model
+from critpath.schema.parameters import overridden
 
 
 def inside(band, path):
@@ -66,21 +67,20 @@ def test_band_with_the_best_path_in_it_gives_that_path(seed, n, more, width):
 
 
 @pytest.fixture
-def narrow(monkeypatch):
+def narrow(monkeypatch, override):
     """Bands for short profiles too."""
-    monkeypatch.setattr(pairwise, "BAND_FROM", 1)
+    override("profiles.band_from", 1)
     monkeypatch.setattr(pairwise, "HALF_WIDTH", 3)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
 @pytest.mark.usefixtures("narrow")
-def test_band_changes_nothing(family, monkeypatch, rate):
+def test_band_changes_nothing(family, rate):
     for seed in range(4):
         sequences = family(seed, count=6, length=90, rate=rate)
         durations = [np.ones(len(s), np.int64) for s in sequences]
         banded = align(sequences, durations, 6)
-        with monkeypatch.context() as plain:
-            plain.setattr(pairwise, "BAND_FROM", 10**9)
+        with overridden("profiles.band_from", 10**9):
             whole = align(sequences, durations, 6)
         assert (banded.rows == whole.rows).all()
         assert banded.score == whole.score

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align.dp import GRID, Gaps, solve
-from critpath.align.profiles import LOG_FLOOR, LogExpectation, build_profile, f81_model
+from critpath.align.profiles import LogExpectation, build_profile, f81_model
+from critpath.schema.parameters.align import PROFILES
 
 
 def draw_rows(rng, letters, columns):
@@ -50,7 +51,7 @@ def test_scores_are_the_log_of_the_expected_ratio(seed, n, m, letters):
         for rows in (draw_rows(rng, letters, n), draw_rows(rng, letters, m))
     )
     ratio = a.frequency @ model.ratio @ b.frequency.T
-    expected = np.log(np.maximum(ratio, np.exp(LOG_FLOOR))) + model.centre
+    expected = np.log(np.maximum(ratio, np.exp(PROFILES.log_floor))) + model.centre
     expected *= np.outer(a.occupancy, b.occupancy)
     scores = LogExpectation(a, b, model)
     assert scores(0, n) / GRID == pytest.approx(expected, abs=0.51 / GRID + 1e-4)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.align import repeats
 from critpath.align.multiple import METHODS, align
 from critpath.align.repeats import collapse, expand, find_units
 
@@ -180,9 +179,9 @@ def test_loops_of_thousands_of_iterations_cost_what_one_does(monkeypatch):
     assert result.loops[0].iterations.tolist() == [5000, 4000, 4500]
 
 
-def test_a_loop_torn_by_the_alignment_comes_back_whole(monkeypatch):
+def test_a_loop_torn_by_the_alignment_comes_back_whole(override):
     """Columns of a unit with others in between."""
-    monkeypatch.setattr(repeats, "LEAST_ITERATIONS", 2)
+    override("loops.least_iterations", 2)
     rows = [collapse(codes("abab"), {codes("ab").tobytes()}), collapse(codes("acb"), ())]
     aligned = np.array([[0, -1, 1], [0, 2, 1]], np.int8)
     positions = expand(aligned, rows, [0, 1])

@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from worlds import TABLE, S, World, draw
 
 from critpath.clocks import corridor
-from critpath.clocks.corridor import LARGEST_DRIFT, find_hull, make_corridor
+from critpath.clocks.corridor import find_hull, make_corridor
 from critpath.clocks.pair import align_pair
+from critpath.schema.parameters.clocks import CLOCKS
 
 
 def judged(world: World, seed: int):
@@ -58,7 +59,7 @@ def test_the_line_is_the_one_that_a_linear_programme_finds():
         x = np.concatenate([corridor.low_x, corridor.high_x]) / scale
         y = np.concatenate([corridor.low, corridor.high]) / unit
         sign = np.repeat([1.0, -1.0], [len(corridor.low), len(corridor.high)])
-        limit = LARGEST_DRIFT * scale / unit
+        limit = CLOCKS.largest_drift * scale / unit
         solved = linprog(
             [0, 0, -1],
             A_ub=np.column_stack([-sign * x, -sign, np.ones(len(x))]),

@@ -175,11 +175,11 @@ def test_a_groups_test_does_not_depend_on_the_order():
             assert again.tolist() == first.tolist()
 
 
-def test_of_many_executions_groups_change_places_in_any_order(override, monkeypatch):
+def test_of_many_executions_groups_change_places_in_any_order(override):
     """At 5 % equal sets alarm about as often as with single ones, and what is slower shows."""
     rng, alarms = np.random.default_rng(9), 0
     override("permutations.units", 60)
-    monkeypatch.setattr("critpath.cluster.outliers._LEAST_GROUPS", 20)
+    override("outliers.least_groups", 20)
     for _ in range(30):
         normal, sample = rng.lognormal(0, 0.5, (190, 3)), rng.lognormal(0, 0.5, (83, 3))
         alarms += shifted_columns(normal, sample, alpha=0.05, floor=0.0).any()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline import CompareSettings, calibration
+from critpath.pipeline import CompareSettings
+from critpath.schema.parameters import overridden
 
 STATES = (
     *(State.RUN, State.WAIT_CPU, State.WAIT_TIMER, State.WAIT_TASK, State.WAIT_DISK),
@@ -77,8 +78,7 @@ def of_durations() -> Callable[..., PathSet]:
 @pytest.fixture(scope="module")
 def few_draws() -> Iterator[None]:
     """Draw samples of one recording three times: each is a comparison of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_LEAST_DRAWS", 3)
+    with overridden("trials.least_draws", 3):
         yield
 
 

@@ -26,13 +26,7 @@ from critpath.record.budget.gaps import (
     join_overlapping,
     read_journal,
 )
-from critpath.record.budget.natural import (
-    STRETCH,
-    Neighbours,
-    compare_medians,
-    compare_sides,
-    pool_kinds,
-)
+from critpath.record.budget.natural import Neighbours, compare_medians, compare_sides, pool_kinds
 from critpath.record.budget.selection import Kinds
 from critpath.record.flight.dumps import dump_request
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
@@ -43,6 +37,8 @@ from critpath_marks.sessions import new_session_name
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Gate
 from played_time import play_time
+
+from critpath.schema.parameters.budget import NATURAL
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -408,14 +404,14 @@ def test_time_before_and_after_openings_tells_what_events_cost(
     monkeypatch.setattr(compared, "_threads", threads)
     for number in range(400):
         compared.prepare()
-        time.pass_time(STRETCH)
-        threads.pass_time(STRETCH, 1.0)
+        time.pass_time(NATURAL.stretch)
+        threads.pass_time(NATURAL.stretch, 1.0)
         assert compared.open()
         before = threads.ran
-        time.pass_time(STRETCH)
-        threads.pass_time(STRETCH, 1.12)
+        time.pass_time(NATURAL.stretch)
+        threads.pass_time(NATURAL.stretch, 1.12)
         ran = threads.ran - before
-        assert compared.charge(ran / 1.08 * 0.08) == pytest.approx(STRETCH)
+        assert compared.charge(ran / 1.08 * 0.08) == pytest.approx(NATURAL.stretch)
         compared.end()
         time.pass_time(0.05)
         if number == 20:

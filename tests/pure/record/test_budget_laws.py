@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from critpath.record.budget.account import IDLE, Account, overhead_of, share_of
+from critpath.record.budget.account import Account, overhead_of, share_of
 from critpath.record.budget.control import BUSIEST, SOFT, Budget, Control, Costs, Reading
 from critpath.record.budget.laws import CONTROLLERS, Trim, find_level, share_fairly
+from critpath.schema.parameters.budget import ACCOUNT
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation/simulation"))
 import budget as simulation
@@ -51,7 +52,7 @@ def test_an_account_bounds_every_stretch(
         busy, cost = passed * part, passed * rate if opened else 0.0
         account.note(now, busy, cost)
         sizes.append(account.size)
-        rows.append((max(busy, IDLE * passed), cost))
+        rows.append((max(busy, ACCOUNT.idle * passed), cost))
     longest = max(cost for _, cost in rows)
     for first, last in itertools.combinations(range(0, len(rows) + 1, max(1, len(rows) // 12)), 2):
         busy = sum(row[0] for row in rows[first:last])

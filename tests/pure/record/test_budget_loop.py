@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from critpath.record.budget import loop, natural
-from critpath.record.budget.control import KAPPA
 from critpath.record.budget.loop import BusyTimes
+from critpath.schema.parameters.budget import CONTROL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import NS, VOLUME, World
@@ -201,7 +201,7 @@ def test_time_before_openings_is_compared_with_that_after_and_corrects(
     """Events truly cost twice what they are taken for: each opening tells."""
     threads = Threads()
     monkeypatch.setattr(natural, "Threads", lambda: threads)
-    world = make_world(0.05, compares=True, kappa=KAPPA)
+    world = make_world(0.05, compares=True, kappa=CONTROL.kappa)
     world.rate = lambda _: 3e5
     share = 3e5 * NS * 1e-9
 

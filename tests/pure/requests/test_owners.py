@@ -22,6 +22,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests import owners as owning
+from critpath.schema.parameters.requests import OWNERS
 
 HERE = Path(__file__).resolve().parent
 
@@ -303,7 +304,7 @@ def test_a_small_loop_seen_from_both_ends_stays_doubtful(
     simulate: ModuleType, drawing: ModuleType
 ) -> None:
     """Too few requests to say what is usual, but enough to say that no order held."""
-    world = simulate.simulate("loop, pooled (asyncio)", 4, owning.FEW - 1, 1)
+    world = simulate.simulate("loop, pooled (asyncio)", 4, OWNERS.few - 1, 1)
     of = owning._Attribution(*simulate.arguments(world, drawing))
     owners = of._run(np.zeros(len(of.keys), np.int32))
     assert owners[:, 1].tolist().count(Rule.ORDER) > 3

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from critpath.schema.parameters.signatures import DRIFT
 from critpath.signatures.difference import Side, find_scatter
-from critpath.signatures.drift import (
-    NEAREST,
-    Corpus,
-    Drift,
-    LeftOut,
-    calibrate,
-    find_drift,
-    mean_of_nearest,
-)
+from critpath.signatures.drift import Corpus, Drift, LeftOut, calibrate, find_drift, mean_of_nearest
 
 TERMS = 24
 
@@ -101,7 +94,7 @@ def test_a_label_without_documents_is_infinitely_far() -> None:
     found = calibrate(more).to_labels(corpus.vectors)
     assert np.isinf(found[:, 2]).all()
     assert np.isfinite(found[:, :2]).all()
-    assert NEAREST == 3
+    assert DRIFT.nearest == 3
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(3, 8), st.integers(2, 20))

@@ -1,0 +1,133 @@
+"""Numbers that `budget` decides by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from critpath.schema.parameters import OVERHEAD, Group, Parameter
+
+
+class Account(Group, name="account"):
+    """What may be spent on recording, and how that is counted."""
+
+    idle = Parameter(
+        0.05,
+        "share",
+        "of a stretch: a cpu that was busy for less is not judged by its share",
+        OVERHEAD,
+    )
+    part = Parameter(
+        4, "parts", "one of so many of a horizon's budget may be spent at once", OVERHEAD
+    )
+
+
+ACCOUNT: Final = Account()
+
+
+class Control(Group, name="control"):
+    """When recording opens and closes."""
+
+    kappa = Parameter(
+        1.2,
+        "times",
+        "what an event of a program costs more than one of a probe, until measured",
+        OVERHEAD,
+    )
+    open = Parameter(0.05, "s", "between two polls while open", OVERHEAD)
+    shortest = Parameter(
+        0.001,
+        "s",
+        "between two polls, at least: while closed never so short that looking costs what "
+        "is to be saved",
+        OVERHEAD,
+    )
+    closed = Parameter(
+        (0.02, 0.25), "s", "between two polls while closed: at least, at most", OVERHEAD
+    )
+    residual = Parameter(
+        4,
+        "parts",
+        "a closed gate may cost one of so many of the budget, else it is turned off",
+        OVERHEAD,
+    )
+    paid = Parameter(
+        0.5, "share", "of the budget, for what was spent before the first poll", OVERHEAD
+    )
+    least = Parameter(
+        1 / 16, "share", "of the most credit, which is spent until the next poll", OVERHEAD
+    )
+    few = Parameter(0.25, "share", "of the credit, below which nothing is decided", OVERHEAD)
+    old = Parameter(0.005, "s", "that rates of busy time and cost are averaged over", OVERHEAD)
+    usual = Parameter(
+        0.05, "s", "of busy time that what usually happens is averaged over", OVERHEAD
+    )
+    least_work = Parameter(0.2, "share", "of busy time that is not spent on recording", OVERHEAD)
+    adjust = Parameter(0.4, "s", "between two trims, at least", OVERHEAD)
+    gain = Parameter(
+        0.5, "share", "of the error, divided among those who use all they get: it halves", OVERHEAD
+    )
+    filled = Parameter(
+        0.95, "share", "of the most credit, beyond which waiting would lose some", OVERHEAD
+    )
+    refilled = Parameter(0.7, "share", "the same, where opening takes a part of it", OVERHEAD)
+    half_life = Parameter(
+        2.0, "s", "of open time, of what a layer's demand is averaged over", OVERHEAD
+    )
+
+
+CONTROL: Final = Control()
+
+
+class Natural(Group, name="natural"):
+    """What recording costs, by a coin."""
+
+    fewest = Parameter(30, "pairs", "of each side, below which nothing is compared", OVERHEAD)
+    stretch = Parameter(0.02, "s", "before and after an opening that are compared", OVERHEAD)
+    slices = Parameter(50, "slices", "of time that a stretch has to have", OVERHEAD)
+    doubt = Parameter(0.3, "log", "standard deviation of what is assumed", OVERHEAD)
+    bounds = Parameter(
+        (0.5, 4.0),
+        "times",
+        "what is assumed, that the correction may be: at least, at most",
+        OVERHEAD,
+    )
+
+
+NATURAL: Final = Natural()
+
+
+class Programs(Group, name="programs"):
+    """Which executions a program admits."""
+
+    active = Parameter(
+        10.0, "s", "after an execution began for which others are expected", OVERHEAD
+    )
+    switch = Parameter(
+        100e-6, "s", "of cpu time to open and close, with what the recorder does for it", OVERHEAD
+    )
+    begin = Parameter(1.8e-6, "s", "of a coin, and of what a program counts", OVERHEAD)
+    longest_stay = Parameter(0.005, "s", "to stay open for nobody", OVERHEAD)
+    longest = Parameter(
+        10.0, "s", "an execution may last, until it is known how long its kind does", OVERHEAD
+    )
+    half = Parameter(0.5, "s", "of open time of which a rate is the mean", OVERHEAD)
+    guess = Parameter(
+        0.1, "share", "that recording all would cost, until one was recorded", OVERHEAD
+    )
+    most_saved = Parameter(4.0, "times", "the share, however little was spent until now", OVERHEAD)
+    kept = Parameter(
+        0.999,
+        "share",
+        "of what is known that stays with every execution: how many and how busy",
+        OVERHEAD,
+    )
+    weight = Parameter(0.2, "share", "of what the last one cost, in the mean", OVERHEAD)
+    fewest = Parameter(
+        5, "executions", "below which nothing is known of how long a kind lasts", OVERHEAD
+    )
+    given_up = Parameter(
+        20, "times", "the median of its kind: one that lasts longer is given up", OVERHEAD
+    )
+
+
+PROGRAMS: Final = Programs()

@@ -1,0 +1,241 @@
+"""Numbers that `requests` decides by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from critpath.schema.parameters import COST, CUSTOM, SERVERS, Derived, Group, Parameter
+
+
+class Tokens(Group, name="tokens"):
+    """Who asked, where no rule decides it."""
+
+    unsure = Parameter(
+        0.01,
+        "share",
+        "of a process's sub-requests in doubt or nobody's: its tokens are followed",
+        SERVERS,
+    )
+    passes = Parameter(4, "passes", "in which orders are learned and followed again", SERVERS)
+    longest = Parameter(6, "steps", "of what requests ask, to try its orders", COST)
+    orders = Parameter(6, "orders", "that are tried", COST)
+    some = Parameter(
+        0.05,
+        "share",
+        "of the requests that ask something: what fewer ask is no part of an order",
+        SERVERS,
+    )
+    drawn = Parameter(20, "requests", "as guessed, of whom some ask what not all do", SERVERS)
+    alike = Parameter(
+        0.97, "share", "of a process's requests that are alike: nothing more is tried", SERVERS
+    )
+    alike_asks = Parameter(
+        0.5, "share", "of what is asked alike at most, where nothing shows a mistake", SERVERS
+    )
+    way = Parameter(
+        0.02,
+        "share",
+        "of evenness that every further usual way takes: with many, mistakes are usual",
+        SERVERS,
+    )
+    least_gain = Parameter(
+        0.002,
+        "share",
+        "of requests that are usual, to believe one pass rather than another",
+        SERVERS,
+    )
+    least_spread = Parameter(
+        0.1, "log", "spread of a delay, that is never believed to be less", SERVERS
+    )
+    strange = Parameter(0.001, "weight", "of a change between steps that was never seen", SERVERS)
+    rounds = Parameter(3, "rounds", "of assigning all that are open together", SERVERS)
+    surest = Parameter(
+        50.0,
+        "cost",
+        "between the best and the next, beyond which a link is as sure as can be",
+        CUSTOM,
+    )
+    doubted = Parameter(
+        0.01, "share", "of a service's sub-requests in doubt, for it to be doubtful", SERVERS
+    )
+
+
+TOKENS: Final = Tokens()
+
+
+class Owners(Group, name="owners"):
+    """Whose work is whose, by the order of events."""
+
+    leads = Parameter(
+        (0, 1, 2),
+        "rounds",
+        "by which results are acted on sooner than requests, that are tried",
+        SERVERS,
+    )
+    seldom = Parameter(
+        0.2,
+        "share",
+        "of what was seen after a history: less than this a request does not ask",
+        SERVERS,
+    )
+    depth = Parameter(8, "steps", "of histories", SERVERS)
+    learned_from = Parameter(50_000, "requests", "that are learned from at most", COST)
+    few = Parameter(
+        20, "requests", "of a size or on a loop, that are too few to say what is usual", SERVERS
+    )
+    sizes = Parameter(1.25, "times", "as large is a message of the next class of sizes", SERVERS)
+    direct = Parameter(
+        0.9,
+        "share",
+        "of a loop's receives that are followed at once by a send, to be for the same request",
+        SERVERS,
+    )
+    exchanged = Parameter(
+        0.02,
+        "share",
+        "of a loop's requests, to be exchanged by an answer, before its order is believed nowhere",
+        SERVERS,
+    )
+    contradicted = Parameter(
+        0.25,
+        "share",
+        "of a loop's requests, to contradict how a loop with helpers goes round: on "
+        "asyncio's 4 % do with 4 connections, 10 % with 16, of which 98 % are right; 62 % "
+        "and more with 64, where most are wrong",
+        SERVERS,
+    )
+    wanders = Parameter(
+        0.05,
+        "share",
+        "of a process's sub-requests that may be answered to another thread than asked",
+        SERVERS,
+    )
+    odd = Parameter(
+        0.02,
+        "share",
+        "of a loop's requests that may ask another number of times than is usual",
+        SERVERS,
+    )
+
+
+OWNERS: Final = Owners()
+
+
+class Pools(Group, name="pools"):
+    """Which of a pool's threads works for which request."""
+
+    learned_from = Parameter(1000, "units", "by which it is learned how sharp both ends are", COST)
+    rounds = Parameter(3, "rounds", "of learning", SERVERS)
+    spread = Parameter(
+        (1.0, 0.5),
+        "places",
+        "by which begins and ends are out of order at first: a thread may lose its cpu "
+        "between what it takes and what it asks, whom it tells that it is done is told in "
+        "order",
+        SERVERS,
+    )
+    sharpest = Parameter((0.5, 0.3), "places", "the same, at least", SERVERS)
+    outside = Parameter(
+        0.05,
+        "share",
+        "of units that may end while no request is unanswered: answers come first",
+        SERVERS,
+    )
+    units = Parameter(2, "units", "of each thread at least, or it is made for one request", SERVERS)
+    sure = Parameter(
+        0.9, "probability", "from which on an assignment is likely, not doubtful", SERVERS
+    )
+
+
+POOLS: Final = Pools()
+
+
+class Rounds(Group, name="rounds"):
+    """How loops hand requests to helpers."""
+
+    most = Parameter(
+        0.5,
+        "share",
+        "of what a helper ran for a result, to have been done before it lost its cpu",
+        SERVERS,
+    )
+    tried = Parameter(2000, "requests", "that its orders are tried on", COST)
+    wrong = Parameter(
+        0.9, "share", "of the requests that contradict: this is not what they do", SERVERS
+    )
+    left = Parameter(
+        1000, "results", "that nobody took account of: both ends say nothing then", SERVERS
+    )
+    alike = Parameter(
+        0.05,
+        "times",
+        "a request more or less often than once, twice and so on, that is as often",
+        SERVERS,
+    )
+
+
+ROUNDS: Final = Rounds()
+
+
+class Transitions(Group, name="transitions"):
+    """What a request does next."""
+
+    seen = Parameter(5, "times", "a whole history was seen: enough to go by", SERVERS)
+    least = Parameter(
+        0.02, "share", "of what follows a history: what is rarer is not expected", SERVERS
+    )
+    smoothing = Parameter(0.5, "counts", "pseudo-count of what may follow", CUSTOM)
+    exact = Parameter(64, "sizes", "of a service that are told apart; with more, classes", SERVERS)
+    near = Parameter(
+        1.1, "times", "as large may a message of one kind be in another recording", SERVERS
+    )
+    learned = Parameter(
+        100, "times", "the most frequent way of another recording counts as seen", SERVERS
+    )
+
+
+TRANSITIONS: Final = Transitions()
+
+
+class Turns(Group, name="turns"):
+    """What is one request and one answer on a connection."""
+
+    intruded = Parameter(
+        0.02,
+        "share",
+        "of turns with data that came apart while an answer was owed: more is several "
+        "requests at once",
+        SERVERS,
+    )
+    intruded_all = Parameter(
+        0.015, "share", "the same, of all connections of a service together", SERVERS
+    )
+    enough = Parameter(
+        200,
+        "turns",
+        "of a connection to be judged by itself, not with the others of its service",
+        SERVERS,
+    )
+    fewest = Parameter(3, "turns", "such, that make several requests at once", SERVERS)
+    greeting = Parameter(
+        3, "turns", "at a connection's begin, in which protocols settle how they go on", SERVERS
+    )
+    pauses = Parameter(
+        3,
+        "pauses",
+        "within an answer during which nothing was asked: more is a stream, or messages "
+        "that nobody asked for",
+        SERVERS,
+    )
+    small_answer = Parameter(
+        1400,
+        "bytes",
+        "larger answers are cut by what the socket takes",
+        Derived("a packet of Ethernet, less its heads"),
+    )
+    fewest_pieces = Parameter(
+        3, "pieces", "that can change places; of two that were gathered any order comes", SERVERS
+    )
+
+
+TURNS: Final = Turns()
