@@ -19,10 +19,7 @@ import numpy as np
 from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
 
-BETS: Final = np.array([0.15, 0.3, 0.6, 1.2])
-TAIL_BETS: Final = np.array([0.1, 0.25, 0.5, 1.0])
-SHARE_BETS: Final = np.array([0.2, 0.4, 0.7])
-_GRID: Final = 33
+_GRID: Final = 33  # technical
 
 
 class Wealth:
@@ -36,6 +33,7 @@ class Wealth:
     def grow(self, logs: F64) -> None:
         """Add the logarithms of every bet's factor, [runs, bets]."""
         self._logs += logs
+        # technical: beyond it an exponential is infinite
         self.value = np.exp(np.minimum(self._logs, 700.0)).mean(axis=1)
         self.peak = np.maximum(self.peak, self.value)
 
@@ -47,7 +45,7 @@ class BoundProcess:
         self._bound = np.broadcast_to(np.asarray(bound, np.float64), (runs,))
         self._sign = sign
         self._sizes = np.empty((runs, 32))
-        self.wealth = Wealth(runs, len(BETS))
+        self.wealth = Wealth(runs, len(np.array(EVIDENCE.bets)))
         self.blocks = 0
 
     def add(self, d: float | F64) -> None:
@@ -61,7 +59,11 @@ class BoundProcess:
         scale = np.median(self._sizes[:, : self.blocks], axis=1)
         with np.errstate(over="ignore"):  # beyond all floats is beyond CLIP
             x = np.divide(deviation, scale, out=np.sign(deviation), where=scale > 0)
-        self.wealth.grow(_log_tanh_bet(np.clip(x, -EVIDENCE.clip, EVIDENCE.clip)[:, None] * BETS))
+        self.wealth.grow(
+            _log_tanh_bet(
+                np.clip(x, -EVIDENCE.clip, EVIDENCE.clip)[:, None] * np.array(EVIDENCE.bets)
+            )
+        )
 
 
 def _log_tanh_bet(z: F64) -> F64:
@@ -113,14 +115,14 @@ class TailProcess:
     def __init__(self, quantile: float, allowed: float, runs: int = 1) -> None:
         self.quantile = quantile
         self.exceedances = Exceedances(quantile, allowed, EVIDENCE.tail_from, EVIDENCE.tail_every)
-        self.wealth = Wealth(runs, len(TAIL_BETS))
+        self.wealth = Wealth(runs, len(np.array(EVIDENCE.tail_bets)))
 
     def add(self, a: F64, b: F64) -> None:
         """Bet on one more block's times, [runs, executions] of a side."""
         counted = self.exceedances.add(a, b)
         if counted is not None:
             x = counted[1] - counted[0]
-            self.wealth.grow(_log_tanh_bet(x[:, None] * TAIL_BETS))
+            self.wealth.grow(_log_tanh_bet(x[:, None] * np.array(EVIDENCE.tail_bets)))
 
 
 class ShareProcess:
@@ -133,7 +135,9 @@ class ShareProcess:
     def __init__(self, extra: float | F64, runs: int = 1) -> None:
         self._extra = np.broadcast_to(np.asarray(extra, np.float64), (runs,))[:, None]
         last = EVIDENCE.last_bet / (1 + self._extra)
-        self._bets = np.concatenate([np.tile(SHARE_BETS, (runs, 1)), last], axis=1)
+        self._bets = np.concatenate(
+            [np.tile(np.array(EVIDENCE.share_bets), (runs, 1)), last], axis=1
+        )
         self.wealth = Wealth(runs, self._bets.shape[1])
 
     def add(self, difference: float | F64) -> None:

@@ -37,8 +37,8 @@ EXIT_CODES: Final = {
     "undecided": EXIT_INCONCLUSIVE,
     "invalid": EXIT_UNREADABLE,
 }
-_MOST_E: Final = 1e12  # documents have no larger numbers
-_MOST_TOLD: Final = 5  # times the blocks so far: a longer forecast is not given
+_MOST_E: Final = 1e12  # technical: documents have no larger numbers
+_MOST_TOLD: Final = 5  # technical: times the blocks so far: a longer forecast is not given
 
 
 @dataclass

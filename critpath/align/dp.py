@@ -17,10 +17,10 @@ from critpath.schema.parameters.align import PROFILES
 F32 = npt.NDArray[np.float32]
 Scores = I32 | F32 | F64
 
-GRID = 2.0**12  # whole-number scores count multiples of its reciprocal
-MAX_CELLS = 3_000_000_000  # 54,000 x 54,000 segments: half a minute
-TRACE_CELLS = 64_000_000  # above: keep check-points, compute blocks of the trace twice
-BLOCK_CELLS = 131_072  # scores computed at a time: they stay in the cache
+GRID = 2.0**12  # technical: whole-number scores count multiples of its reciprocal
+MAX_CELLS = 3_000_000_000  # technical: 54,000 x 54,000 segments: half a minute
+TRACE_CELLS = 64_000_000  # technical: above: keep check-points, compute blocks of the trace twice
+BLOCK_CELLS = 131_072  # technical: scores computed at a time: they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class _Programme:
 # The band of cells that an alignment has to fill.
 
 
-HALF_WIDTH = 64
+HALF_WIDTH = 64  # technical
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ POSTERIORS: Final = "posteriors"
 MUSCLE: Final = "muscle"
 METHODS: Final = (POSTERIORS, MUSCLE)
 
-# A few seconds a pass; MUSCLE would go on, critpath says that it did not.
+# technical: A few seconds a pass; MUSCLE would go on, critpath says that it did not.
 REFINE_WORK = 1_000_000_000
 
 
@@ -450,7 +450,7 @@ def _with_sequence(core: Core, letters: U8, max_cells: int) -> I8:
 # Canonical order of rows and numbering of letters.
 
 
-MOST_LETTERS = 64
+MOST_LETTERS = 64  # technical
 
 
 @dataclass(frozen=True, eq=False)

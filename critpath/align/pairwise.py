@@ -24,9 +24,9 @@ from critpath.align.profiles import LogExpectation, Model, Profile
 from critpath.model import F64, I32, I64, U8
 from critpath.schema.parameters.align import PROFILES
 
-MOST_PAIRS = 60_000  # whole numbers of 32 bits hold the sum of so many scores
-LONG_CELLS = 16_000_000  # 4,000 columns squared
-WIDE_BANDS = (256, 512, 1024, 2048, 4096)  # half widths
+MOST_PAIRS = 60_000  # technical: whole numbers of 32 bits hold the sum of so many scores
+LONG_CELLS = 16_000_000  # technical: 4,000 columns squared
+WIDE_BANDS = (256, 512, 1024, 2048, 4096)  # technical: half widths
 
 
 def align_profiles(

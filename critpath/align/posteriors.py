@@ -17,10 +17,10 @@ from critpath.text import notes
 
 F32 = npt.NDArray[np.float32]
 
-MOST_ENTRIES = 12_000_000  # 100 MB, and three times that on the way
-CELLS = 2_600_000_000  # some 20 s
-WIDE_CELLS = 150_000_000  # some 6 s
-GRID = 4096.0  # expected accuracies are multiples of its reciprocal
+MOST_ENTRIES = 12_000_000  # technical: 100 MB, and three times that on the way
+CELLS = 2_600_000_000  # technical: some 20 s
+WIDE_CELLS = 150_000_000  # technical: some 6 s
+GRID = 4096.0  # technical: expected accuracies are multiples of its reciprocal
 
 
 class TooMuchError(Exception):
@@ -171,15 +171,15 @@ def expected_accuracy(posteriors: Posteriors) -> F64:
 # Multiple alignment by consistent posteriors (ProbCons, MUSCLE 5).
 
 
-UNIT = 8192.0  # posteriors are summed as whole multiples of its reciprocal: exactly
+UNIT = 8192.0  # technical: posteriors are summed as whole multiples of its reciprocal: exactly
 
 # What is above these is not tried; below, `find_posteriors` may still give up.  Time
 # and memory at the corners: docs/decisions/8-aligner.md.
-MOST = 1_000  # sums of posteriors stay below 2**31
-LONGEST = 100_000
-PAIR_CELLS = 1_300_000_000
-TRIPLES = 70_000_000  # fewer go-betweens make paths consistent where that is too many
-MATRIX = 16_000_000  # pairs of columns of two blocks that are all looked at
+MOST = 1_000  # technical: sums of posteriors stay below 2**31
+LONGEST = 100_000  # technical
+PAIR_CELLS = 1_300_000_000  # technical
+TRIPLES = 70_000_000  # technical: fewer go-betweens make paths consistent where that is too many
+MATRIX = 16_000_000  # technical: pairs of columns of two blocks that are all looked at
 
 
 def reason_against(sequences: Sequence[U8]) -> str | None:

@@ -102,7 +102,7 @@ def _identity(codes: I8) -> F64:
 # Stage 3: refinement by tree-dependent bipartitions.
 
 
-LEAST_GAIN = 1e-9
+LEAST_GAIN = 1e-9  # technical
 
 
 def _splits(tree: Tree) -> list[U8]:

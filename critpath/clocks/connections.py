@@ -17,8 +17,8 @@ from critpath.model.requests import Act, Activity, Certainty, Endpoints
 from critpath.schema.parameters.clocks import CLOCKS
 
 NEVER: Final = np.iinfo(np.int64).min
-UNIX: Final = 1
-_ACCEPTED: Final = 1
+UNIX: Final = 1  # technical
+_ACCEPTED: Final = 1  # technical
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,11 @@ import numpy as np
 from critpath.model import F64, I64
 from critpath.schema.parameters.clocks import CLOCKS
 
-_HALVINGS: Final = 60
-_PASSES: Final = 12
-_MANY: Final = 4096  # points of which most are below the others' hull by far
-_BLOCK: Final = 32
-_SAMPLED: Final = 10_000
+_HALVINGS: Final = 60  # technical
+_PASSES: Final = 12  # technical
+_MANY: Final = 4096  # technical: points of which most are below the others' hull by far
+_BLOCK: Final = 32  # technical
+_SAMPLED: Final = 10_000  # technical
 
 
 def find_hull(x: F64, y: F64) -> tuple[F64, F64]:
@@ -241,7 +241,7 @@ def _band(of: Corridor, at: F64, bend: float) -> tuple[F64, F64]:
     least, most = np.full(len(at), -CLOCKS.largest_drift), np.full(len(at), CLOCKS.largest_drift)
     best = halve(least, most, 0)
     low, high, _, _ = ends(best)
-    possible = low <= high + 1e-3
+    possible = low <= high + 1e-3  # technical: a thousandth of a nanosecond is rounding
     first, last = reach(best, least), reach(best, most)
     lowest = ends(halve(first, last, 1))[0]
     highest = ends(halve(first, last, 2))[1]

@@ -27,7 +27,7 @@ from critpath.model.clocks import ClockAlignment, Crossings, HostClock, JoinedAc
 from critpath.model.requests import Act, Certainty
 from critpath.schema.parameters.clocks import CLOCKS
 
-_MOST_PARTS: Final = 8  # between losses
+_MOST_PARTS: Final = 8  # technical: between losses
 _SEQUENCE: Final = slice(4, 6)  # of a packet's headers: seq and ack_seq
 
 
@@ -186,10 +186,10 @@ def _name_ends(
     return np.concatenate([ends, found], axis=1)
 
 
-# Columns of what is found: four that say which ends, and those of `_take_pieces`.
+# technical: columns of what is found: four that say which ends, and those of `_take_pieces`.
 _COLUMNS: Final = 14
-_SURE: Final = 9
-_RECEIVED: Final = 9
+_SURE: Final = 9  # technical
+_RECEIVED: Final = 9  # technical
 
 
 def _to_messages(table: I64) -> Messages:

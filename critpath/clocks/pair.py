@@ -14,11 +14,11 @@ from critpath.model import F64, I64
 from critpath.model.clocks import ClockLine
 from critpath.schema.parameters.clocks import CLOCKS
 
-_POINTS: Final = 33  # at least, at which the bound is given
-_APART: Final = 2e9  # ns between them, at most ...
-_MOST_POINTS: Final = 4097  # ... of a recording that is not longer than two hours
-_MOST_KNOTS: Final = 129
-_SPARE: Final = 3
+_POINTS: Final = 33  # technical: at least, at which the bound is given
+_APART: Final = 2e9  # technical: ns between them, at most ...
+_MOST_POINTS: Final = 4097  # technical: ... of a recording that is not longer than two hours
+_MOST_KNOTS: Final = 129  # technical
+_SPARE: Final = 3  # technical
 
 
 @dataclass(frozen=True, eq=False)

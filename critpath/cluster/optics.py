@@ -141,7 +141,7 @@ def assign_noise(raw: I64, space: F64) -> I64:
 # Average linkage of distinct vectors with weights.
 
 
-# All distances are held: 200 MB of them.
+# technical: all distances are held: 200 MB of them.
 _MOST_VECTORS = 5000
 
 

@@ -73,9 +73,9 @@ from critpath.schema.parameters.detect import TAILS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, PERMUTATIONS, SPREADS
 from critpath.text import notes
 
-# Values that exact conformal p-values may cost to compute: some ten seconds.
+# technical: values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
-BAG_LIMIT = 4_000_000  # of them at once: half a gigabyte
+BAG_LIMIT = 4_000_000  # technical: of them at once: half a gigabyte
 
 
 def outliers(
@@ -361,7 +361,7 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
 # Scores of executions against types.
 
 
-_CHUNK = 1 << 17  # values of one temporary array: they stay in the cache
+_CHUNK = 1 << 17  # technical: values of one temporary array: they stay in the cache
 
 
 class Columns:
@@ -571,8 +571,9 @@ def _both(z: F64) -> F64:
 # Types that are slower as a whole.
 
 
-_WORK = 10_000_000  # random numbers, where that does not leave fewer assignments than that
-_BATCH = 1 << 22  # values of a batch of assignments held at once
+# technical: random numbers, where that does not leave fewer assignments than that
+_WORK = 10_000_000
+_BATCH = 1 << 22  # technical: values of a batch of assignments held at once
 
 
 def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:
@@ -675,7 +676,7 @@ def _standard(values: F64) -> F64:
 # From scores to p-values to a verdict.
 
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # technical
 
 
 def conformal(null: F64, score: F64) -> F64:

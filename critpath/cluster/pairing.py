@@ -78,7 +78,7 @@ def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
 # Silhouettes of sample clusters merged into normal ones.
 
 
-_TIE = 1e-12
+_TIE = 1e-12  # technical
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from critpath.cluster._silhouettes import block_size, sums_between, sums_within
 from critpath.model import F64, I64, Clustering, VectorTable, Whole, order_rows
 from critpath.schema.parameters.cluster import TYPES
 
-_CHUNK = 1 << 22  # distances held at once: 32 MiB
+_CHUNK = 1 << 22  # technical: distances held at once: 32 MiB
 
 
 @dataclass(frozen=True)

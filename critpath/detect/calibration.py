@@ -193,7 +193,7 @@ def _expected(total: I64, stratum: I64, session: I64) -> float:
 # The smallest slow-down that shows, found by slowing samples down.
 
 
-_FAR = 16  # steps at once, until the answer is passed
+_FAR = 16  # technical: steps at once, until the answer is passed
 
 
 class _Asked:

@@ -148,8 +148,8 @@ def _rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
 # False alarms of the paper's rules.
 
 
-_WORK = 1 << 26  # values looked at in all
-_AT_ONCE = 1 << 18  # of them
+_WORK = 1 << 26  # technical: values looked at in all
+_AT_ONCE = 1 << 18  # technical: of them
 
 
 def false_alarms(

@@ -27,7 +27,7 @@ from critpath.processes import side_by_side
 from critpath.schema.parameters.detect import EFFECTS
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS, SPREADS
 
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # technical
 
 
 @dataclass(frozen=True)
@@ -581,8 +581,8 @@ def _adjusted(p_value: F64, first: float) -> F64:
 # Unusualness: one number per execution.
 
 
-_AT_ONCE = 1 << 18  # values looked at together
-_SCALE = 1_000_000  # the score is kept in integers, like the durations it stands beside
+_AT_ONCE = 1 << 18  # technical: values looked at together
+_SCALE = 1_000_000  # technical: the score is kept in integers, like the durations it stands beside
 
 
 def unusual(

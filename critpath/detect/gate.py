@@ -29,7 +29,7 @@ from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
 from critpath.text import notes
 
-SLACK = 1e-9  # rounding of sums must not decide whether an assignment reaches them
+SLACK = 1e-9  # technical: rounding of sums must not decide whether an assignment reaches them
 
 
 @dataclass(frozen=True)
@@ -376,8 +376,8 @@ def _scores(values: I64, mean: F64) -> F64:
 # would be many a mark for each that is picked [batch, units].
 Picked = I64 | Bool
 
-_CHUNK = 1 << 22  # values of a batch of assignments held at once
-_MANY = 600.0  # logarithm of a count that is as good as infinite
+_CHUNK = 1 << 22  # technical: values of a batch of assignments held at once
+_MANY = 600.0  # technical: logarithm of a count that is as good as infinite
 
 
 def ways(counts: Sequence[tuple[int, int]]) -> float:

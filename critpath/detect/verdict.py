@@ -28,7 +28,7 @@ from critpath.schema.parameters.detect import COMPARABILITY, VERDICT
 from critpath.text import notes
 from critpath.text import notes as reasons
 
-_SIGNS: Final = 3  # that are told
+_SIGNS: Final = 3  # technical: that are told
 
 ERROR: Final = "error"
 WARN: Final = "warn"

@@ -24,10 +24,10 @@ CONTEXTS = (("vtid",), ("vpid",), ("procname",), ("tid",), ("pid",))
 
 LITERAL = r"write a literal bracket as \[ or \]"
 
-# A regular expression comes from the user, the text from the traced program: what
+# technical: A regular expression comes from the user, the text from the traced program: what
 # one text can cost is bounded by its length, and every distinct text is matched once.
 TEXT_LIMIT = 4096
-EXPRESSION_LIMIT = 1000
+EXPRESSION_LIMIT = 1000  # technical
 
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)([=~])(.*)", re.DOTALL)
 

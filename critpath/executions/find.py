@@ -22,7 +22,7 @@ from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run, Script
 from critpath.units import safe_text, shorten
 
-NEAREST = 5
+NEAREST = 5  # technical
 
 
 def find_executions(

@@ -69,7 +69,7 @@ _TEXT: Final = (
     rf"(?:[ \t]+@chance=(?P<chance>[0-9.e-]{{{{1,16}}}}))?"
     rf"(?:[ \t]+@(?P<thread>[\d:]{{{{1,32}}}}))?\s*$"
 )
-_LEAST_CHANCE: Final = 1e-7  # less is nothing that a recorder has said
+_LEAST_CHANCE: Final = 1e-7  # technical: less is nothing that a recorder has said
 _OURS: Final = re.compile(r"^\s*critpath:(?P<text>.*)", re.DOTALL)
 
 

@@ -22,7 +22,7 @@ from critpath.model import I64, Bool, EventRequest, Events, Kind
 from critpath.units import safe_text
 
 ThreadKey = tuple[int, int]  # host, tid
-_SHOWN: Final = 5  # places that a note names
+_SHOWN: Final = 5  # technical: places that a note names
 
 # What must be read beyond the kernel's own selection.
 # LTTng before 2.12, and the ftrace recorder, have the namespaces with the state.

@@ -16,7 +16,7 @@ from critpath.model import I64, Bool, Events, Executions, Kind, Run, Script
 from critpath.model.recording import is_interpreter
 from critpath.units import plural
 
-COMM_LENGTH = 15  # characters the kernel keeps of a thread's name
+COMM_LENGTH = 15  # technical: characters the kernel keeps of a thread's name
 
 
 @dataclass

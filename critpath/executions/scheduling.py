@@ -12,7 +12,7 @@ from critpath.model import I64, Bool, Events, Kind
 from critpath.model.gaps import BASE
 from critpath.units import plural
 
-UNKNOWN = -1
+UNKNOWN = -1  # technical
 
 
 def rows_of_kind(events: Events, kind: Kind) -> I64:

@@ -25,8 +25,8 @@ from critpath.model.requests import MARKERS
 from critpath.units import shorten
 from critpath.untrusted import check_pattern
 
-LENGTH_LIMIT: Final = 10_000
-INODE_DIGITS: Final = 20
+LENGTH_LIMIT: Final = 10_000  # technical
+INODE_DIGITS: Final = 20  # technical
 
 KINDS: Final[dict[str, str]] = {
     "process": "process[,comm=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
@@ -46,7 +46,7 @@ DOUBTFUL: Final = ("leave", "include")  # what to do with what is doubtful of re
 ASSIGN: Final = ("queues", "gap", "delays", "thread")  # how it is decided who of several asked
 _UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
-_MOST_PORT: Final = 65_535
+_MOST_PORT: Final = 65_535  # technical
 
 NO_LABEL = "-"  # label=-: no label, not even a text field of the begin event
 

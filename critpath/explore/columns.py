@@ -25,12 +25,10 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.exploration import LATENCY, Fact, FactTable
+from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.phrases import IDLE, OTHERS
 
-MOST_SYMBOLS: Final = 12  # of which conditions are looked at unasked: where most time goes
-MOST_ROLES: Final = 12  # threads of one name that paths go through
-MOST_ASKED: Final = 50  # services
-_NS_PER_HOUR: Final = 3_600_000_000_000
+_NS_PER_HOUR: Final = 3_600_000_000_000  # technical
 # In paths that do not tell which thread had the cpu.
 _NOBODY: Final = frozenset({"", IDLE})
 _NO_IDLE: Final = frozenset({*RUNNING, State.IRQ, State.SOFTIRQ, State.RECLAIM, State.UNKNOWN})
@@ -243,7 +241,7 @@ def _path_facts(paths: PathSet) -> list[Fact]:
     # Of two that say the same, a condition on the executions' own threads is shown.
     common = sorted(
         begins, key=lambda name: (-int((begins[name] >= 0).sum()), name not in own_roles, name)
-    )[:MOST_ROLES]
+    )[: CONDITIONS.roles]
     return [
         *(
             Fact(
@@ -302,7 +300,7 @@ def _rivals(chunk: CriticalPaths, rows: I64, hosts: frozenset[str]) -> list[str]
 
 
 def _symbol_facts(vectors: VectorTable) -> list[Fact]:
-    most = np.argsort(-vectors.durations.sum(axis=0), kind="stable")[:MOST_SYMBOLS].tolist()
+    most = np.argsort(-vectors.durations.sum(axis=0), kind="stable")[: CONDITIONS.symbols].tolist()
     facts = []
     for code, symbol in enumerate(vectors.symbols):
         count, time = vectors.counts[:, code], vectors.durations[:, code]
@@ -391,5 +389,5 @@ def _asks(asks: Sequence[str]) -> list[Fact]:
             np.array([count.get(name, 0) for count in counts])[codes],
             subject=name,
         )
-        for name in sorted(sorted(askers, key=lambda name: -askers[name])[:MOST_ASKED])
+        for name in sorted(sorted(askers, key=lambda name: -askers[name])[: CONDITIONS.asked])
     ]

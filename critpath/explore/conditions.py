@@ -25,11 +25,11 @@ from critpath.model.exploration import Condition, Fact, FactTable, Junction, Tes
 from critpath.units import safe_text, shorten
 from critpath.untrusted import check_pattern, fit_pattern
 
-LONGEST: Final = 10_000  # characters of a condition
-TERMS: Final = 64
-DEEPEST: Final = 32
-MOST_VALUES: Final = 1000  # of one list
-UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01}
+LONGEST: Final = 10_000  # technical: characters of a condition
+TERMS: Final = 64  # technical
+DEEPEST: Final = 32  # technical
+MOST_VALUES: Final = 1000  # technical: of one list
+UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01}  # technical
 _ORDER: Final = ("<", "<=", ">", ">=")
 _TOKEN: Final = re.compile(
     r"\s*(?:"

@@ -20,12 +20,11 @@ from critpath.explore._bits import common, largest_differences
 from critpath.model import F64, I32, I64, Bool
 from critpath.model.exploration import FEWEST_WITH
 from critpath.schema.parameters.explore import CONDITIONS
+from critpath.schema.parameters.shared import EVEN
 
 U64 = npt.NDArray[np.uint64]
-# The golden section: shares that lie evenly and fall in step with no period of a workload.
-_STEP: Final = 0.6180339887498949
-_THREADS: Final = 2
-_LARGE: Final = 1 << 28  # words to be counted from which on a second thread pays
+_THREADS: Final = 2  # technical
+_LARGE: Final = 1 << 28  # technical: words to be counted from which on a second thread pays
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ def shifts_of(lengths: I64) -> tuple[I64, bool]:
     """
     if len(lengths) == 1 and lengths[0] - 1 <= CONDITIONS.shifts:
         return np.arange(1, lengths[0], dtype=np.int64)[:, None], True
-    share = (np.arange(1, CONDITIONS.shifts + 1) * _STEP) % 1.0
+    share = (np.arange(1, CONDITIONS.shifts + 1) * EVEN.golden) % 1.0
     if len(lengths) == 1:
         return (1 + np.floor(share * (lengths[0] - 1)).astype(np.int64))[:, None], False
     return np.floor(share[:, None] * lengths[None, :]).astype(np.int64), False

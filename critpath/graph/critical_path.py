@@ -33,19 +33,15 @@ from critpath.model.clocks import HostClock, dump_clocks
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host
+from critpath.schema.parameters.replay import WAITING
 from critpath.text.phrases import IDLE
 from critpath.units import plural
 
-# A processor that idles takes who can run within microseconds, a virtual one in less than
-# this.  A thread that waited although it idled for so long was held back, whatever ran besides.
-HELD_BACK_NS = 2_000_000
-HELD_BACK_SHARE = 0.1
-
-# Rows that are carried into blocks are kept, for walks that come back to one and for
+# technical: rows that are carried into blocks are kept, for walks that come back to one and for
 # executions asked for later: so many bytes unless another number is asked for.
 MOST_CARRIED: Final = 64 << 20
 
-NET, HOLD, RECEIPT = 1, 2, 3
+NET, HOLD, RECEIPT = 1, 2, 3  # technical
 
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
@@ -151,8 +147,8 @@ class Sweep:
             self._table,
             self._processors,
             self._interrupts,
-            HELD_BACK_NS,
-            HELD_BACK_SHARE,
+            WAITING.held_back,
+            WAITING.held_back_share,
         )
         account.most = most
         self._account(account, end)
@@ -298,12 +294,12 @@ def _who_ran(
 # ------------------------------------------------------------ all executions of a recording
 
 
-# A first guess, in segments: a path is on one processor at a time, mostly, and interrupts
-# cut its rows.
+# technical: A first guess, in segments: a path is on one processor at a time, mostly, and
+# interrupts cut its rows.
 _CUTS: Final = 3
-_AT_LEAST: Final = 32
-# Executions that are walked together, a row group of a file: what all have would take more
-# memory than the recording, and two groups save no time.
+_AT_LEAST: Final = 32  # technical
+# technical: executions that are walked together, a row group of a file: what all have would
+# take more memory than the recording, and two groups save no time.
 _TOGETHER: Final = 1000
 
 

@@ -26,7 +26,7 @@ from critpath.model import (
     open_filled,
 )
 
-WAKE, NET, HOLD, RECEIPT = 0, 1, 2, 3
+WAKE, NET, HOLD, RECEIPT = 0, 1, 2, 3  # technical
 _NAMES: Final = ("wake", "net", "hold", "net")
 
 
@@ -254,8 +254,8 @@ def walk_paths(
 # The execution graph of a window, for other programs: how large it is, what is critical.
 
 
-# A graph takes about 1.5 kB an edge in memory and 550 bytes in a file; programs that lay
-# graphs out give up long before this.
+# technical: A graph takes about 1.5 kB an edge in memory and 550 bytes in a file; programs that
+# lay graphs out give up long before this.
 MOST_EDGES: Final = 500_000
 
 Segment = tuple[int, int, int, int]  # begin, end, worker, interval

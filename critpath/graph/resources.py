@@ -24,11 +24,9 @@ from critpath.model import (
     State,
     Workers,
 )
+from critpath.schema.parameters.replay import WAITING
 from critpath.text import phrases
 
-_LATE: Final = 300_000  # ns; so much after a quota's period its end may be counted
-_AT_ONCE: Final = 200_000  # ns; less between two reasons is no part of its own
-_MOSTLY: Final = 0.5  # of a wait for a disk that others' requests were in it
 _WORKER: Final = "kworker/"  # issues requests for threads that the trace may not name
 _QUOTA: Final = "throttles"
 _MEMORY: Final = "memory"
@@ -125,7 +123,7 @@ class _Held:
             over = [min(end, until)]
             if len(self.ends):
                 low, high = np.searchsorted(
-                    self.ends, (max(since - _LATE, begin), min(until, end)), side="right"
+                    self.ends, (max(since - WAITING.late, begin), min(until, end)), side="right"
                 )
                 over = self.ends[low:high].tolist()
             for at in over:
@@ -145,11 +143,11 @@ def _find_held(limit: ReachedLimit, periods: I64) -> _Held | None:
     for timer in sorted(set(periods[:, 1].tolist())):
         mine = periods[periods[:, 1] == timer, 0]
         found = np.searchsorted(mine, rows[:, 1], side="right") > np.searchsorted(
-            mine, rows[:, 0] - _LATE
+            mine, rows[:, 0] - WAITING.late
         )
         gap = float(np.median(np.diff(mine))) if len(mine) > 1 else 0.0
         score = float(found.mean()), -abs(gap - period)
-        if score[0] >= _MOSTLY and (best is None or score > best):
+        if score[0] >= WAITING.mostly and (best is None or score > best):
             best, ends = score, mine
     return _Held(rows, ends, period)
 
@@ -177,9 +175,9 @@ def _joined(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tupl
     """Join spans that overlap or nearly do, and what is left at either end of the whole."""
     result: list[tuple[int, int]] = []
     for low, high in sorted(spans):
-        first = begin if low - begin <= _AT_ONCE else low
-        last = end if end - high <= _AT_ONCE else high
-        if result and first - result[-1][1] <= _AT_ONCE:
+        first = begin if low - begin <= WAITING.at_once else low
+        last = end if end - high <= WAITING.at_once else high
+        if result and first - result[-1][1] <= WAITING.at_once:
             result[-1] = result[-1][0], max(result[-1][1], last)
         else:
             result.append((first, last))
@@ -225,7 +223,7 @@ def _disk_parts(
             code, share = queue.others(begin, end, device, own[path])
             known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
             name = disks.get(device, known)
-            detail = phrases.disk_of(name, names[code] if share >= _MOSTLY else "")
+            detail = phrases.disk_of(name, names[code] if share >= WAITING.mostly else "")
         if detail:
             yield row, [(begin, end, State.WAIT_DISK, detail)]
 

@@ -19,12 +19,10 @@ from critpath.model.stacks import (
     join_stacks,
     mark_frames,
 )
+from critpath.schema.parameters.replay import WAITING
 
-# Two tracers write of one switch at times that lie so far apart at most (ns).
-APART: Final = 50_000
-_TIMES_USUAL, _SURELY_APART = 10, 5_000
-_MOST_REPEATED: Final = 20  # samples of one row that help to tell where threads run
-_MOST_TURNS: Final = 256  # of others on a path, before the thread that waits goes on
+_MOST_REPEATED: Final = 20  # technical: samples of one row that help to tell where threads run
+_MOST_TURNS: Final = 256  # technical: of others on a path, before the thread that waits goes on
 ASLEEP: Final = tuple(
     int(state)
     for state in State
@@ -163,7 +161,7 @@ def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> No
     mine = np.flatnonzero((own < 0) & runs & (back > np.arange(len(own)) + 1))
     after = back[mine]
     found = _last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
-    found[np.append(stacks.time, 0)[found] < path.end[mine] - APART] = -1
+    found[np.append(stacks.time, 0)[found] < path.end[mine] - WAITING.apart] = -1
     own[mine] = found
 
 
@@ -203,8 +201,9 @@ def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I3
     return stack, waker
 
 
-def find_sleeps(stacks: Stacks, tid: I64, begin: I64, apart: int = APART) -> I64:
+def find_sleeps(stacks: Stacks, tid: I64, begin: I64, apart: int | None = None) -> I64:
     """Return for every sleep, of a thread from a time on, the event that is its own, or -1."""
+    apart = WAITING.apart if apart is None else apart
     return _nearest(stacks, stacks.kind == SLEEP, stacks.tid, tid, begin, apart)
 
 
@@ -216,19 +215,20 @@ def usual_distance(stacks: Stacks, tid: I64, begin: I64) -> int:
     """
     found = find_sleeps(stacks, tid, begin)
     if stacks.complete or not (found >= 0).any():
-        return APART
+        return WAITING.apart
     usual = np.median(abs(stacks.time[found] - begin)[found >= 0])
-    return int(min(APART, max(_SURELY_APART, _TIMES_USUAL * usual)))
+    return int(min(WAITING.apart, max(WAITING.surely_apart, WAITING.times_usual * usual)))
 
 
 def _nearest(
-    stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64, apart: int = APART
+    stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64, apart: int | None = None
 ) -> I64:
     """Return for every thread and time the event of that thread that is nearest, or -1.
 
     The other way round it is the nearest as well: no event belongs to two times, but where
     paths share one.
     """
+    apart = WAITING.apart if apart is None else apart
     events = np.flatnonzero(chosen)
     result = np.full(len(tid), -1, np.int64)
     pairs, place = np.unique(np.stack([tid, time]), axis=1, return_inverse=True)

@@ -19,9 +19,9 @@ from critpath.errors import CritpathError
 from critpath.model import F64
 from critpath.store.files import atomic
 
-_MOST: Final = 16  # files: a few stores, each for what few sets of events have in common
-_LARGEST: Final = 256 << 20
-_HASH: Final = 32  # bytes of a file's hash, at its begin
+_MOST: Final = 16  # technical: files: a few stores, each for what few sets of events have in common
+_LARGEST: Final = 256 << 20  # technical
+_HASH: Final = 32  # technical: bytes of a file's hash, at its begin
 
 
 def _directory() -> Path | None:

@@ -42,12 +42,12 @@ from critpath.untrusted import load_json
 
 STORE_FORMAT: Final = "critpath/known/1"
 ENTRY_FORMAT: Final = "critpath/known-entry/1"
-MOST_ENTRIES: Final = 100_000
-_LARGEST: Final = 16 << 20  # bytes of an entry
-_LONGEST: Final = 4_096  # letters of a note
-_USUAL: Final = 1 << 50  # above a count: of so many as an entry has the sum is a number
-_LATEST: Final = 1 << 62
-_LONGEST_NS: Final = 1 << 55  # of a document: a year
+MOST_ENTRIES: Final = 100_000  # technical
+_LARGEST: Final = 16 << 20  # technical: bytes of an entry
+_LONGEST: Final = 4_096  # technical: letters of a note
+_USUAL: Final = 1 << 50  # technical: above a count: of so many as an entry has the sum is a number
+_LATEST: Final = 1 << 62  # technical
+_LONGEST_NS: Final = 1 << 55  # technical: of a document: a year
 _LABEL: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[0-9TZ-]{20}-[0-9a-f]{6}\.json")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")

@@ -96,7 +96,7 @@ def column_statistics(
 # Leave-one-out: columns that are odder than the normal executions among themselves.
 
 
-_CHUNK = 1 << 14  # groups at a time, for memory
+_CHUNK = 1 << 14  # technical: groups at a time, for memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,14 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Final
 
 from critpath.model import Cause, Finding
 from critpath.schema.parameters.localize import ENOUGH
-from critpath.schema.parameters.shared import NORMAL
-
-# Multiples of it, without their whole parts, divide 1 evenly however many there are.
-_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+from critpath.schema.parameters.shared import EVEN, NORMAL
 
 
 def in_batches(order: Sequence[int]) -> list[list[int]]:
@@ -43,7 +39,7 @@ def in_batches(order: Sequence[int]) -> list[list[int]]:
         The first batch has `ENOUGH.first`, and each brings the number to `ENOUGH.growth` times
         as many; the slowest is in the first.
     """
-    turns = sorted(range(len(order)), key=lambda place: place * _GOLDEN % 1)
+    turns = sorted(range(len(order)), key=lambda place: place * EVEN.golden % 1)
     batches, begin, end = [], 0, ENOUGH.first
     while begin < len(order):
         batches.append([order[place] for place in turns[begin:end]])

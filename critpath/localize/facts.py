@@ -137,7 +137,7 @@ def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
 # What a cause says, for programs.
 
 
-_PLACES = 8  # in the code, that are listed
+_PLACES = 8  # technical: in the code, that are listed
 _DEVICES = frozenset(
     {
         *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.record.runner import RunResult
 
-SLOT_NS: Final = 20_000_000  # shorter commands are executed several times in a slot
-MOST_IN_SLOT: Final = 64
-_LOOK: Final = 1.0  # seconds
-_COST: Final = 20  # a look may take one part in so many of the time
+SLOT_NS: Final = 20_000_000  # technical: shorter commands are executed several times in a slot
+MOST_IN_SLOT: Final = 64  # technical
+_LOOK: Final = 1.0  # technical: seconds
+_COST: Final = 20  # technical: a look may take one part in so many of the time
 
 
 class Teller(Protocol):
@@ -83,7 +83,7 @@ class AbRequest:
     tails: tuple[float, ...] = ()
     slot: int = 0
     max_blocks: int = 200
-    time: float = 600.0
+    time: float = 600.0  # technical: seconds
     warmup: int = 2
     prepare: str = ""
     timeout: float = 0.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     _Alike = tuple[PathSet, PathSet, tuple[str, ...]]  # both sets, and what was done to them
 
-_NAMED: Final = 3
+_NAMED: Final = 3  # technical
 
 
 def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:

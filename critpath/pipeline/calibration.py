@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from critpath.detect.calibration import Trial
     from critpath.model import F64, PathSet, VectorTable
 
-_BEFORE_STATES = 3  # the total, the rare one and the new state are tried first
+_BEFORE_STATES = 3  # technical: the total, the rare one and the new state are tried first
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,10 +47,10 @@ from critpath.units import safe_text
 if TYPE_CHECKING:
     from critpath.read.clocks import Trace
 
-_TCP: Final = (6, 262)
+_TCP: Final = (6, 262)  # technical
 # What a clock can say: an error of a quarter of an hour says nothing, and sums must not overflow.
-_LARGEST_ERROR: Final = 10**12  # ns
-_LATEST: Final = 1 << 61  # ns since the epoch: in the year 2043
+_LARGEST_ERROR: Final = 10**12  # technical: ns
+_LATEST: Final = 1 << 61  # technical: ns since the epoch: in the year 2043
 
 
 @dataclass(frozen=True, eq=False)

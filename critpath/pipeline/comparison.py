@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from critpath.vectors.table import Coder
 
-_STAGES: Final = 4  # of a comparison, for who waits
+_STAGES: Final = 4  # technical: of a comparison, for who waits
 
 
 def compare(

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# A process has to start before it reads: a guess, below which it would not pay.
+# technical: A process has to start before it reads: a guess, below which it would not pay.
 _WORTH: Final = 64 << 20
-# What a process takes that reads a small recording, rounded up: more than that is the
-# trace's.
+# technical: what a process takes that reads a small recording, rounded up: more than that is
+# the trace's.
 _PROCESS: Final = 256 << 20
-_ROUNDS: Final = 3  # how often what a dying process was at is tried
+_ROUNDS: Final = 3  # technical: how often what a dying process was at is tried
 
 
 class Engine(Protocol):
@@ -308,8 +308,8 @@ def _end(processes: set[BaseProcess]) -> None:
 # Recordings on a dask cluster: its workers as an engine.
 
 
-_SECONDS: Final = 12  # for a scheduler to answer, and to have a worker
-_GRACE: Final = 3  # for dask to say that it did not
+_SECONDS: Final = 12  # technical: for a scheduler to answer, and to have a worker
+_GRACE: Final = 3  # technical: for dask to say that it did not
 _ADDRESS: Final = re.compile(
     r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 )

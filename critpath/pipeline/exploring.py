@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from critpath.model import I64, PathSet, VectorTable
     from critpath.model.exploration import Exploration, FactTable, Question
 
-LARGEST_CLUSTERED: Final = 4_000  # different executions of a label; their distances are computed
-MOST_LABELS: Final = 10  # asked about unasked, those of most time
+# technical: different executions of a label; their distances are computed
+LARGEST_CLUSTERED: Final = 4_000
+MOST_LABELS: Final = 10  # technical: asked about unasked, those of most time
 SAMPLE: Final = "set == 'sample'"  # of a comparison, who is looked at unasked
 
 

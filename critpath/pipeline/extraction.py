@@ -501,8 +501,8 @@ def thread_paths(
 # -------------------------------------------------- replaying a recording as a stream
 
 
-# Order, losses, kinds of events that never come and missing switches are found out once
-# each, and what is put in or lost may show another: more passes find nothing new.
+# technical: order, losses, kinds of events that never come and missing switches are found out
+# once each, and what is put in or lost may show another: more passes find nothing new.
 _MOST_PASSES: Final = 6
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     Vectors = dict[int, F64]  # by the place of the incident; of the one asked about the last
 
-_SHOWN: Final = 5
-_MOST_CAUSES: Final = 400  # terms of an incident
+_SHOWN: Final = 5  # technical
+_MOST_CAUSES: Final = 400  # technical: terms of an incident
 
 
 def search_incident(
@@ -39,7 +39,7 @@ def search_incident(
     sample: Counts | None = None,
     normal: Counts | None = None,
     *,
-    level: float = 0.01,
+    level: float | None = None,
     best: int = 5,
 ) -> Answer:
     """Look up how a system differs from its own normal, by counts and by causes.
@@ -56,6 +56,7 @@ def search_incident(
     best : int
         Labels to return.
     """
+    level = DRIFT.level if level is None else level
     from critpath.signatures.difference import weigh_causes
 
     incidents = [entry for entry in store.entries if entry.kind == "incident"]

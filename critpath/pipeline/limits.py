@@ -114,22 +114,22 @@ def _text(file: Path) -> str:
 # How much of a recording may be in memory at a time (``--max-memory``).
 
 
-_MIB: Final = 1 << 20
-# Below this there is no room for the buffers of the decoders and one small block.
+_MIB: Final = 1 << 20  # technical
+# technical: below this there is no room for the buffers of the decoders and one small block.
 _LEAST: Final = 32 * _MIB
-# What writing a row group takes, and reading it back to see that it is whole.
+# technical: what writing a row group takes, and reading it back to see that it is whole.
 _WRITING: Final = 64 * _MIB
-# What a row takes while its block is made, sorted, written and fetched again, and a
+# technical: what a row takes while its block is made, sorted, written and fetched again, and a
 # segment while it is walked, accounted for and written: measured, rounded up.
 _ROW: Final = 200
-_SEGMENT: Final = 400
-_FEWEST_ROWS: Final = 1 << 12
-# What a process takes by itself varies from one start to the next, with what of its libraries
-# the kernel maps at once: what is advised is somewhat more than what is refused.
+_SEGMENT: Final = 400  # technical
+_FEWEST_ROWS: Final = 1 << 12  # technical
+# technical: what a process takes by itself varies from one start to the next, with what of its
+# libraries the kernel maps at once: what is advised is somewhat more than what is refused.
 _SPARE: Final = 8 * _MIB
-_ROUND: Final = 16 * _MIB
-# Rows of a block where memory does not matter: what sorting them reads and writes, and chunks
-# of events beside it, stay in the caches of a core.
+_ROUND: Final = 16 * _MIB  # technical
+# technical: rows of a block where memory does not matter: what sorting them reads and writes,
+# and chunks of events beside it, stay in the caches of a core.
 ROWS: Final = 1 << 16
 
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from critpath.model import F64, I64, Manifest
     from critpath.signatures.drift import Calibration, Corpus
 
-_SHOWN: Final = 5
-_TERMS: Final = 20  # of a label
-_WORTH_KEEPING: Final = 4_000  # documents: judging as many takes longer than a start
+_SHOWN: Final = 5  # technical
+_TERMS: Final = 20  # technical: of a label
+_WORTH_KEEPING: Final = 4_000  # technical: documents: judging as many takes longer than a start
 
 
 @dataclass(frozen=True, eq=False)

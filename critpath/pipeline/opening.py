@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from critpath.model.clocks import ClockAlignment, HostClock, JoinedAccount
     from critpath.read.clocks import Trace
 
-# Chunks that are decoded ahead: one, and others for the time that a block is cut in.
+# technical: chunks that are decoded ahead: one, and others for the time that a block is cut in.
 _AHEAD: Final = 3
 
 

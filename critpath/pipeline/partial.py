@@ -22,9 +22,9 @@ from critpath.text import partial as notes
 if TYPE_CHECKING:
     from critpath.model.requests import Pieces
 
-_MOST_LABELS: Final = 500
-_STRIP: Final = 200  # places of the strip that a report draws
-_MILLION: Final = 1_000_000
+_MOST_LABELS: Final = 500  # technical
+_STRIP: Final = 200  # technical: places of the strip that a report draws
+_MILLION: Final = 1_000_000  # technical
 
 
 @dataclass(frozen=True)

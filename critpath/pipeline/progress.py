@@ -10,8 +10,8 @@ from critpath.units import format_span
 
 Progress = Callable[[str], None]
 
-_EVERY: Final = 0.1  # s between two messages
-_SURE: Final = 2.0  # s after which the time left can be told
+_EVERY: Final = 0.1  # technical: s between two messages
+_SURE: Final = 2.0  # technical: s after which the time left can be told
 
 
 def name_place(number: int, total: int) -> str:

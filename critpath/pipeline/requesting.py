@@ -54,8 +54,8 @@ from critpath.untrusted import fit_pattern
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
 
-_SHOWN: Final = 8  # services that an error names
-_PORTS: Final = 4  # whose connections are shared, to be named
+_SHOWN: Final = 8  # technical: services that an error names
+_PORTS: Final = 4  # technical: whose connections are shared, to be named
 
 
 def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> str:
@@ -634,7 +634,7 @@ def list_services(found: FoundTurns) -> list[ServiceRow]:
                 int(mine.sum()),
                 int(found.counts[endpoints, 0].sum()),
                 int(np.quantile(lasting[mine], 0.5)),
-                int(np.quantile(lasting[mine], 0.99)),
+                int(np.quantile(lasting[mine], 0.99)),  # technical: the column p99
                 len(np.unique(requests.tid[mine])),
                 Certainty(sure).name.lower(),
             )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from critpath.signatures.tally import Owners, Tally
 
 COMMAND_SCOPE: Final = "command"
-_MOST_INTERVALS: Final = 1_000_000
+_MOST_INTERVALS: Final = 1_000_000  # technical
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from critpath.pipeline.lookup import Library, make_library, search
 from critpath.read.counts import parse_counts
+from critpath.schema.parameters.shared import WATCHING
 from critpath.schema.parameters.signatures import LOOKUP
 from critpath.signatures.terms import normalised
 from critpath.signatures.weights import find_quiet
@@ -17,9 +18,6 @@ from critpath.signatures.weights import find_quiet
 if TYPE_CHECKING:
     from critpath.known.entries import Store
     from critpath.model.signatures import Answer
-
-WINDOW: Final = 10  # intervals that an answer rests on, at most
-FAILING: Final = 5  # of the last `WINDOW` answers, that end what watches for a label
 
 
 class Watch:
@@ -49,8 +47,8 @@ class Watch:
         self._header = dict(header)
         self._level = level
         self._fail_on = fail_on
-        self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
-        self._failed: deque[bool] = deque(maxlen=WINDOW)
+        self._lines: deque[dict[str, Any]] = deque(maxlen=WATCHING.window)
+        self._failed: deque[bool] = deque(maxlen=WATCHING.window)
         self._library: Library | None = None
         self._last: object = ()
         self.seen: Counter[str | None] = Counter()
@@ -64,7 +62,7 @@ class Watch:
     @property
     def must_fail(self) -> bool:
         """Tell whether the label was seen often enough to end."""
-        return sum(self._failed) >= FAILING
+        return sum(self._failed) >= WATCHING.failing
 
     def add(self, line: Mapping[str, Any]) -> tuple[Answer, bool]:
         """Return the answer with one more interval, and whether it is another than before."""

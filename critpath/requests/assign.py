@@ -45,8 +45,9 @@ from critpath.requests.transitions import (
 from critpath.schema.parameters.requests import OWNERS, TOKENS, TRANSITIONS
 from critpath.schema.parameters.shared import NORMAL
 
-_ELSEWHERE: Final = -2  # whose something is: a request of another process
-_OPENS, _SURE = 1, 2  # of what is asked: opens a connection; the rules are sure whose it is
+_ELSEWHERE: Final = -2  # technical: whose something is: a request of another process
+# technical: of what is asked: opens a connection; the rules are sure whose it is
+_OPENS, _SURE = 1, 2
 
 
 class What:

@@ -27,17 +27,17 @@ from critpath.requests.endpoints import (
     take_address,
 )
 
-_TCP: Final = 6
-_INET: Final = 2
-_STREAM, _DATAGRAM = 1, 2  # types of sockets, behind their flags
-_KINDS: Final = 15
-_STANDARD: Final = 2  # the last of the descriptors that every program is given
-_PEEK: Final = 2  # MSG_PEEK: what is received stays there
-_IN_PROGRESS: Final = -115
+_TCP: Final = 6  # technical
+_INET: Final = 2  # technical
+_STREAM, _DATAGRAM = 1, 2  # technical: types of sockets, behind their flags
+_KINDS: Final = 15  # technical
+_STANDARD: Final = 2  # technical: the last of the descriptors that every program is given
+_PEEK: Final = 2  # technical: MSG_PEEK: what is received stays there
+_IN_PROGRESS: Final = -115  # technical
 _DUPLICATES: Final = {0, 1030}  # F_DUPFD, F_DUPFD_CLOEXEC
-_ESTABLISHED: Final = 1
-_SYN, _SYN_ACK = 2, 18  # flags of TCP
-_UNSEGMENTED: Final = 16_384  # bytes that are sent in one packet on the way to oneself
+_ESTABLISHED: Final = 1  # technical
+_SYN, _SYN_ACK = 2, 18  # technical: flags of TCP
+_UNSEGMENTED: Final = 16_384  # technical: bytes that are sent in one packet on the way to oneself
 _NO_LIVES: Final[deque[Opened]] = deque()
 Ends = tuple[int, int, int]  # high and low half of an address, port
 
@@ -59,7 +59,7 @@ _MOVES: Final[dict[str, Does]] = {
     **dict.fromkeys(("sendto", "sendmsg", "sendmmsg"), _SENDS | _SOCKETS),
 }
 _SEVERAL: Final = frozenset({"recvmmsg", "sendmmsg"})  # they return a number of messages
-_MOST_MESSAGES: Final = 1024  # UIO_MAXIOV: more the kernel does not take
+_MOST_MESSAGES: Final = 1024  # technical: UIO_MAXIOV: more the kernel does not take
 _PREFIXES: Final = (
     *("syscall_entry_", "compat_syscall_entry_", "syscalls:sys_enter_"),
     *("syscall_exit_", "compat_syscall_exit_", "syscalls:sys_exit_"),

@@ -19,8 +19,9 @@ from critpath.model.requests import NONE, Act, Activity, Collected
 from critpath.requests.endpoints import UDP, Dumped, read_dumped
 from critpath.requests.endpoints import EndpointColumn as Column
 
-_RECEIVED, _SENT = 1, 2  # first, of `Column.FIRST`
-_MOST_OPEN: Final = 256  # datagrams of a socket without an answer; the oldest is given up
+_RECEIVED, _SENT = 1, 2  # technical: first, of `Column.FIRST`
+# technical: datagrams of a socket without an answer; the oldest is given up
+_MOST_OPEN: Final = 256
 _NEAR: Final = slice(Column.LOCAL_HIGH, Column.LOCAL_PORT + 1)
 _FAR: Final = slice(Column.REMOTE_HIGH, Column.REMOTE_PORT + 1)
 

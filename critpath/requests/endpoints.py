@@ -15,10 +15,10 @@ import numpy as np
 from critpath.model import I32, I64, Bool
 from critpath.model.requests import NONE, Collected, Endpoints
 
-UNIX: Final = 1
-INET6: Final = 10
-UDP: Final = 17
-LISTEN: Final = 10
+UNIX: Final = 1  # technical
+INET6: Final = 10  # technical
+UDP: Final = 17  # technical
+LISTEN: Final = 10  # technical
 # What has neither port nor path, by its family.
 NAMELESS: Final = {UNIX: "unix", 16: "netlink"}
 # How it is known who serves: `Endpoints.role_how`.
@@ -362,7 +362,7 @@ def read_dumped(row: Iterable[int | str]) -> Dumped:
     )
 
 
-_LOW: Final = 2**64 - 1
+_LOW: Final = 2**64 - 1  # technical
 
 
 def take_address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:

@@ -20,8 +20,9 @@ _OF_THREADS: Final = (Act.SLEEP, Act.WAKE, Act.CREATE, Act.EXIT, Act.RUN, Act.PR
 # A condition variable of glibc sleeps now on one and now on the other of two words, which share
 # eight bytes; a mutex or a barrier begins at such a place.
 _FUTEX: Final = ~np.int64(7)
-_DEEPEST: Final = 8  # slices of one thread, for several objects, that may be in one another
-UNIX: Final = 1  # the family of sockets
+# technical: slices of one thread, for several objects, that may be in one another
+_DEEPEST: Final = 8
+UNIX: Final = 1  # technical: the family of sockets
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from critpath.model import F64, I64
 from critpath.model.requests import NONE
 from critpath.schema.parameters.requests import TOKENS
 
-IMPOSSIBLE: Final = 1e9  # costs so much, or more
+IMPOSSIBLE: Final = 1e9  # technical: costs so much, or more
 
 
 def match(cost: F64) -> I64:

@@ -24,8 +24,8 @@ from critpath.schema.parameters.requests import TOKENS
 if TYPE_CHECKING:
     from critpath.requests.assign import Tables
 
-_AT_ONCE: Final = 400  # requests of one assignment
-_MOST: Final = 64  # steps of one request
+_AT_ONCE: Final = 400  # technical: requests of one assignment
+_MOST: Final = 64  # technical: steps of one request
 
 
 def assign_otherwise(method: str, tables: Tables, found: I64) -> tuple[I64, F64]:

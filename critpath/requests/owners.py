@@ -34,9 +34,9 @@ from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
 from critpath.schema.parameters.requests import OWNERS
 
-CONNECTED: Final = 2  # of an endpoint's opening
-_LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
-_MOST_NUMBERED: Final = 1 << 24  # ids of all hosts that a table is made for
+CONNECTED: Final = 2  # technical: of an endpoint's opening
+_LOW: Final = 0xFFFFFFFF  # technical: of a thread's key: its id
+_MOST_NUMBERED: Final = 1 << 24  # technical: ids of all hosts that a table is made for
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,8 +29,8 @@ from critpath.requests._pieces import Composer
 from critpath.requests.crossings import find_first_departures, find_transits
 from critpath.requests.owners import find_loops, thread_keys
 
-_LEAST: Final = 1e-9  # of a probability
-_DOUBLINGS: Final = 6  # 64 tiers: more are not followed
+_LEAST: Final = 1e-9  # technical: of a probability
+_DOUBLINGS: Final = 6  # technical: 64 tiers: more are not followed
 WALK: Final = int(State.UNKNOWN)  # of a piece: its thread's path says what the state was
 
 

@@ -23,7 +23,7 @@ from critpath.schema.parameters.requests import POOLS
 if TYPE_CHECKING:
     from critpath.requests.rounds import Helpers
 
-_AT_ONCE: Final = 128  # units of one assignment at most; the first half of them is kept
+_AT_ONCE: Final = 128  # technical: units of one assignment at most; the first half of them is kept
 _NEVER: Final = np.iinfo(np.int64).max
 
 

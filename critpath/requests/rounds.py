@@ -23,7 +23,7 @@ from critpath.model import I32, I64
 from critpath.model.requests import NONE, Act, Activity, Endpoints
 from critpath.schema.parameters.requests import ROUNDS, TOKENS
 
-_LOW: Final = 0xFFFFFFFF  # of a thread's key: its id
+_LOW: Final = 0xFFFFFFFF  # technical: of a thread's key: its id
 
 
 class Step(IntEnum):

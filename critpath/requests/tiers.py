@@ -11,7 +11,7 @@ import numpy as np
 from critpath.model import I64, Bool
 from critpath.model.requests import Certainty, Sketches, Tier
 
-_DEEPEST: Final = 50
+_DEEPEST: Final = 50  # technical
 
 
 @dataclass

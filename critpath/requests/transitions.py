@@ -21,10 +21,11 @@ from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subr
 from critpath.requests.owners import argsort_codes, find_targets
 from critpath.schema.parameters.requests import OWNERS, POOLS, TRANSITIONS
 
-END: Final = -1  # nothing more is asked
-ANSWER: Final = -2  # the request is answered; what it asks later is of its history, too
-_NO_KINDS: Final = 2  # END, ANSWER
-_DEEP: Final = 32  # of a history is counted whole: the prefixes of long ones would fill the memory
+END: Final = -1  # technical: nothing more is asked
+ANSWER: Final = -2  # technical: the request is answered; what it asks later is of its history, too
+_NO_KINDS: Final = 2  # technical: END, ANSWER
+# technical: of a history is counted whole: the prefixes of long ones would fill the memory
+_DEEP: Final = 32
 
 History = tuple[int, ...]
 

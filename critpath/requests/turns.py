@@ -39,10 +39,10 @@ MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS = range(1, 7)
 # A process's number among its like: postgres-3, worker/2.
 _INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
 
-MOST_LABELS: Final = 64  # of a service's messages
+MOST_LABELS: Final = 64  # technical: of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
 COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "streams", "datagrams"
-_MOST_CLASSES: Final = 100  # of like turns, those with most changes of places
+_MOST_CLASSES: Final = 100  # technical: of like turns, those with most changes of places
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(31))
 
 

@@ -31,7 +31,7 @@ from critpath.signatures._nearest import add_nearest, lanes
 
 # What is kept of an older critpath is of other code.
 _CODE: Final = (Path(__file__), Path(_nearest.__file__))
-_DENSE: Final = 1_000  # terms up to which all eigenpairs are found
+_DENSE: Final = 1_000  # technical: terms up to which all eigenpairs are found
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,15 +20,16 @@ from critpath.signatures.terms import (
     qualified_term,
 )
 
-_ROOM: Final = 1 << 14  # terms of a trace at most; a document's rows begin at multiples of it
+# technical: terms of a trace at most; a document's rows begin at multiples of it
+_ROOM: Final = 1 << 14
 # Events by which threads come into a scope, and the field that names the thread.
 ATTACH: Final = ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup")
-_NOBODY: Final = -1
+_NOBODY: Final = -1  # technical
 # Classes whose terms need a field of the event, the first that is decoded.
 _QUALIFIED: Final = {-2: INTERRUPT, -3: SOFTIRQ}
 _QUALIFYING: Final = {Kind.IRQ_ENTRY: -2, Kind.SOFTIRQ_ENTRY: -3}
-_FEW: Final = 64  # windows that a chunk is cut into
-_PENDING: Final = 1 << 22
+_FEW: Final = 64  # technical: windows that a chunk is cut into
+_PENDING: Final = 1 << 22  # technical
 
 
 @dataclass

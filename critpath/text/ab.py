@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from critpath.documents import AbDocument, AbMachine, AbPlan, AbResult, AbTail, Sides
 
 _SIDES: Final = "AB"
-_SHOWN: Final = 10  # revisions
+_SHOWN: Final = 10  # technical: revisions
 
 
 def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) -> str:
@@ -317,6 +317,7 @@ def _ratio(result: AbResult) -> str:
 
 
 def _signed(share: float) -> str:
+    # technical: how a number is rounded
     return f"{100 * share:+.{0 if abs(share) >= 9.995 else 1}f} %"
 
 

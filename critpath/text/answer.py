@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from critpath.documents.base import SetName
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
-_SEVERAL: Final = 3
+_SEVERAL: Final = 3  # technical
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 
 # What profiles tell of waits that others leave open: the states, and what is named then.
@@ -386,7 +386,7 @@ def _sentence(text: str) -> str:
 
 
 def _count(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"  # technical: how a number is rounded
 
 
 def _total(document: ComparisonDocument) -> StateEntry | None:

@@ -35,7 +35,7 @@ from critpath.units import format_brief_pair, format_ns, format_sum
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
 
-_MOST_IDS: Final = 4
+_MOST_IDS: Final = 4  # technical
 _RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
@@ -310,6 +310,7 @@ def _more_often(facts: CauseFacts, noun: str, *, or_at_all: bool = False) -> str
 
 
 def _times(count: float, *, short: bool = False) -> str:
+    # technical: how a number is rounded
     shown = f"{count:.2g}" if count < 99.5 else f"{count:,.0f}"
     words = {"1": "once", "2": "twice"}
     return words.get(shown) or (shown if short else f"{shown} times")

@@ -252,9 +252,9 @@ def exact_number(value: float, *, time: bool) -> str:
 
 def percent(share: float) -> str:
     """Return a share as a percentage; none and all are said only where they are."""
-    if 0 < share < 0.005:
+    if 0 < share < 0.005:  # technical: how a number is rounded
         return "<1 %"
-    if 0.995 < share < 1:
+    if 0.995 < share < 1:  # technical: how a number is rounded
         return ">99 %"
     return f"{math.floor(share * 100 + 0.5)} %"
 
@@ -265,6 +265,7 @@ def figure(value: float) -> str:
         return "–"
     if value < 1:
         return f"{value:.2g}"
+    # technical: how a number is rounded
     return f"{value:.1f}" if value < 9.95 else f"{math.floor(value + 0.5):,}"
 
 
@@ -272,9 +273,9 @@ def chance(p: float) -> str:
     """Return a p-value with three digits and no 0 before the point."""
     if math.isnan(p):
         return "–"
-    if p < 0.001:
+    if p < 0.001:  # technical: how a number is rounded
         return "<.001"
-    return f"{p:.3f}"[1:] if p < 0.9995 else "1.00"
+    return f"{p:.3f}"[1:] if p < 0.9995 else "1.00"  # technical: how a number is rounded
 
 
 def describe_question(question: Question, table: FactTable) -> tuple[str, str, str]:

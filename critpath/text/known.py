@@ -136,8 +136,8 @@ def _few(lines: Sequence[str]) -> list[str]:
     return [*lines[:_LINES], *[f"and {more:,} more"] * (more > 0)]
 
 
-_STRETCHES = 6
-_LINES = 5
+_STRETCHES = 6  # technical
+_LINES = 5  # technical
 _ANSWERS = {
     "known": "known to",
     "unknown": "like nothing in",
@@ -332,7 +332,7 @@ def advise_label(one: CheckedLabel, found: CheckDocument) -> list[str]:
     return advice
 
 
-_SESSIONS = 3  # that calibration needs
+_SESSIONS = 3  # technical: that calibration needs
 
 
 # Labels and groups

@@ -29,7 +29,7 @@ ENVIRONMENT: Final = {
     "recorded_cpus": "numbers of cpus",
     "recorded_profile": "profiles",
 }
-_SHOWN_TYPES: Final = 4
+_SHOWN_TYPES: Final = 4  # technical
 PRESSURE: Final = "cpu pressure"
 OTHERS_CPU: Final = "cpu time of others"
 
@@ -460,7 +460,7 @@ def mute_ratio(t2: float, names: Sequence[str], columns: int) -> str:
 
 # Levels of states.
 
-_LISTED_STATES: Final = 6
+_LISTED_STATES: Final = 6  # technical
 
 
 def states_left_out(states: Sequence[tuple[str, str]], total: tuple[float, float] | None) -> str:

@@ -20,7 +20,7 @@ _NOUNS: Final = {
     "slices": "slice",
 }
 NOISE: Final = "within noise"  # what became of a kind that did not clearly change
-_NAMED: Final = 2  # kinds that are told one by one
+_NAMED: Final = 2  # technical: kinds that are told one by one
 
 
 def noun_of(document: ComparisonDocument, count: int = 2) -> str:
@@ -104,10 +104,10 @@ def _chance(document: ComparisonDocument) -> list[str]:
     p = find_deciding_p(document)
     if p is None or document.verdict == "inconclusive" or not document.detection.flagged:
         return []
-    shown = "< 0.0001" if p < 0.0001 else f"= {p:.2g}"
+    shown = "< 0.0001" if p < 0.0001 else f"= {p:.2g}"  # technical: how a number is rounded
     if p > ANSWERS.often:
         return [f"Chance alone would show a difference as large in {p:.0%} of comparisons."]
-    about = round(1 / max(p, 1e-4))
+    about = round(1 / max(p, 1e-4))  # technical: how a number is rounded
     scale = 10 ** max(len(str(about)) - 1, 0)
     about = round(about / scale) * scale
     often = f"about 1 of {about:,} comparisons (p {shown})"

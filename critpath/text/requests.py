@@ -13,7 +13,7 @@ from critpath.units import format_ns, format_share, plural
 if TYPE_CHECKING:
     from critpath.model.requests import ServiceCalls, ServicesFound
 
-_SHOWN: Final = 3
+_SHOWN: Final = 3  # technical
 # Of a path that goes from thread to thread: also the explorer's script says so.
 CROSSINGS: Final[dict[str, str]] = {
     "crossing.exact": "{one} to {other}",
@@ -88,6 +88,7 @@ def path_sure(bound: int | None, probability: float) -> list[str]:
 
 def sure_share(probability: float) -> str:
     """Return a probability; what is not sure is never 100 %."""
+    # technical: how a number is rounded
     return f"{min(math.floor(1000 * probability) / 10, 99.9):.3g} %"
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
     from critpath.model.requests import Tier
 
-_MOST_NAMES = 3
-_MOST_BENEATH = 3
+_MOST_NAMES = 3  # technical
+_MOST_BENEATH = 3  # technical
 _TID: Final = re.compile(r" \(\d+\)$")
 _NUMBER: Final = re.compile(r"\d+")
 

@@ -159,8 +159,9 @@ def probability(value: float | None) -> str:
     """Return a p-value with as many digits as it carries."""
     if value is None:
         return "-"
-    if value >= 0.995:  # 1.00 reads as certainty of something
+    if value >= 0.995:  # technical: 1.00 reads as certainty of something
         return ">0.99"
+    # technical: how a number is rounded
     return "<0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 

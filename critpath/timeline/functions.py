@@ -22,7 +22,7 @@ from critpath.model import (
 from critpath.text import phrases
 from critpath.timeline._functions import find_longest, nest
 
-_ENTRY, _EXIT, _LAST = 0, 1, 2
+_ENTRY, _EXIT, _LAST = 0, 1, 2  # technical
 _WHAT: Final = {Kind.FUNCTION_ENTRY: _ENTRY, Kind.FUNCTION_EXIT: _EXIT, Kind.EXIT: _LAST}
 # What has no detail otherwise.
 _NAMED: Final = (State.RUN, State.RUN_USER)

@@ -13,16 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, role_name
+from critpath.schema.parameters.replay import WAITING
 
-LEAST_TIMEOUTS: Final = 5  # throughout which somebody worked, before that says anything
-ALIKE: Final = 1.1  # time-outs that differ by less are one kind of wait
-LEAST_HELD: Final = 0.5  # of a kind's time-outs, throughout which somebody worked
-LEAST_TRIES: Final = 0.5  # of a kind's sleeps, after which the thread goes on to wait
-MOST_AGAINST: Final = 0.1  # of them, at which who ended the wait slept
-
-NO_HOLDER: Final = -1
+NO_HOLDER: Final = -1  # technical
 _NEVER: Final = int(np.iinfo(np.int64).max)
-_WRITE, _FREE = 1, 2  # F_WRLCK, F_UNLCK
+_WRITE, _FREE = 1, 2  # technical: F_WRLCK, F_UNLCK
 
 # As `critpath.model.Timelines.holds` has them.
 Link = tuple[int, int, int, int]
@@ -139,15 +134,15 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
         _link(record, row, int(record.holder[row]))
         for row, kind in kinds.items()
         if record.holder[row] >= 0
-        and held[kind] >= max(LEAST_TIMEOUTS, LEAST_HELD * times[kind])
-        and times[kind] >= LEAST_TRIES * slept[kind]
-        and against[kind] <= MOST_AGAINST * times[kind]
+        and held[kind] >= max(WAITING.least_timeouts, WAITING.least_held * times[kind])
+        and times[kind] >= WAITING.least_tries * slept[kind]
+        and against[kind] <= WAITING.most_against * times[kind]
     ]
 
 
 def _kinds(name: I64, length: I64 | F64) -> I64:
     """Return numbers of names and of which sleeps have about the same length (ns), as one."""
-    alike: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(ALIKE)).astype(np.int64)
+    alike: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(WAITING.alike)).astype(np.int64)
     return (name << 32) + alike
 
 

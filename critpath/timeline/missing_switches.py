@@ -29,8 +29,9 @@ from critpath.model.gaps import BASE, Gaps
 from critpath.timeline._missing import Search
 from critpath.units import plural
 
-_FIELDS: Final = 5
-# Of what happened on cpus since their last switch, at most this much is kept (64 MB).
+_FIELDS: Final = 5  # technical
+# technical: of what happened on cpus since their last switch, at most this much is kept (64
+# MB).
 _MOST_KEPT: Final = 4_000_000
 
 

@@ -353,7 +353,7 @@ _DETAILS: Final = (
     REMOTE_PACKET,
 )
 _WAKES: Final = frozenset({Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW})
-_NOT_SAID: Final = -1
+_NOT_SAID: Final = -1  # technical
 # What a thread waits for that is woken from what an event begins, by the event's qualifier.
 _STATES: Final[dict[Kind, Callable[[str], State]]] = {Kind.IRQ_ENTRY: device_state}
 

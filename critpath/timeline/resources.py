@@ -15,8 +15,8 @@ _WANTED: Final = (
     *(Kind.TIMER_ENTRY, Kind.DISK_INSERT, Kind.DISK_ISSUE, Kind.DISK_COMPLETE),
     *(Kind.RECLAIM_BEGIN, Kind.RECLAIM_END),
 )
-_FUNCTION: Final = 1  # field of a timer's entry
-_ISSUED: Final = 5  # fields of a request that is issued
+_FUNCTION: Final = 1  # technical: field of a timer's entry
+_ISSUED: Final = 5  # technical: fields of a request that is issued
 
 
 class ResourceEvents:

@@ -10,11 +10,8 @@ import numpy as np
 
 from critpath.model import I64, Bool, EventClass, Events, Executions, Kind
 from critpath.model.recording import join_devices
+from critpath.schema.parameters.replay import WAITING
 
-# A device is passed that has this share of the packets of the busiest one, in half of the
-# time's pieces; with less than the lower share it is not.
-_PASSED: Final = 0.10
-_NOT_PASSED: Final = 0.01
 _UNKNOWN: Final = "unknown"
 _PACKETS: Final = (Kind.NET_SEND, Kind.NET_RECEIVE)
 
@@ -72,9 +69,9 @@ def count_routes(
         name = events.strings[code]
         kind = "loopback" if name == "lo" else kinds.get(name, _UNKNOWN)
         share = count / int(packets.max())
-        if share >= _NOT_PASSED:
+        if share >= WAITING.not_passed:
             result[f"route_perhaps_{kind}"] += 1
-        if usual and share >= _PASSED:
+        if usual and share >= WAITING.passed:
             result[f"route_devices_{kind}"] += 1
             result[f"route_packets_{kind}"] += count
             result[f"route_begun_{kind}"] += sent

@@ -21,10 +21,11 @@ from critpath.text.phrases import IDLE
 from critpath.vectors._count import follow_chains
 from critpath.vectors.table import Coder
 
-_MOST: Final = 512  # chains told apart; what is beyond counts as the thread that waits for it
+# technical: chains told apart; what is beyond counts as the thread that waits for it
+_MOST: Final = 512
 
-_MOST_PLACES: Final = 20_000  # chains of threads and functions
-_DEEP: Final = 8  # functions of a stack that are shown
+_MOST_PLACES: Final = 20_000  # technical: chains of threads and functions
+_DEEP: Final = 8  # technical: functions of a stack that are shown
 _INTERRUPTED: Final = [int(s) for s in (State.IRQ, State.SOFTIRQ, State.UNKNOWN)]
 # States that pictures do not tell apart, as the one that stands for them.
 _LIKE: Final[dict[State, State]] = {

@@ -159,10 +159,10 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
 # Alphabets: segments -> symbols.
 
 
-# Symbols are uint8 codes with room for gaps; the aligner's matrices are this square.
+# technical: symbols are uint8 codes with room for gaps; the aligner's matrices are this square.
 LIMIT = 64
 OTHER_ROLE = "*"
-# A key of a segment is the row of a name and a state, of which there are fewer.
+# technical: A key of a segment is the row of a name and a state, of which there are fewer.
 _STATES = 32
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,6 +103,15 @@ PROSE: Final = 3
 WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
 # The one part of a stage that others may read: the names of the rules and what depends on them.
 SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
+# What judges: its numbers are declared in schema/parameters.  The recorder's are only where its
+# budget decides; `read` and `record` have limits, times and formats.
+JUDGING: Final = {
+    *("detect", "localize", "cluster", "align", "requests", "clocks", "signatures", "explore"),
+    *("text", "vectors", "ab", "known", "pipeline", "graph", "timeline", "executions"),
+}
+# Neither judges: halves, twos and ones of arithmetic; powers of ten from 10 on are units, from a
+# millionth down what rounding leaves.
+ARITHMETIC: Final = {0.0, 0.5, 1.0, 2.0}
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
 SMALL: Final = 120  # lines of a module that one sibling alone should not need
 
@@ -289,6 +299,89 @@ def sentences(path: Path) -> list[str]:
 
 def test_sentences_are_made_in_text():
     assert [s for p in PYTHON if part(p) in WORDLESS for s in sentences(p)] == []
+
+
+def is_number(node: ast.AST) -> bool:
+    """Tell whether an expression is a number, or several, that is written out."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) or is_number(node.right)
+    return isinstance(node, ast.Tuple) and bool(node.elts) and all(map(is_number, node.elts))
+
+
+def is_arithmetic(value: float) -> bool:
+    """Tell whether a float is one that does not judge; see `ARITHMETIC`."""
+    power = round(math.log10(value)) if value > 0 else 0
+    return value in ARITHMETIC or (value == float(f"1e{power}") and not -6 < power < 1)
+
+
+def undeclared_numbers(path: Path) -> list[str]:
+    """Return the numbers that are neither declared in schema/parameters nor marked technical.
+
+    Those are floats wherever they stand, and whatever a name of the module is given.  The mark
+    stands on the line, or in the comment above it.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+
+    def is_marked(node: ast.stmt | ast.expr) -> bool:
+        last, first = node.end_lineno or node.lineno, node.lineno - 1
+        while first and lines[first - 1].lstrip().startswith("#"):
+            first -= 1
+        return "# technical" in "\n".join(lines[first:last])
+
+    [module] = [node for node in walk(path) if isinstance(node, ast.Module)]
+    named = [
+        node
+        for node in module.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and is_number(node.value)
+    ]
+    within = {id(number) for node in named for number in ast.walk(node)}
+    floats = [
+        node
+        for node in walk(path)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, float)
+        and not is_arithmetic(node.value)
+        and id(node) not in within
+    ]
+    return [
+        f"{place(path)}:{node.lineno}: {lines[node.lineno - 1].strip()}"
+        for node in (*named, *floats)
+        if not is_marked(node)
+    ]
+
+
+def test_numbers_that_judge_are_declared():
+    found = [n for p in PYTHON if part(p) in JUDGING for n in undeclared_numbers(p)]
+    assert found == [], "declare them in schema/parameters, or say `# technical: why`"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("_PACE: Final = 2", True),
+        ("_LEVELS = (0.05, 0.1)", True),
+        ("_ROWS = 4 * KIB", True),
+        ("_ROWS = 1 << 16  # technical: of a block", False),
+        ("# technical: rows of a block,\n# in a cache\n_ROWS = 1 << 16", False),
+        ("# rows of a block\n_ROWS = 1 << 16", True),
+        ("def f(x):\n    return x > 0.05", True),
+        ("def f(x, level=0.05):\n    return x > level", True),
+        ("def f(x):\n    return x * 0.5 + 1e9 * 2.0 - 1e-9", False),
+        ("def f(x):\n    return x > 0.1", True),
+        ("def f(x):\n    return x[3]", False),
+        ("def f(x):\n    return x > 9.95  # technical: rounding", False),
+        ("NAMES = (1, 'a')", False),
+    ],
+)
+def test_a_number_is_recognized(tmp_path, monkeypatch, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / "stage.py"
+    path.write_text(text, encoding="utf-8")
+    assert bool(undeclared_numbers(path)) == wrong
 
 
 def test_nothing_is_evaluated():

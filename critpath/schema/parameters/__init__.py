@@ -45,6 +45,7 @@ Source = Derived | Paper | Chosen
 
 FIXTURES: Final = Chosen("fixtures")
 STUDIES: Final = Chosen("studies")
+LOCATIONS: Final = Chosen("locations")
 SERVICES: Final = Chosen("services")
 SERVERS: Final = Chosen("servers")
 HOSTS: Final = Chosen("hosts")
@@ -57,6 +58,7 @@ CUSTOM: Final = Chosen("custom")
 SIGHT: Final = Chosen("sight")
 CORPORA: Final[Mapping[str, str]] = {
     "fixtures": "the recordings in fixtures/: a program with four faults, traced in a guest",
+    "locations": "programs whose code and files are known (evaluation/locations)",
     "studies": "the case studies of the paper, recorded anew (evaluation.md)",
     "services": "real services, healthy and with faults of known kind (evaluation.md)",
     "servers": "requests of real servers against their own logs (evaluation.md)",

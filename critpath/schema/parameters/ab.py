@@ -57,6 +57,18 @@ class Evidence(Group, name="evidence"):
     )
     often = Parameter(30, "blocks", "until equal commands are told to be", CUSTOM)
     cause_blocks = Parameter(12, "blocks", "that are recorded for the causes", COST)
+    bets = Parameter(
+        (0.15, 0.3, 0.6, 1.2), "share", "of the wealth that bets on the mean risk", SIMULATED
+    )
+    tail_bets = Parameter(
+        (0.1, 0.25, 0.5, 1.0), "share", "of the wealth that bets on a percentile risk", SIMULATED
+    )
+    share_bets = Parameter(
+        (0.2, 0.4, 0.7),
+        "share",
+        "of the wealth that bets on the share of slow executions risk, besides the boldest",
+        SIMULATED,
+    )
 
 
 EVIDENCE: Final = Evidence()

@@ -30,6 +30,13 @@ class Conditions(Group, name="conditions"):
         "of a label's executions that are a type of their own, to be asked about",
         CUSTOM,
     )
+    symbols = Parameter(
+        12, "states", "of which conditions are looked at unasked: where most time goes", COST
+    )
+    roles = Parameter(
+        12, "threads", "of one name that paths go through, of which conditions are looked at", COST
+    )
+    asked = Parameter(50, "services", "of which conditions are looked at", COST)
 
 
 CONDITIONS: Final = Conditions()

@@ -149,3 +149,30 @@ class Defaults(Group, name="defaults"):
 
 
 DEFAULTS: Final = Defaults()
+
+
+class Watching(Group, name="watching"):
+    """How recordings that go on are answered for."""
+
+    window = Parameter(10, "intervals", "that an answer rests on, at most", CUSTOM)
+    failing = Parameter(
+        5, "answers", "of the last `watching.window`, that end what watches for a label", CUSTOM
+    )
+
+
+WATCHING: Final = Watching()
+
+
+class Even(Group, name="even"):
+    """How places are spread evenly."""
+
+    golden = Parameter(
+        0.6180339887498949,
+        "share",
+        "the golden section: multiples of it lie evenly and fall in step with no period of "
+        "a workload",
+        Derived("(sqrt(5) - 1) / 2"),
+    )
+
+
+EVEN: Final = Even()

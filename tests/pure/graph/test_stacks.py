@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.graph.stacks import APART, add_stacks, find_sleeps, usual_distance
+from critpath.graph.stacks import add_stacks, find_sleeps, usual_distance
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.model.stacks import (
     RUN,
@@ -20,6 +20,7 @@ from critpath.model.stacks import (
     frames_of,
     location_of,
 )
+from critpath.schema.parameters.replay import WAITING
 
 NONE = Frames((), (), np.zeros(0, np.int32), (), np.zeros(0, np.bool_))
 US = 1000
@@ -111,7 +112,7 @@ def test_no_stack_goes_to_another_sleep(lengths, shift, data):
         return
     found = [stack for stack, _ in joined(paths, stacks_of(*rows))[::2]]
     wanted = [f"f{int(at) + shift}_7" if i in kept else None for i, at in enumerate(begins)]
-    assert abs(shift) * US < APART
+    assert abs(shift) * US < WAITING.apart
     assert found == wanted
 
 

@@ -24,6 +24,7 @@ from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
 from critpath.model.packing import pack
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
+from critpath.schema.parameters import overridden
 from critpath.timeline.replay import replay
 
 LAST = 30
@@ -187,9 +188,8 @@ def test_what_is_kept_of_earlier_executions_makes_no_difference(timelines, cutti
 def test_the_cutting_makes_no_difference(timelines, cutting, drawn, interrupts, held_back):
     subjects, begin, end = drawn
     subjects = np.minimum(subjects, len(timelines.workers) - 1)
-    with pytest.MonkeyPatch.context() as patch:
-        # A time that such small recordings reach.
-        patch.setattr(critical_path, "HELD_BACK_NS", held_back)
+    # A time that such small recordings reach.
+    with pytest.MonkeyPatch.context() as patch, overridden("waiting.held_back", held_back):
         patch.setattr(twin, "HELD_BACK_NS", held_back)
         options = {"interrupts": interrupts}
         expected = twin.critical_paths(timelines, subjects, begin, end, **options)
