@@ -13,6 +13,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 RESULTS: Final = ROOT / "evaluation" / "results"
 PAGES: Final = ROOT / "docs" / "evaluation"
 # <!-- table PAGE/TABLE --> or, for some columns of it, <!-- table PAGE/TABLE: HEAD | HEAD -->
+_NUMBER: Final = re.compile(r"|-|–|[-+±~<]? ?[\d.,]+( ?(%|s|ms|µs|times|of [\d,]+))?")  # or nothing
 _MARKER: Final = re.compile(r"<!-- table ([^>]*?) -->\n.*?<!-- end of table -->", re.DOTALL)
 
 
@@ -27,8 +28,11 @@ def render_table(found: dict[str, Any], heads: list[str]) -> str:
     """Return some columns of a table, and what measured it when."""
     columns = [found["heads"].index(head) for head in heads]
     rows = [tuple(row[column] for column in columns) for row in found["rows"]]
+    shown = table(tuple(heads), rows)
+    numbers = [all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(heads))]
+    shown[1] = "|" + "".join("---:|" if number else "---|" for number in numbers)
     source = f"`{found['command']}`, {found['date']} ({found['commit']})"
-    return "\n".join([*table(tuple(heads), rows), "", source])
+    return "\n".join([*shown, "", source])
 
 
 def fill_page(text: str) -> str:

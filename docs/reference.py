@@ -133,8 +133,8 @@ class _Shapes:
 
 
 _STATE: Final = "StateName"
-# What only critpath's own page draws: shapes that the schema alone has.
-_DRAWN: Final = {"pictures"}
+# What only critpath's own page and exports draw: shapes that the schema alone has.
+_DRAWN: Final = {"pictures", "aligned", "plane"}
 
 
 def _shape(title: Callable[[str], str], defined: str, body: dict[str, Any]) -> list[str]:

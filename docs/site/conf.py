@@ -7,6 +7,7 @@ order of the pages) stands here.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -122,7 +123,9 @@ def add_contents(app: Any, docname: str, source: list[str]) -> None:
     elif docname == "docs/decisions/README":
         source[0] += _toctree("", [f"/{page}" for page in _decisions(app)])
     elif docname == "docs/evaluation":
-        source[0] += _toctree("", [f"/{page}" for page in _evaluation(app)])
+        linked = re.findall(r"\(evaluation/([\w-]+)\.md\)", source[0])
+        ordered = sorted(_evaluation(app), key=lambda page: _place(page, linked))
+        source[0] += _toctree("", [f"/{page}" for page in ordered])
 
 
 def _decisions(app: Any) -> list[str]:
@@ -133,6 +136,12 @@ def _decisions(app: Any) -> list[str]:
 
 def _evaluation(app: Any) -> list[str]:
     return sorted(name for name in app.env.found_docs if name.startswith("docs/evaluation/"))
+
+
+def _place(page: str, linked: list[str]) -> tuple[int, str]:
+    """Return where a page stands: as the overview links it, its tables right behind it."""
+    name = page.rsplit("/", 1)[1].removesuffix("-tables")
+    return linked.index(name) if name in linked else len(linked), page
 
 
 def _toctree(caption: str, pages: list[str]) -> str:
