@@ -121,17 +121,15 @@ def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settin
     from critpath.known.entries import open_store  # noqa: PLC0415 - numpy and the stages
     from critpath.pipeline.incidents import look_up_comparison  # noqa: PLC0415 - as above
     from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - as above
-    from critpath.report.document.known import known_entry  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress("looking up what was seen before")
         store = open_store(Path(settings["known"]))
-        answer = look_up_comparison(
+        return look_up_comparison(
             *(store, document, (sources[0], sources[1])),
             SignSettings(reader=settings["reader"]),
             level=settings["known-level"],
         )
-        return known_entry(answer, str(store.path), store.digest, len(store.entries))
 
 
 def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> str:

@@ -282,8 +282,8 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _search(arguments: argparse.Namespace, settings: Settings) -> int:
+    from critpath.documents.known import KNOWN_FORMAT, KnownDocument  # noqa: PLC0415 - as above
     from critpath.pipeline.lookup import search  # noqa: PLC0415 - numpy
-    from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - as above
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
     check_outputs([arguments.json], [arguments.source])
@@ -295,35 +295,34 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
         normal = None
         if arguments.normal is not None:
             normal = _read(arguments.normal, arguments, settings)[0]
-        answer = search_incident(
+        entry = search_incident(
             *(store, causes or {}, counts, normal),
             level=settings["known-level"],
             best=arguments.best,
         )
     else:
-        answer = search(
+        entry = search(
             *(store, counts),
             level=settings["known-level"],
             best=arguments.best,
             classifier=arguments.classifier,
         )
-    entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
     if arguments.json:
         from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
 
-        document = known_document(str(arguments.source), entry, __version__)
+        document = KnownDocument(KNOWN_FORMAT, __version__, str(arguments.source), entry)
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.json != STDOUT:
         for line in describe_answer(entry):
             print(line)
         _print_matches(entry)
-        if answer.status == "unknown":
+        if entry.answer == "unknown":
             hint(
                 f"label it with: critpath known add {arguments.store} {arguments.source} "
                 "--label NAME",
                 quiet=settings["quiet"],
             )
-    return CODES[answer.status]
+    return CODES[entry.answer]
 
 
 def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -393,7 +392,7 @@ def _count_and_say(
         heard, stale = time.monotonic(), False
         while not stopping.is_set() and code is None:
             with contextlib.suppress(queue.Empty):
-                _say_watched(watch, lines.get(timeout=_POLL), store, arguments, write)
+                _say_watched(watch, lines.get(timeout=_POLL), arguments, write)
                 heard, stale = time.monotonic(), False
                 code = EXIT_ANOMALY if arguments.fail_on and watch.must_fail else None
             silent = time.monotonic() - heard
@@ -427,20 +426,18 @@ def _open_lines(place: str | None) -> Iterator[Callable[[str], None]]:
 def _say_watched(
     watch: Watch,
     line: Mapping[str, Any],
-    store: Store,
     arguments: argparse.Namespace,
     write: Callable[[str], None],
 ) -> None:
+    from critpath.documents.known import KNOWN_FORMAT, KnownDocument  # noqa: PLC0415 - start-up time
     from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
-    from critpath.report.document.known import known_document, known_entry  # noqa: PLC0415 - numpy
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
-    answer, changed = watch.add(line)
+    entry, changed = watch.add(line)
     now = datetime.now(UTC)
-    entry = known_entry(answer, str(arguments.store), store.digest, len(store.entries))
     if arguments.json:
         when = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        document = known_document(watch.scope, entry, __version__, when)
+        document = KnownDocument(KNOWN_FORMAT, __version__, watch.scope, entry, when)
         write(json.dumps(to_plain(document), separators=(",", ":")))
     if changed and arguments.json != STDOUT:
         head, *more = describe_answer(entry)
@@ -519,21 +516,16 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
 def _check(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.pipeline.lookup import check  # noqa: PLC0415 - numpy
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
-    from critpath.report.document.known import check_document  # noqa: PLC0415 - as above
     from critpath.text.known import describe_check  # noqa: PLC0415 - as above
 
     check_outputs([arguments.json, arguments.html], [])
     store = _open(arguments, settings)
-    found = check(store, level=settings["known-level"])
-    if found is None:
+    document = check(store, level=settings["known-level"])
+    if document is None:
         raise InconclusiveError(
             f"{arguments.store}: has no states to tell apart",
             "add recordings: critpath known add STORE SOURCE --label NAME",
         )
-    document = check_document(
-        *(found, str(arguments.store), store.digest),
-        *((*store.notes, *found.left_out), __version__),
-    )
     if arguments.json:
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.html:

@@ -9,6 +9,11 @@ from critpath.documents.base import Number, Part, doc
 KNOWN_FORMAT: Final = "critpath/known-answer/1"
 CHECK_FORMAT: Final = "critpath/known-check/1"
 
+# What ran, or how a system differed from its own normal.
+EntryKind = Literal["state", "incident"]
+Compared = Literal["counts", "causes"]
+KnownAnswer = Literal["known", "unknown", "inconclusive", "not comparable"]
+
 
 class MatchedTermEntry(Part):
     """A term that makes two things alike."""
@@ -26,8 +31,8 @@ class MatchEntry(Part):
 
     label: Annotated[str, doc("what it is called in the store")]
     labels: Annotated[list[str], doc("with those that the store cannot tell from it")]
-    kind: Annotated[Literal["state", "incident"], doc("what ran, or how a system changed")]
-    part: Annotated[Literal["counts", "causes"], doc("what was compared")]
+    kind: Annotated[EntryKind, doc("what ran, or how a system changed")]
+    part: Annotated[Compared, doc("what was compared")]
     similarity: Annotated[Number, doc("cosine to the nearest documents, at most 1")]
     distance: Annotated[Number, doc("in units of how the same thing differs from day to day")]
     sessions: Annotated[int, doc("recordings of it in the store")]
@@ -52,9 +57,7 @@ class KnownEntry(Part):
     store: Annotated[str, doc("as it was named")]
     digest: Annotated[str, doc("hash of the entries that the answer rests on")]
     entries: Annotated[int, doc("sessions in the store")]
-    answer: Annotated[
-        Literal["known", "unknown", "inconclusive", "not comparable"], doc("the answer")
-    ]
+    answer: Annotated[KnownAnswer, doc("the answer")]
     reasons: Annotated[list[str], doc("why it is no surer, in sentences")]
     matches: Annotated[list[MatchEntry], doc("the nearest label first")]
     p: Annotated[

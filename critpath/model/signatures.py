@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
+from critpath.documents.known import EntryKind
 from critpath.model.table import F64, I32, I64, Bool, Column, Table, freeze_columns
 
 COUNTS_FORMAT: Final = "critpath/counts/1"
@@ -227,9 +228,6 @@ class Signatures(Table):
         }
 
 
-EntryKind = Literal["state", "incident"]
-
-
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One session of a label: what a store keeps of a recording.
@@ -273,177 +271,6 @@ class Entry:
 
 
 MOST_DOCUMENTS: Final = 64  # of an entry's side
-
-
-@dataclass(frozen=True)
-class MatchedTerm:
-    """A term that makes two signatures alike, or a stranger one.
-
-    ``part`` adds up, over all terms, to the similarity; ``here`` and ``there`` are hits a second.
-    """
-
-    term: str
-    here: float
-    there: float
-    part: float
-
-
-@dataclass(frozen=True)
-class Match:
-    """A label of a store beside what was asked about.
-
-    Attributes
-    ----------
-    label : str
-    labels : tuple of str
-        With those that the store cannot tell from it.
-    kind : str
-        As of `Entry`.
-    part : str
-        ``counts`` or ``causes``: what was compared.
-    similarity : float
-        Cosine to the three nearest documents, 1 at most: for people; it decides nothing.
-    distance : float
-        To the three nearest documents, in units of how the same thing differs from day to day.
-    sessions : int
-    recorded : str
-        Of the latest.
-    note, link : str
-        Of the latest that has one.
-    terms : tuple of MatchedTerm
-    """
-
-    label: str
-    labels: tuple[str, ...]
-    kind: EntryKind
-    part: Literal["counts", "causes"]
-    similarity: float
-    distance: float
-    sessions: int
-    recorded: str
-    note: str
-    link: str
-    terms: tuple[MatchedTerm, ...] = ()
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive documents with one answer; no label where it is like nothing known."""
-
-    begin: int
-    end: int
-    label: str
-    similarity: float
-
-
-AnswerStatus = Literal["known", "unknown", "inconclusive", "not comparable"]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Whether a store knows something like this.
-
-    Attributes
-    ----------
-    status : str
-    reasons : tuple of str
-        Why it is inconclusive, or cannot be compared.
-    matches : tuple of Match
-        Nearest label first.
-    p_value : float
-        How often something of the nearest label is as strange, across sessions.
-    calibrated : bool
-        There are sessions enough for the p-value to mean what it says.
-    level : float
-        At most this p-value is like nothing known.
-    documents, quiet, lossy : int
-        Of what was asked about; quiet and lossy ones are not judged.
-    agreement : float
-        Share of the judged documents that are nearest to the first match.
-    timeline : tuple of Stretch
-        Where less than four in five agree.
-    left_out : tuple of str
-        Entries that cannot be compared with it.
-    """
-
-    status: AnswerStatus
-    reasons: tuple[str, ...]
-    matches: tuple[Match, ...]
-    p_value: float
-    calibrated: bool
-    level: float
-    documents: int
-    quiet: int
-    lossy: int
-    agreement: float
-    timeline: tuple[Stretch, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Which labels are alike: joined two by two, the most alike first.
-
-    Attributes
-    ----------
-    joins : tuple of (int, int, float)
-        What is joined, and how similar the two are: numbers of labels, and behind these of
-        earlier joins.  Labels of which nothing can be judged are in none.
-    groups : tuple of tuple of int
-        Labels that are together where the tree is cut.
-    """
-
-    joins: tuple[tuple[int, int, float], ...]
-    groups: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Check:
-    """What a store can tell apart, each session judged by the others.
-
-    Attributes
-    ----------
-    labels : tuple of str
-    sessions, documents, quiet : int64 [labels]
-    nearest : int64 [labels, labels]
-        Documents by their own label and the nearest, of labels with several sessions.
-    unknown : int64 [labels]
-        Of these, how many were called unknown.
-    judged : int64 [labels]
-    strangers, recognised : int
-        Documents whose label and its twins were left out, and how many of these were unknown.
-    level : float
-    calibrated : bool
-        So many sessions could be judged that what is known is called unknown no more often.
-    judged_sessions, needed_sessions : int
-        By others of their label; how many the level takes.
-    twins : tuple of tuple of str
-        Labels that are confused in more than one document of twenty.
-    doubtful : tuple of str
-        Entries most of whose documents are nearest to another label.
-    left_out : tuple of str
-        A line each on entries that could not be compared or judged.
-    tree : Tree
-        Which labels are alike.
-    """
-
-    labels: tuple[str, ...]
-    sessions: I64
-    documents: I64
-    quiet: I64
-    nearest: I64
-    unknown: I64
-    judged: I64
-    strangers: int
-    recognised: int
-    level: float
-    calibrated: bool
-    judged_sessions: int
-    needed_sessions: int
-    twins: tuple[tuple[str, ...], ...]
-    doubtful: tuple[str, ...]
-    left_out: tuple[str, ...]
-    tree: Tree
 
 
 def take_rows(start: I64, documents: I64) -> tuple[I64, I32]:

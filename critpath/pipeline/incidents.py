@@ -10,13 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from critpath.documents.base import number
+from critpath.documents.known import (
+    Compared,
+    KnownAnswer,
+    KnownEntry,
+    MatchedTermEntry,
+    MatchEntry,
+)
 from critpath.model import F64, role_name
 from critpath.model.recording import COUNTS
-from critpath.model.signatures import LONGEST_TERM, Answer, Counts, Entry, Match, MatchedTerm
+from critpath.model.signatures import LONGEST_TERM, Counts, Entry
 from critpath.pipeline.lookup import common_terms, describe_entries, find_comparable, rates
 from critpath.pipeline.signing import SignSettings, read_source
 from critpath.schema.parameters.signatures import DRIFT, LOOKUP
@@ -41,7 +49,7 @@ def search_incident(
     *,
     level: float | None = None,
     best: int = 5,
-) -> Answer:
+) -> KnownEntry:
     """Look up how a system differs from its own normal, by counts and by causes.
 
     Either is searched by itself; what is more alike answers.
@@ -69,11 +77,11 @@ def search_incident(
         by_counts, vectors, left_out = _by_counts(incidents, sample, normal, best)
         found.append(by_counts)
     matches = max(found, key=lambda some: some[0].similarity if some else -1.0)
-    status: Any = "unknown"
-    reasons: tuple[str, ...] = ()
+    status: KnownAnswer = "unknown"
+    reasons: list[str] = []
     p, calibrated = 1.0, False
     if not incidents:
-        reasons = (words.no_incidents(),)
+        reasons = [words.no_incidents()]
     elif matches:
         from critpath.signatures.drift import Ranking
 
@@ -90,23 +98,27 @@ def search_incident(
             p = float(known.p_values(strange[-1]))
             status = "unknown" if p <= level else "known"
             if wanted < p <= level:
-                reasons = (words.level_raised(level, wanted),)
+                reasons = [words.level_raised(level, wanted)]
         else:
             status = "unknown" if matches[0].similarity < LOOKUP.like else "known"
             needed = math.ceil(1 / level - 1e-9) - 1
-            reasons = (words.few_incidents(len(judged), needed, LOOKUP.like),)
-    return Answer(
-        status=status,
+            reasons = [words.few_incidents(len(judged), needed, LOOKUP.like)]
+    return KnownEntry(
+        store=str(store.path),
+        digest=store.digest,
+        entries=len(store.entries),
+        answer=status,
         reasons=reasons,
         matches=matches,
-        p_value=p,
+        p=number(p) if calibrated else None,
         calibrated=calibrated,
         level=level,
         documents=len(sample) if sample is not None else 0,
         quiet=0,
         lossy=int(sample.lossy.sum()) if sample is not None else 0,
         agreement=1.0,
-        left_out=tuple(left_out),
+        timeline=[],
+        left_out=left_out,
     )
 
 
@@ -143,12 +155,12 @@ def _by_causes(
     causes: Mapping[str, float],
     weight: Mapping[str, float],
     best: int,
-) -> tuple[Match, ...]:
+) -> list[MatchEntry]:
     from critpath.signatures.difference import compare_causes
 
     with_causes = [entry for entry in incidents if entry.causes]
     if not causes or not with_causes:
-        return ()
+        return []
     alike: dict[str, list[tuple[float, Entry]]] = {}
     for entry in with_causes:
         similarity = compare_causes(causes, entry.causes, weight)
@@ -159,24 +171,24 @@ def _by_causes(
         similarity, nearest = max(alike[label], key=lambda pair: (pair[0], pair[1].name))
         shared = sorted(causes.keys() & nearest.causes.keys())
         shared.sort(key=lambda term: -min(causes[term], nearest.causes[term]))
-        terms = tuple(
-            MatchedTerm(t, causes[t], nearest.causes[t], min(causes[t], nearest.causes[t]))
+        terms = [
+            MatchedTermEntry(t, causes[t], nearest.causes[t], min(causes[t], nearest.causes[t]))
             for t in shared[:_SHOWN]
-        )
+        ]
         found.append(_incident(label, incidents, "causes", similarity, terms))
-    return tuple(found)
+    return found
 
 
 def _by_counts(
     incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
-) -> tuple[tuple[Match, ...], Vectors, list[str]]:
+) -> tuple[list[MatchEntry], Vectors, list[str]]:
     from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
 
     usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
     kept, left_out = find_comparable(usable, sample)
     sample, normal = sample.take(~sample.lossy), normal.take(~normal.lossy)
     if not kept or not len(sample) or not len(normal):
-        return (), {}, left_out
+        return [], {}, left_out
     sides = [side for e in kept for side in (e.counts, e.normal) if side is not None]
     terms = common_terms([*sides, sample, normal], free=True)
     made = [(make_side(e.counts, terms), make_side(e.normal, terms)) for e in kept if e.normal]
@@ -194,7 +206,7 @@ def _by_counts(
     here = rates(sample, terms) - rates(normal, terms)
     found = []
     for place, one in enumerate(order[:best].tolist()):
-        explained: tuple[MatchedTerm, ...] = ()
+        explained: list[MatchedTermEntry] = []
         if place == 0:
             same = [e for e in kept if e.label == labels[one]]
             there = np.mean(
@@ -203,28 +215,28 @@ def _by_counts(
             )
             both = np.sign(here) * np.sign(there) * np.sqrt(np.abs(here * there))
             rows = np.argsort(-both, kind="stable")[:_SHOWN].tolist()
-            explained = tuple(
-                MatchedTerm(terms[at], float(here[at]), float(there[at]), float(both[at]))
+            explained = [
+                MatchedTermEntry(terms[at], float(here[at]), float(there[at]), float(both[at]))
                 for at in rows
                 if both[at] > 0
-            )
+            ]
         found.append(_incident(labels[one], incidents, "counts", float(mean[one]), explained))
     places = [incidents.index(entry) for entry in kept]
     vectors = dict(zip(places, stored, strict=True))
-    return tuple(found), vectors | {len(incidents): mine}, left_out
+    return found, vectors | {len(incidents): mine}, left_out
 
 
 def _incident(
     label: str,
     incidents: Sequence[Entry],
-    part: Any,
+    part: Compared,
     similarity: float,
-    terms: tuple[MatchedTerm, ...],
-) -> Match:
+    terms: list[MatchedTermEntry],
+) -> MatchEntry:
     mine = [entry for entry in incidents if entry.label == label]
-    return Match(
+    return MatchEntry(
         label=label,
-        labels=(label,),
+        labels=[label],
         kind="incident",
         part=part,
         similarity=similarity,
@@ -264,7 +276,7 @@ def look_up_comparison(
     *,
     level: float,
     best: int = 5,
-) -> Answer:
+) -> KnownEntry:
     """Look up an anomaly: by its causes, and by counts where both sides have some."""
     counted = [
         read_source(source, settings)[0] if (source / COUNTS).is_file() else None

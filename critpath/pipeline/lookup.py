@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.errors import InconclusiveError, UsageError
-from critpath.model.signatures import (
-    FREE,
-    Answer,
-    Check,
-    Counts,
-    Entry,
-    Match,
-    MatchedTerm,
-    Stretch,
-    Tree,
+from critpath import __version__
+from critpath.documents.base import change, number
+from critpath.documents.known import (
+    CHECK_FORMAT,
+    CheckDocument,
+    CheckedLabel,
+    JoinEntry,
+    KnownAnswer,
+    KnownEntry,
+    MatchedTermEntry,
+    MatchEntry,
+    StretchEntry,
 )
+from critpath.errors import InconclusiveError, UsageError
+from critpath.model.signatures import FREE, Counts, Entry
 from critpath.schema.parameters.signatures import LOOKUP
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
@@ -214,7 +217,7 @@ def search(
     best: int = 5,
     classifier: str = "nearest",
     library: Library | None = None,
-) -> Answer:
+) -> KnownEntry:
     """Look up what ran.
 
     Parameters
@@ -237,23 +240,17 @@ def search(
     if known is None:
         left = find_comparable(states, asked)[1]
         reason = words.nothing_comparable(len(states))
-        return Answer(
-            *("not comparable", (reason,), (), 1.0, False, level, len(asked), 0, lossy, 0.0),
-            left_out=tuple(left),
+        return no_answer(
+            store, asked, "not comparable", reason, level=level, lossy=lossy, left_out=left
         )
     vectors, rows = make_vectors(asked, known.terms)
     quiet = len(asked) - lossy - len(rows)
-    answer = Answer(
-        status="inconclusive",
-        reasons=(words.too_few_documents(len(rows), LOOKUP.least_documents, quiet),),
-        matches=(),
-        p_value=1.0,
-        calibrated=False,
+    answer = no_answer(
+        *(store, asked, "inconclusive"),
+        words.too_few_documents(len(rows), LOOKUP.least_documents, quiet),
         level=level,
-        documents=len(asked),
         quiet=quiet,
         lossy=lossy,
-        agreement=0.0,
         left_out=known.left_out,
     )
     if len(rows) < LOOKUP.least_documents:
@@ -261,16 +258,47 @@ def search(
     return _judge(known, asked, vectors[rows], rows, answer, best=best, classifier=classifier)
 
 
+def no_answer(
+    store: Store,
+    asked: Counts,
+    answer: KnownAnswer,
+    reason: str,
+    *,
+    level: float,
+    lossy: int,
+    left_out: Sequence[str],
+    quiet: int = 0,
+) -> KnownEntry:
+    """Return that a store cannot tell, and why."""
+    return KnownEntry(
+        store=str(store.path),
+        digest=store.digest,
+        entries=len(store.entries),
+        answer=answer,
+        reasons=[reason],
+        matches=[],
+        p=None,
+        level=level,
+        calibrated=False,
+        documents=len(asked),
+        quiet=quiet,
+        lossy=lossy,
+        agreement=0.0,
+        timeline=[],
+        left_out=list(left_out),
+    )
+
+
 def _judge(
     known: Library,
     asked: Counts,
     vectors: Any,
     rows: I64,
-    answer: Answer,
+    answer: KnownEntry,
     *,
     best: int,
     classifier: str,
-) -> Answer:
+) -> KnownEntry:
     calibration = known.calibration
     corpus = calibration.corpus
     count = len(known.labels)
@@ -296,24 +324,25 @@ def _judge(
     p = float(calibration.p_values(np.median(strange), sessions=sessions))
     status, reasons = _decide(known, p, level, calibrated=calibrated, by_session=sessions)
     if answer.level < p <= level:
-        reasons = (words.level_raised(level, answer.level), *reasons)
-    matches = tuple(
+        reasons = [words.level_raised(level, answer.level), *reasons]
+    matches = [
         _match(known, int(one), asked, vectors, distances, explained=place == 0)
         for place, one in enumerate(order[:best].tolist())
         if np.isfinite(distances[:, one]).any()
-    )
-    timeline: tuple[Stretch, ...] = ()
+    ]
+    sure = calibrated and sessions and calibration.has_enough
+    timeline: list[StretchEntry] = []
     if agreement < LOOKUP.agree:
         each = calibration.p_values(strange)
         unknown = each <= calibration.level(answer.level)
         timeline = _timeline(known, asked, rows, np.where(unknown, -1, label), vectors)
-    return replace(
+    return change(
         answer,
-        status=status,
+        answer=status,
         reasons=reasons,
         matches=matches,
-        p_value=p,
-        calibrated=calibrated and sessions and calibration.has_enough,
+        p=number(p) if matches or sure else None,
+        calibrated=sure,
         level=level,
         agreement=agreement,
         timeline=timeline,
@@ -326,36 +355,36 @@ def _by_distance(labels: I64, distances: F64) -> I64:
 
 def _decide(
     known: Library, p: float, level: float, *, calibrated: bool, by_session: bool
-) -> tuple[Any, tuple[str, ...]]:
+) -> tuple[KnownAnswer, list[str]]:
     """Return what the p-value allows to be said, and why no more."""
     calibration = known.calibration
     if not calibrated:
-        return "inconclusive", (words.not_calibrated(len(calibration.known)),)
-    reasons: tuple[str, ...] = ()
+        return "inconclusive", [words.not_calibrated(len(calibration.known))]
+    reasons: list[str] = []
     if not by_session:
-        reasons = (words.by_interval(len(calibration.medians)),)
+        reasons = [words.by_interval(len(calibration.medians))]
     if not calibration.has_enough:
-        reasons = (words.few_sessions(float(np.median(calibration.corpus.sessions))),)
+        reasons = [words.few_sessions(float(np.median(calibration.corpus.sessions)))]
         if level / LOOKUP.near < p <= level * LOOKUP.near:
-            return "inconclusive", (words.near_level(p, level), *reasons)
+            return "inconclusive", [words.near_level(p, level), *reasons]
     return ("unknown" if p <= level else "known"), reasons
 
 
 def _match(
     known: Library, label: int, asked: Counts, vectors: Any, distances: F64, *, explained: bool
-) -> Match:
+) -> MatchEntry:
     calibration, corpus = known.calibration, known.calibration.corpus
     mine = corpus.take(corpus.label == label).vectors
     cosine = np.asarray((vectors @ mine.T).toarray())
     nearest = np.argsort(-cosine, axis=1, kind="stable")[:, :3]
     entries = [e for e in known.entries if e.label == known.labels[label]]
     family = next((of for of in calibration.twins if label in of), (label,))
-    terms: tuple[MatchedTerm, ...] = ()
+    terms: list[MatchedTermEntry] = []
     if explained:
         terms = _explain(known, asked, vectors, mine, nearest, label)
-    return Match(
+    return MatchEntry(
         label=known.labels[label],
-        labels=tuple(known.labels[i] for i in family),
+        labels=[known.labels[i] for i in family],
         kind="state",
         part="counts",
         similarity=float(np.take_along_axis(cosine, nearest, axis=1).mean()),
@@ -378,7 +407,7 @@ def describe_entries(entries: Sequence[Entry]) -> dict[str, Any]:
 
 def _explain(
     known: Library, asked: Counts, vectors: Any, theirs: Any, nearest: I64, label: int
-) -> tuple[MatchedTerm, ...]:
+) -> list[MatchedTermEntry]:
     """Return the terms that make the similarity, beyond what every label has: parts of it."""
     from scipy.sparse import csr_array
 
@@ -399,11 +428,11 @@ def _explain(
     here = rates(asked, known.terms)
     entries = [e.counts for e in known.entries if e.label == known.labels[label]]
     there = np.mean([rates(counts, known.terms) for counts in entries], axis=0)
-    return tuple(
-        MatchedTerm(known.terms[at], float(here[at]), float(there[at]), float(part[at]))
+    return [
+        MatchedTermEntry(known.terms[at], float(here[at]), float(there[at]), float(part[at]))
         for at in order.tolist()
         if part[at] > 0
-    )
+    ]
 
 
 def rates(counts: Counts, terms: Sequence[str]) -> F64:
@@ -420,7 +449,7 @@ def rates(counts: Counts, terms: Sequence[str]) -> F64:
 
 def _timeline(
     known: Library, asked: Counts, rows: I64, label: I64, vectors: Any
-) -> tuple[Stretch, ...]:
+) -> list[StretchEntry]:
     """Return runs of one label each; a single document between others is theirs."""
     smooth = label.copy()
     for at in range(1, len(label) - 1):
@@ -437,17 +466,17 @@ def _timeline(
             cosine = (vectors[first:end] @ theirs.T).toarray()
             similarity = float(np.sort(cosine, axis=1)[:, -3:].mean())
         found.append(
-            Stretch(
+            StretchEntry(
                 begin=int(asked.begin[rows[first]]),
                 end=int(asked.end[rows[end - 1]]),
                 label=known.labels[one] if one >= 0 else "",
                 similarity=similarity,
             )
         )
-    return tuple(found)
+    return found
 
 
-def check(store: Store, *, level: float) -> Check | None:
+def check(store: Store, *, level: float) -> CheckDocument | None:
     """Judge every session of a store by the others; None where it has no state to judge."""
     from critpath.signatures.drift import sessions_needed, strangers_of
 
@@ -486,24 +515,37 @@ def check(store: Store, *, level: float) -> Check | None:
         # Where most sessions of a label are nearer to another the two are twins.
         if is_odd and sum(others) <= len(others) / 2:
             doubtful.append(entry.name or entry.label)
-    return Check(
-        labels=known.labels,
-        sessions=sessions,
-        documents=totals,
-        quiet=totals - used,
-        nearest=nearest,
-        unknown=unknown,
-        judged=np.bincount(corpus.label[judged], minlength=count),
+    tree, groups = join_labels(known)
+    of_labels = np.bincount(corpus.label[judged], minlength=count)
+    return CheckDocument(
+        format=CHECK_FORMAT,
+        version=__version__,
+        store=str(store.path),
+        digest=store.digest,
+        labels=[
+            CheckedLabel(
+                label=label,
+                sessions=int(sessions[at]),
+                documents=int(totals[at]),
+                quiet=int(totals[at] - used[at]),
+                judged=int(of_labels[at]),
+                right=int(nearest[at, at]),
+                unknown=int(unknown[at]),
+                nearest={known.labels[i]: n for i, n in enumerate(nearest[at].tolist()) if n},
+            )
+            for at, label in enumerate(known.labels)
+        ],
         strangers=int(seen.sum()),
         recognised=int((p[seen] <= found_level).sum()),
         level=found_level,
         calibrated=calibration.holds(found_level),
         judged_sessions=len(calibration.medians),
         needed_sessions=sessions_needed(found_level),
-        twins=known.twins,
-        doubtful=tuple(doubtful),
-        left_out=(*raised, *known.left_out),
-        tree=join_labels(known),
+        twins=[list(of) for of in known.twins],
+        doubtful=doubtful,
+        notes=[*store.notes, *raised, *known.left_out],
+        tree=tree,
+        groups=groups,
     )
 
 
@@ -623,10 +665,13 @@ def describe_label(store: Store, label: str) -> list[str]:
     return [*lines, *(words.usual_term(t, weight, mean[t]) for t, weight in weights.items())]
 
 
-def join_labels(known: Library, clusters: int | None = None) -> Tree:
+def join_labels(
+    known: Library, clusters: int | None = None
+) -> tuple[list[JoinEntry], list[list[str]]]:
     """Return which labels are alike, cut into groups: as many as asked for, or at the largest gap.
 
-    A label in which too little happened is like nothing, and left out.
+    Labels are joined two by two, the most alike first.  One in which too little happened is like
+    nothing, and left out.
     """
     from scipy.cluster.hierarchy import fcluster
 
@@ -635,33 +680,32 @@ def join_labels(known: Library, clusters: int | None = None) -> Tree:
     corpus = known.calibration.corpus
     used = np.unique(corpus.label)
     if len(used) < 2:
-        return Tree((), tuple((one,) for one in used.tolist()))
+        return [], [[known.labels[one]] for one in used.tolist()]
     tree = tree_of(find_syndromes(corpus)[used])
     group = fcluster(tree, clusters or largest_gap(tree), "maxclust")
-    number = [*used.tolist(), *range(len(known.labels), len(known.labels) + len(tree))]
-    return Tree(
-        joins=tuple(
-            (number[int(one)], number[int(other)], float(1 - height))
-            for one, other, height, _ in tree.tolist()
-        ),
-        groups=tuple(tuple(used[group == one].tolist()) for one in dict.fromkeys(group.tolist())),
-    )
+    places = [*used.tolist(), *range(len(known.labels), len(known.labels) + len(tree))]
+    joins = [
+        JoinEntry(places[int(one)], places[int(other)], float(1 - height))
+        for one, other, height, _ in tree.tolist()
+    ]
+    groups = [used[group == one].tolist() for one in dict.fromkeys(group.tolist())]
+    return joins, [[known.labels[i] for i in of] for of in groups]
 
 
 def group_labels(store: Store, clusters: int | None) -> list[str]:
     """Return the tree of labels in lines: which are alike, cut into groups."""
     known = _library_of(store)
-    tree = join_labels(known, clusters)
-    if not tree.joins:
+    joins, groups = join_labels(known, clusters)
+    if not joins:
         raise InconclusiveError(
             f"{store.path}: has one label in which enough happened", "add others"
         )
     names = list(known.labels)
-    lines = [words.group_line([names[i] for i in group]) for group in tree.groups]
-    for one, other, similarity in tree.joins:
-        both = names[one], names[other]
+    lines = [words.group_line(group) for group in groups]
+    for join in joins:
+        both = names[join.one], names[join.other]
         names.append(" + ".join(both))
-        lines.append(words.joined_line(*both, similarity))
+        lines.append(words.joined_line(*both, join.similarity))
     return [*lines, *known.left_out]
 
 

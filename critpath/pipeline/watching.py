@@ -16,8 +16,8 @@ from critpath.signatures.terms import normalised
 from critpath.signatures.weights import find_quiet
 
 if TYPE_CHECKING:
+    from critpath.documents.known import KnownEntry
     from critpath.known.entries import Store
-    from critpath.model.signatures import Answer
 
 
 class Watch:
@@ -64,7 +64,7 @@ class Watch:
         """Tell whether the label was seen often enough to end."""
         return sum(self._failed) >= WATCHING.failing
 
-    def add(self, line: Mapping[str, Any]) -> tuple[Answer, bool]:
+    def add(self, line: Mapping[str, Any]) -> tuple[KnownEntry, bool]:
         """Return the answer with one more interval, and whether it is another than before."""
         self._lines.append(dict(line))
         counts = normalised(parse_counts(self._header, self._lines)).of_scope(self.scope)
@@ -78,13 +78,13 @@ class Watch:
         answer = search(self._store, asked, level=self._level, library=self._library)
         first = answer.matches[0] if answer.matches else None
         name: str | None = None
-        if answer.status == "known" and first is not None:
+        if answer.answer == "known" and first is not None:
             name = first.label
-        elif answer.status == "unknown":
+        elif answer.answer == "unknown":
             name = ""
         self.seen[name] += 1
-        known = first is not None and answer.status == "known"
+        known = first is not None and answer.answer == "known"
         self._failed.append(bool(known and first and self._fail_on in first.labels))
-        now = (answer.status, frozenset(first.labels) if known and first else None)
+        now = (answer.answer, frozenset(first.labels) if known and first else None)
         changed, self._last = now != self._last, now
         return answer, changed

@@ -170,13 +170,13 @@ def across(states: dict[tuple[str, str], Counts]) -> None:
     """Every session judged by the others: what `known check` says, and retrieval."""
     found = check(Store(Path("x.known"), entries_of(states)), level=0.01)
     assert found is not None
-    judged, right = int(found.judged.sum()), int(np.trace(found.nearest))
+    judged, right = (sum(getattr(one, of) for one in found.labels) for of in ("judged", "right"))
     twin = {label: of for of in found.twins for label in of}
     family = sum(
-        int(found.nearest[i, j])
-        for i, one in enumerate(found.labels)
-        for j, other in enumerate(found.labels)
-        if one == other or other in twin.get(one, ())
+        many
+        for one in found.labels
+        for other, many in one.nearest.items()
+        if one.label == other or other in twin.get(one.label, ())
     )
     print("| every session judged by the others | |")
     print("|---|---:|")
@@ -186,11 +186,11 @@ def across(states: dict[tuple[str, str], Counts]) -> None:
     for level in (0.01, 0.05):
         at_level = check(Store(Path("x.known"), entries_of(states)), level=level)
         assert at_level is not None
-        unknown = at_level.unknown.sum() / judged
+        unknown = sum(one.unknown for one in at_level.labels) / judged
         print(f"| known ones called unknown, level {level:g} | {unknown:.4f} |")
         share = at_level.recognised / at_level.strangers
         print(f"| strangers recognised, level {level:g} | {share:.4f} of {at_level.strangers} |")
-    print(f"| quiet, not judged | {int(found.quiet.sum())} |")
+    print(f"| quiet, not judged | {sum(one.quiet for one in found.labels)} |")
     known = make_library(entries_of(states))
     assert known is not None
     corpus, drift = known.calibration.corpus, known.calibration.drift
