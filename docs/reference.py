@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
+from critpath.schema import parameters
 from critpath.schema.kinds import Kind, State
 
 # What a notebook calls, in the order in which it does.
@@ -65,6 +67,34 @@ def events() -> str:
     """Return what events mean, from the declarations."""
     rows = [(f"`{kind.name}`", kind.meaning) for kind in Kind]
     return "\n".join(table(("kind", "what it tells"), rows))
+
+
+# The numbers that decide most answers, in the order in which docs/how-it-decides.md comes to them.
+DECISIVE: Final = (
+    *("comparability.lossy", "comparability.doubtful", "effects.whole", "gate.sigmas"),
+    *("machine.explains", "machine.more_often", "machine.least_rise", "machine.new"),
+    *("machine.kind", "machine.apart", "machine.pace", "machine.sleep", "machine.disk"),
+    *("outliers.own", "segments.alike", "enough.first", "findings.ordinary"),
+    *("causes.weather", "causes.unseen", "causes.minor"),
+)
+
+
+def numbers() -> str:
+    """Return the numbers that decide most answers, from their declarations."""
+    for module in pkgutil.iter_modules(parameters.__path__):
+        import_module(f"{parameters.__name__}.{module.name}")
+    found = {
+        one.name: one
+        for group in parameters.Group.groups
+        for one in vars(group).values()
+        if isinstance(one, parameters.Parameter)
+    }
+    rows = []
+    for one in map(found.__getitem__, DECISIVE):
+        origin = f"{type(one.source).__name__.lower()}: {one.source.source}"
+        value = f"{one.value:.3g}" if isinstance(one.value, float) else f"{one.value}"
+        rows.append((f"`{one.name}`", f"{value} {one.unit}", one.what, origin))
+    return "\n".join(table(("name", "number", "what it is", "from"), rows))
 
 
 def schemas() -> dict[str, str]:

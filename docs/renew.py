@@ -28,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 import examples  # noqa: E402
 import measured  # noqa: E402
 import transcripts  # noqa: E402
-from reference import calls, events, formats, schemas, states, table  # noqa: E402
+from reference import calls, events, formats, numbers, schemas, states, table  # noqa: E402
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -42,6 +42,7 @@ JSON: Final = ROOT / "docs" / "reference-json.md"
 SCHEMAS: Final = ROOT / "docs" / "schema"
 READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
+DECIDES: Final = ROOT / "docs" / "how-it-decides.md"
 PATHS: Final = ROOT / "docs" / "critical-path.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 SIGNATURES: Final = ROOT / "docs" / "tutorial-known.md"
@@ -128,6 +129,11 @@ def critical_path() -> str:
     """Return docs/critical-path.md with every state and kind of event as they are declared."""
     text = between(PATHS.read_text(encoding="utf-8"), "states", states())
     return between(text, "events", events())
+
+
+def how_it_decides() -> str:
+    """Return docs/how-it-decides.md with the numbers as they are declared."""
+    return between(DECIDES.read_text(encoding="utf-8"), "numbers", numbers())
 
 
 def evaluation() -> dict[Path, str]:
@@ -260,6 +266,7 @@ def texts() -> None:
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
     PATHS.write_text(critical_path(), encoding="utf-8")
+    DECIDES.write_text(how_it_decides(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")
     examples.PAGE.write_text(examples.page(), encoding="utf-8")
     for page, text in evaluation().items():

@@ -120,6 +120,11 @@ def test_states_and_events_are_the_declared_ones(renew):
     assert shown == renew.critical_path(), "run make docs"
 
 
+def test_the_numbers_that_decide_are_the_declared_ones(renew):
+    shown = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
+    assert shown == renew.how_it_decides(), "run make docs"
+
+
 def rows_to_add() -> list[tuple[str, str]]:
     """Return what the table "to add" of the architecture says to change, by what is added."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -326,8 +331,9 @@ MOST_WORDS = 1500
 
 
 def prose_of(page: Path) -> str:
-    """Return a page without what programs print or run: fenced blocks."""
+    """Return a page without what programs print or run, and what is made of declarations."""
     text = page.read_text(encoding="utf-8")
+    text = re.sub(r"<!-- (numbers) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 

@@ -63,7 +63,7 @@ CORPORA: Final[Mapping[str, str]] = {
     "services": "real services, healthy and with faults of known kind (evaluation.md)",
     "servers": "requests of real servers against their own logs (evaluation.md)",
     "hosts": "recordings of two hosts and more, and drawn worlds (decision 14)",
-    "simulated": "sets drawn from distributions (evaluation-simulated.md, evaluation-ab.md)",
+    "simulated": "sets drawn from distributions (evaluation/alarms.md, evaluation/ab.md)",
     "families": "families of paths that were drawn, seeds of 50,000 and above (decision 8)",
     "signatures": "workloads counted on several days (evaluation.md, signatures)",
     "overhead": "programs recorded under a budget (evaluation.md, what recording costs)",
