@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy.testing  # noqa: F401 - scipy 1.11 imports it, and then numpy 1.26 starts lscpu
 import pytest
 
 HERE = Path(__file__).resolve().parent
