@@ -46,8 +46,8 @@ test-all: test test-kernel test-guest ## every test but the deep ones
 test-deep: installed packages-test ## fresh seeds, 400 examples for 25, every size
 	$(PYTEST) $(PYTEST_OPTIONS) -m "deep or hypothesis" --hypothesis-profile deep tests/pure tests/process
 
-VERSIONS_TESTS ?=
-test-versions: installed ## what depends on versions, with the oldest and the newest Python and libraries
+VERSIONS_TESTS ?= tests/pure
+test-versions: installed ## the pure tests, with the oldest and the newest Python and libraries
 	@sh .ci/versions $(VENV)/versions $(BIN)/python $(VENV)/wheel $(VERSIONS_TESTS)
 
 # One report, critpath-nightly/report.txt: a line for each suite.  NIGHTLY names some of them.
