@@ -58,7 +58,7 @@ def tables_page(page: str) -> str | None:
     if not left:
         return None
     file = f"evaluation/results/{page}.json"
-    parts = [f"{title} The tables", ""]
+    parts = [f"# Tables: {page.replace('-', ' ')}", ""]
     parts += [f"Made by `make docs` from `{file}`; in short: [{title[2:]}]({page}.md)", ""]
     for one in left.values():
         if heads := one.get("page", one["heads"]):

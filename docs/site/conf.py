@@ -56,6 +56,8 @@ PAGES: Final = {
         "docs/exploring",
         "docs/conditions",
         "docs/recording",
+        "docs/recording-trouble",
+        "docs/marks",
         "docs/finding-requests",
         "docs/slices",
         "docs/recipes",
@@ -69,6 +71,7 @@ PAGES: Final = {
         "docs/signatures",
         "docs/always-on",
         "docs/kernels",
+        "docs/ab",
         "docs/ci",
         "docs/noise",
         "docs/beside-other-tools",
@@ -87,7 +90,8 @@ PAGES: Final = {
         *("docs/critical-path", "docs/requests", "docs/tokens", "docs/glossary"),
     ),
     "Inside": (
-        *("docs/how-it-decides", "docs/architecture", "docs/security", "docs/decisions/README"),
+        *("docs/how-it-decides", "docs/architecture", "docs/security", "docs/promises"),
+        "docs/decisions/README",
         *("CONTRIBUTING", "SECURITY"),
     ),
     "Evidence": (
