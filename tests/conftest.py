@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import gc
 import hashlib
@@ -100,7 +101,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="accept new golden outputs")
 
 
-def pytest_configure() -> None:
+HANG = 900  # seconds of a file of tests, after which it is shown where it hangs
+
+
+class Watchdog:
+    """Shows where a file of tests hangs; pytest's own is a thread for each test."""
+
+    def __init__(self, stderr: int) -> None:
+        self._stderr, self._file = stderr, ""
+
+    def pytest_runtest_logstart(self, location: tuple[str, int | None, str]) -> None:
+        """Begin the time of a file."""
+        if location[0] != self._file:
+            self._file = location[0]
+            faulthandler.dump_traceback_later(HANG, file=self._stderr)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let signals act as they do in a terminal.
 
     A shell starts what runs in the background, and nohup what it runs, with signals ignored; a
@@ -110,6 +127,8 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if default else signal.SIG_DFL)
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        config.pluginmanager.register(Watchdog(os.dup(2)))
 
 
 def pytest_collection_finish() -> None:
