@@ -217,7 +217,8 @@ def main() -> int:
                 outcomes.append(outcome)
                 if outcome.what != "killed":
                     at = f"{outcome.mutant.module}:{outcome.mutant.line}"
-                    print(f"{outcome.what}: {at} {outcome.mutant.operator}\n{outcome.diff}")
+                    what = f"{outcome.what}: {at} {outcome.mutant.operator}"
+                    print(f"{len(outcomes)} of {len(drawn)}: {what}\n{outcome.diff}", flush=True)
     return tell(outcomes, arguments.json)
 
 
