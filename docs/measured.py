@@ -24,25 +24,27 @@ def read_results(page: str) -> dict[str, Any]:
     return tables
 
 
-def render_table(found: dict[str, Any], heads: list[str]) -> str:
-    """Return some columns of a table, and what measured it when."""
+def render_table(found: dict[str, Any], heads: list[str], told: str = "") -> str:
+    """Return some columns of a table, and what measured it when, unless a text has told it."""
     columns = [found["heads"].index(head) for head in heads]
     rows = [tuple(row[column] for column in columns) for row in found["rows"]]
     shown = table(tuple(heads), rows)
     numbers = [all(_NUMBER.fullmatch(row[place]) for row in rows) for place in range(len(heads))]
     shown[1] = "|" + "".join("---:|" if number else "---|" for number in numbers)
-    source = f"`{found['command']}`, {found['date']} ({found['commit']})"
-    return "\n".join([*shown, "", source])
+    command = "" if found["command"] in told else f"`{found['command']}`, "
+    return "\n".join([*shown, "", f"{command}{found['date']} ({found['commit']})"])
 
 
 def fill_page(text: str) -> str:
     """Return a page with what stands between its markers made anew."""
+    told = _MARKER.sub("", text)
 
     def fill(match: re.Match[str]) -> str:
         place, _, heads = match[1].partition(": ")
         page, _, name = place.partition("/")
         found = read_results(page)[name]
-        shown = render_table(found, heads.split(" | ") if heads else found["heads"])
+        columns = heads.split(" | ") if heads else found["heads"]
+        shown = render_table(found, columns, told)
         return f"<!-- table {match[1]} -->\n{shown}\n\n<!-- end of table -->"
 
     return _MARKER.sub(fill, text)
@@ -60,9 +62,11 @@ def tables_page(page: str) -> str | None:
     file = f"evaluation/results/{page}.json"
     parts = [f"# Tables: {page.replace('-', ' ')}", ""]
     parts += [f"Made by `make docs` from `{file}`; in short: [{title[2:]}]({page}.md)", ""]
+    before = ""
     for one in left.values():
         if heads := one.get("page", one["heads"]):
-            parts += [f"## {one['title']}", "", render_table(one, heads), ""]
+            parts += [f"## {one['title']}", "", render_table(one, heads, before), ""]
+            before = one["command"]
     if kept := [one["title"] for one in left.values() if one.get("page") is False]:
         parts += [f"In `{file}` only: {'; '.join(kept)}.", ""]
     return "\n".join(parts)
