@@ -155,7 +155,7 @@ class State(IntEnum):
     NET_TRANSIT = 18, "NETWORK", "waits for a packet that is under way"
     WAIT_UNEXPLAINED = 19, "UNKNOWN", "sleeps, and nothing says why it woke", "why not (below)"
     WAIT_QUOTA = 20, "PREEMPTED", "its control group's cpu quota held it back", "group and quota"
-    RECLAIM = 21, "RUNNING", "frees memory before it gets any; waits for a cpu are not in it", "whose limit"
+    RECLAIM = 21, "RUNNING", "frees memory before it gets any, less waits for a cpu", "whose limit"
     QUEUED = 22, "BLOCKED", "works for other requests (on paths of requests)"
     SHARED = 23, "RUNNING", "is a loop that works for several requests at once"
     NOT_RECORDED = 24, "UNKNOWN", "was not recorded: in a gap, or not known because of one"
