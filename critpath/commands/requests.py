@@ -19,10 +19,7 @@ from critpath.commands.settings import READING, Settings
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from critpath.documents.requests import RequestsDocument
-    from critpath.model.requests import ServiceCalls, ServicesFound, Sketches
+    from critpath.documents.requests import RequestsDocument, ServiceEntry
 
 SETTINGS = READING
 
@@ -45,7 +42,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.traces)
     check_outputs([arguments.json], arguments.traces, force=arguments.force)
 
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
     from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
 
     chosen = pipeline.ExtractSettings(
@@ -53,56 +50,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     with Progress(quiet=settings["quiet"]) as progress:
         sketches = pipeline.read_sketches(arguments.traces, chosen, progress)
-    found = pipeline.sum_services(sketches)
-    for note in dict.fromkeys(note for each in sketches for note in each.notes):
+    found = pipeline.sum_services(sketches, __version__)
+    for note in found.notes:
         hint(note, quiet=settings["quiet"])
     if arguments.json:
-        write_output(arguments.json, to_json(_document(found, sketches)) + "\n")
+        write_output(arguments.json, to_json(found) + "\n")
     if arguments.json != STDOUT:
         _show(found)
     return 0
 
 
-def _document(found: ServicesFound, sketches: Sequence[Sketches]) -> RequestsDocument:
-    from critpath import __version__  # noqa: PLC0415 - as above
-    from critpath.documents.requests import (  # noqa: PLC0415 - as above
-        REQUESTS_FORMAT,
-        HostBound,
-        RequestsDocument,
-        ServiceEntry,
-    )
-
-    clocks = {clock.host: clock for each in sketches for clock in each.clocks}
-    return RequestsDocument(
-        format=REQUESTS_FORMAT,
-        version=__version__,
-        services=[
-            ServiceEntry(
-                service=of.service,
-                requests=of.requests,
-                calls=dict(of.calls),
-                callers=dict(of.callers),
-                sure=of.sure,
-                how=dict(of.how),
-            )
-            for of in found.services
-        ],
-        hosts=[
-            HostBound(
-                host=host,
-                aligned=of.aligned,
-                uncertainty_ns=of.middle_bound if of.aligned else None,
-            )
-            for host, of in clocks.items()
-        ],
-        alone=found.alone,
-        several_at_once=found.several,
-        not_recorded=found.elsewhere,
-        notes=list(dict.fromkeys(note for each in sketches for note in each.notes)),
-    )
-
-
-def _show(found: ServicesFound) -> None:
+def _show(found: RequestsDocument) -> None:
     from rich.table import Table  # noqa: PLC0415 - start-up time
 
     from critpath.text.requests import (  # noqa: PLC0415 - as above
@@ -121,7 +79,7 @@ def _show(found: ServicesFound) -> None:
     table.add_column("sure", justify="right")
     table.add_column("how")
 
-    def row(of: ServiceCalls) -> tuple[str, ...]:
+    def row(of: ServiceEntry) -> tuple[str, ...]:
         texts = (calls_text(of), callers_text(of), sure_text(of), how_text(of))
         return (safe_text(of.service), f"{of.requests:,}", *map(safe_text, texts))
 

@@ -72,7 +72,7 @@ def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
 def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
     """Return a line if the machine differed while the sets were recorded: why, not whether."""
     before, after = (summarize_machine(s.environment) for s in (normal, sample))
-    if not (before.known and after.known):
+    if before is None or after is None:
         return []
     ratios = {
         kind: after.probes[kind] / before.probes[kind]

@@ -18,6 +18,8 @@ from typing import Final
 
 import numpy as np
 
+from critpath.documents import SignEntry, SignKind
+from critpath.documents.base import number
 from critpath.model import (
     F64,
     I64,
@@ -27,7 +29,6 @@ from critpath.model import (
     Detection,
     PathSet,
     Rival,
-    Sign,
     State,
     Symbol,
     VectorTable,
@@ -41,6 +42,7 @@ from critpath.model import (
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL
+from critpath.text import notes
 from critpath.text.phrases import IDLE
 
 # Kernel threads that work for any program: to meet one is no change of the program.
@@ -103,10 +105,22 @@ class _Found:
     ``share`` is that kind's, of the sample.
     """
 
-    sign: Sign
+    sign: SignEntry
     brought: float
     added: float
     share: float
+
+
+def _make_sign(
+    kind: SignKind, name: str, label: str, before: float, after: float, effect: float
+) -> SignEntry:
+    """Return a sign with its sentence.
+
+    ``before`` and ``after`` are a mean count, a share of executions, a time (ns) or a factor, as
+    the kind has it; ``effect`` is what it comes to in the mean of all sample executions (ns).
+    """
+    sentence = notes.sign(kind, name, label, (before, after), effect)
+    return SignEntry(kind, name, label, number(before), number(after), number(effect), sentence)
 
 
 def _among(symbols: Sequence[Symbol], states: Collection[State]) -> Bool:
@@ -120,7 +134,7 @@ def find_signs(
     names: Sequence[str],
     significant: Bool,
     floor: float,
-) -> tuple[Sign, ...]:
+) -> tuple[SignEntry, ...]:
     """Return the signs that the program changed, the largest first.
 
     Parameters
@@ -149,8 +163,8 @@ def find_signs(
     found += _kinds(normal, sample, strata, names, floor, added)
     # The kind that most was added to, whichever the sign is of.
     most = max(groups, key=lambda g: g.share * g.added, default=None)
-    best: dict[tuple[str, str], Sign] = {}
-    for one in sorted(found, key=lambda f: -f.sign.effect):
+    best: dict[tuple[str, str], SignEntry] = {}
+    for one in sorted(found, key=lambda f: -(f.sign.effect or 0.0)):
         if _explains(one, most):
             best.setdefault((one.sign.kind, one.sign.name), one.sign)
     return tuple(best.values())
@@ -239,7 +253,7 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
             continue
         if brought[i] >= least and _surely_more(*counts):
             yield _Found(
-                Sign(
+                _make_sign(
                     "count", symbol.name, group.label, float(before[i]), float(after[i]),
                     float(brought[i]) * group.share,
                 ),
@@ -264,7 +278,7 @@ def _new_states(group: _Group, least: float) -> Iterator[_Found]:
         if before > MACHINE.new * n or after < MACHINE.group - 1 or longer < least:
             continue
         if hypergeometric_tail(before + after, m, n, after) <= MACHINE.level:
-            sign = Sign(
+            sign = _make_sign(
                 "new", symbol.name, group.label, before / n, after / m, longer * group.share
             )
             yield _Found(sign, longer, group.added, group.share)
@@ -301,7 +315,7 @@ def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_
             continue
         brought = float(group.longer[i])
         yield _Found(
-            Sign(
+            _make_sign(
                 "share", symbol.name, group.label, float(means[0][i]), float(means[1][i]),
                 brought * group.share,
             ),
@@ -361,7 +375,7 @@ def _kinds(
             continue
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
             share = len(y) / len(sample)
-            sign = Sign("kind", names[s], names[s], whole, found, (found - whole) * share)
+            sign = _make_sign("kind", names[s], names[s], whole, found, (found - whole) * share)
             yield _Found(sign, found - whole, added.get(s, 0.0), share)
 
 
@@ -528,7 +542,7 @@ def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:
     return Rival(name, before.get(name, 0.0), after[name]) if more[name] > 0 else None
 
 
-def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tuple[Sign, ...]:
+def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tuple[SignEntry, ...]:
     """Return a sign if a limit held threads back: a quota, by the recorder's word or by the cpu.
 
     A thread that waits long for a cpu that is idle is not kept from it by another thread.
@@ -541,17 +555,17 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
             math.fsum(t.normal_mean for t in held), math.fsum(t.sample_mean for t in held),
         )  # fmt: skip
         if after > MACHINE.other * before:
-            return (Sign("quota", "", "", before, after, more),)
+            return (_make_sign("quota", "", "", before, after, more),)
     if rival is None or rival.name != IDLE:
         more = detection.states[-1].effect
-        return (Sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()
+        return (_make_sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()
     more = rival.after - rival.before
     if more < least or (rival.after < MACHINE.other * rival.before and not told):
         return ()
-    return (Sign("quota", "", "", rival.before, rival.after, more),)
+    return (_make_sign("quota", "", "", rival.before, rival.after, more),)
 
 
-def find_queue(detection: Detection) -> tuple[Sign, ...]:
+def find_queue(detection: Detection) -> tuple[SignEntry, ...]:
     """Return a sign if waits behind others' requests grew more than a slow machine makes them.
 
     For sets in which new clients asked after: who waits behind them waits for no machine.
@@ -568,7 +582,7 @@ def find_queue(detection: Detection) -> tuple[Sign, ...]:
         return ()
     if more < max(detection.floor, MACHINE.explains * (after[1] - before[1])):
         return ()
-    return (Sign("clients", "", "", before[0], after[0], more),)
+    return (_make_sign("clients", "", "", before[0], after[0], more),)
 
 
 def _waits_by_rival(paths: PathSet) -> dict[str, float]:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I64, Percentile, hypergeometric_tail
+from critpath.documents import PercentileEntry
+from critpath.model import F64, I64, hypergeometric_tail
 from critpath.schema.parameters.detect import TAILS
 from critpath.schema.parameters.shared import NORMAL
 
@@ -173,7 +174,7 @@ def percentiles(
     sample: I64,
     labels: tuple[Sequence[str], Sequence[str]] | None,
     first: float | None = None,
-) -> tuple[Percentile, ...]:
+) -> tuple[PercentileEntry, ...]:
     """Describe both sets' distributions: of all executions, and of every label.
 
     ``first`` is a quantile of all executions that comes before all others.
@@ -187,21 +188,22 @@ def percentiles(
     return (*([] if first is None else [compare_quantile("", first, normal, sample)]), *usual)
 
 
-def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> Percentile:
+def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> PercentileEntry:
     """Compare a quantile of two sets, with an interval that assumes nothing of their shapes.
 
     Either set's is between two of its order statistics with the probability that a binomial
     distribution says (Thompson 1936); the difference is then between the differences of these.
     """
     low, high = _between(normal, q), _between(sample, q)
-    return Percentile(
+    return PercentileEntry(
         label=label,
+        name=f"p{100 * q:g}",
         q=q,
         normal=float(np.quantile(normal, q)) if len(normal) else None,
         sample=float(np.quantile(sample, q)) if len(sample) else None,
         low=None if high[0] is None or low[1] is None else high[0] - low[1],
         high=None if high[1] is None or low[0] is None else high[1] - low[0],
-        executions=(len(normal), len(sample)),
+        executions=[len(normal), len(sample)],
         needed=_needed(q),
     )
 

@@ -139,7 +139,7 @@ def decide(
         return "inconclusive", (*_as_machine(detection, apart), said)
     found = [said]
     if apart is not None and rule.permutation_test:
-        found += [reasons.sign(sign) for sign in detection.signs[:_SIGNS]]
+        found += [sign.sentence for sign in detection.signs[:_SIGNS]]
         if apart.slower > apart.beyond:
             found.append(reasons.beyond_recordings(apart.slower, apart.beyond, apart.recordings))
     found.append(reasons.outlying_executions(marked, total))

@@ -83,6 +83,9 @@ EXPLORATION_FORMAT: Final = "critpath/exploration/1"
 
 Verdict = Literal["ok", "anomaly", "inconclusive"]
 Level = Literal["off", "warn", "error"]
+# More often; not there before; longer than the pace of the others makes it; one kind of execution
+# slower than that of the others makes it; a limit that held; waits behind new clients' requests.
+SignKind = Literal["count", "new", "share", "kind", "quota", "clients"]
 
 
 class LossPlace(Part):
@@ -249,7 +252,7 @@ class SignEntry(Part):
     """Something that a slow machine does not make: a sign that the program changed."""
 
     kind: Annotated[
-        Literal["count", "new", "share", "kind", "quota", "clients"],
+        SignKind,
         doc("more often, not there before, longer than its like, of one kind, a limit, a queue"),
     ]
     name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
@@ -275,6 +278,11 @@ class PercentileEntry(Part):
     high: Annotated[Maybe, doc("upper end of it")]
     executions: Annotated[list[int], doc("of the normal set and of the sample")]
     needed: Annotated[int, doc("executions of each set that give both ends")]
+
+    @property
+    def effect(self) -> float:
+        """The difference, 0 where there is none."""
+        return (self.sample or 0.0) - (self.normal or 0.0)
 
 
 class SlowShown(Part):

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
         ClusterPairs,
         Detection,
         Outliers,
-        Percentile,
         Rival,
-        Sign,
         StateTest,
     )
     from critpath.model.packing import PackedBlock, PackedBlocks
@@ -64,7 +62,6 @@ if TYPE_CHECKING:
         RECORDING,
         CpuLoss,
         Gap,
-        MachineSummary,
         Manifest,
         ReachedLimit,
         Run,
@@ -151,8 +148,8 @@ if TYPE_CHECKING:
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
     "judgement": (
-        *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Percentile"),
-        *("Rival", "Sign", "StateTest"),
+        *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers"),
+        *("Rival", "StateTest"),
     ),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
@@ -178,7 +175,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "recording": (
         *("COMPLETE", "INTERRUPTED", "MANIFEST", "MANIFEST_FORMAT", "RECORDING"),
-        *("CpuLoss", "Gap", "MachineSummary", "Manifest", "ReachedLimit", "Run", "Script"),
+        *("CpuLoss", "Gap", "Manifest", "ReachedLimit", "Run", "Script"),
         "StreamFacts",
         "summarize_machine",
     ),
@@ -284,7 +281,6 @@ __all__ = [
     "Links",
     "Loop",
     "Loss",
-    "MachineSummary",
     "Manifest",
     "Member",
     "OpenColumns",
@@ -293,7 +289,6 @@ __all__ = [
     "PackedBlocks",
     "PackedPaths",
     "PathSet",
-    "Percentile",
     "Piece",
     "ReachedLimit",
     "Reason",
@@ -307,7 +302,6 @@ __all__ = [
     "Rule",
     "Run",
     "Script",
-    "Sign",
     "Signatures",
     "Slices",
     "State",

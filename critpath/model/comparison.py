@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from critpath.schema.parameters.shared import DEFAULTS
 
 if TYPE_CHECKING:
+    from critpath.documents import HostWaitEntry
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
-    from critpath.model.vectors import FlameNode, HostWait, VectorTable
+    from critpath.model.vectors import FlameNode, VectorTable
 
 
 ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
@@ -173,7 +174,7 @@ class Analysis:
         The sets were recorded at different times, and that counts.
     flame : tuple of FlameNode
         Where the time of all executions goes; each node stands behind the one above it.
-    waits : tuple of HostWait
+    waits : tuple of HostWaitEntry
         Of several hosts, who waited for whom.
     """
 
@@ -195,4 +196,4 @@ class Analysis:
     settings: Mapping[str, Any] = field(default_factory=dict)
     apart: bool = False
     flame: tuple[FlameNode, ...] = ()
-    waits: tuple[HostWait, ...] = ()
+    waits: tuple[HostWaitEntry, ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from critpath.model.table import F64, I64, Bool, Column, Table, freeze_columns, optional
 
 if TYPE_CHECKING:
+    from critpath.documents import PercentileEntry, SignEntry
     from critpath.model.vectors import Symbol
 
 
@@ -274,80 +275,12 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Sign:
-    """Something that a slow machine does not make: a sign that the program changed.
-
-    Attributes
-    ----------
-    kind : str
-        ``count``: a state occurs more often; ``new``: a state or a peer that was not there;
-        ``share``: a state longer than the pace of the others makes it; ``kind``: one kind of
-        execution slower than that of the others makes it; ``quota``: a limit that held;
-        ``clients``: waits behind others' requests, of whom some are of new clients.
-    name : str
-        The symbol's name, a type's, or "".
-    label : str
-        The type that it is in, "" for all of them.
-    before, after : float
-        Mean count, share of executions, time (ns) or factor, as the kind has it.
-    effect : float
-        What it comes to in the mean of all sample executions (ns).
-    """
-
-    kind: str
-    name: str
-    label: str
-    before: float
-    after: float
-    effect: float
-
-
-@dataclass(frozen=True)
 class Rival:
     """A thread that had the cpu while executions waited for one (mean ns an execution)."""
 
     name: str
     before: float
     after: float
-
-
-@dataclass(frozen=True)
-class Percentile:
-    """A quantile of both sets' durations.
-
-    Attributes
-    ----------
-    label : str
-        Of the executions, "" for all.
-    q : float
-    normal, sample : float or None
-        The quantile (ns), None for a set without executions.
-    low, high : float or None
-        99 % interval of the difference (ns); None where the sets are too small to bound it.
-    executions : (int, int)
-        Of the normal and of the sample set.
-    needed : int
-        Executions of each set that bound it on both sides.
-    """
-
-    label: str
-    q: float
-    normal: float | None
-    sample: float | None
-    low: float | None
-    high: float | None
-    executions: tuple[int, int]
-    needed: int
-
-    @property
-    def name(self) -> str:
-        """``p99``, ``p99.9``."""
-        return f"p{100 * self.q:g}"
-
-    @property
-    def effect(self) -> float:
-        """The difference, 0 where there is none."""
-        return (self.sample or 0.0) - (self.normal or 0.0)
 
 
 @dataclass(frozen=True)
@@ -387,11 +320,11 @@ class Detection(Table):
         than these are; 0 for none.
     slow_shown : tuple of (int, float) or None
         That many executions, slower by so many ns, would have shown, whatever the mean.
-    signs : tuple of Sign
+    signs : tuple of SignEntry
         That the program changed; the largest first.
-    percentiles : tuple of Percentile
+    percentiles : tuple of PercentileEntry
         Of all executions, then by label.
-    gate : Percentile or None
+    gate : PercentileEntry or None
         The one that decides, where one does.
     floor_share : float
         The floor, as a share.
@@ -413,9 +346,9 @@ class Detection(Table):
     whole: StateTest | None = None
     slow: int = 0
     slow_shown: tuple[int, float] | None = None
-    signs: tuple[Sign, ...] = ()
-    percentiles: tuple[Percentile, ...] = ()
-    gate: Percentile | None = None
+    signs: tuple[SignEntry, ...] = ()
+    percentiles: tuple[PercentileEntry, ...] = ()
+    gate: PercentileEntry | None = None
     floor_share: float = 0.0
 
     def table_columns(self) -> dict[str, Column]:

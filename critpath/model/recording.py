@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from critpath.documents import MachineEntry
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
@@ -269,38 +272,10 @@ MACHINE: Final = "machine_"
 _MILLION: Final = 1_000_000
 
 
-@dataclass(frozen=True)
-class MachineSummary:
-    """What the machine was like while the recordings of a set were made: medians over them.
+def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> MachineEntry | None:
+    """Return what the machine was like while a set was recorded, None where nothing measured it."""
+    from critpath.documents import MachineEntry  # noqa: PLC0415 - start-up time
 
-    Attributes
-    ----------
-    probes : mapping of str to float
-        Median time of each kind of probe (ns): ``l1``, ``l2``, ``memory``, ``syscall``, ``wake``.
-    pressure : mapping of str to float
-        Share of the time in which something waited for ``cpu``, ``io`` or ``memory`` (PSI).
-    others_cpu : float or None
-        Share of all cpus that others had: neither the recorded command nor the recorder.
-    recorder_cpu : float or None
-        Share of all cpus that the recorder itself had.
-    steal : float or None
-        Share of all cpus that the host gave to others; None where it does not tell.
-    """
-
-    probes: Mapping[str, float]
-    pressure: Mapping[str, float]
-    others_cpu: float | None = None
-    recorder_cpu: float | None = None
-    steal: float | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether anything was measured."""
-        return bool(self.probes or self.pressure or self.others_cpu is not None)
-
-
-def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> MachineSummary:
-    """Return what the machine was like while a set was recorded, from its environment."""
     found: dict[str, list[int]] = {}
     for each in environment:
         for key, value in each.items():
@@ -308,13 +283,15 @@ def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> Machine
                 found.setdefault(key.removeprefix(MACHINE), []).append(value)
     middle = {key: float(median(values)) for key, values in found.items()}
     share = {key: value / _MILLION for key, value in middle.items()}
-    return MachineSummary(
+    summary = MachineEntry(
         {key[6:]: value for key, value in middle.items() if key.startswith("probe_")},
         {key[9:]: value for key, value in share.items() if key.startswith("pressure_")},
         share.get("others_cpu"),
         share.get("recorder_cpu"),
         share.get("steal"),
     )
+    known = summary.probes or summary.pressure or summary.others_cpu is not None
+    return summary if known else None
 
 
 # Names of devices in an environment: the kernel allows neither of these characters in them.

@@ -750,53 +750,6 @@ class Sketches:
 
 
 @dataclass(frozen=True)
-class ServiceCalls:
-    """A service, who asks it and whom it asks.
-
-    Attributes
-    ----------
-    service : str
-    requests : int
-    calls : tuple of (str, float)
-        Whom it asks, and how often for each request on average; most first.
-    callers : tuple of (str, int)
-        Who asks it, and how often; "" from outside the recording.
-    sure : float or None
-        How probable it is of its calls, on average, that it is known whose they are.
-    how : tuple of (str, float)
-        Share of its calls by `Rule`.
-    """
-
-    service: str
-    requests: int
-    calls: tuple[tuple[str, float], ...]
-    callers: tuple[tuple[str, int], ...]
-    sure: float | None
-    how: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True)
-class ServicesFound:
-    """The services of recordings, and what belongs to none of their requests.
-
-    Attributes
-    ----------
-    services : tuple of ServiceCalls
-    alone : int
-        Calls for no request.
-    several : int
-        Connections with several requests under way at once.
-    elsewhere : int
-        Calls to who was not recorded.
-    """
-
-    services: tuple[ServiceCalls, ...]
-    alone: int
-    several: int
-    elsewhere: int
-
-
-@dataclass(frozen=True)
 class Tier:
     """A service in the tree of who asks whom, and what its requests take on average.
 

@@ -174,28 +174,6 @@ class ChainTimes:
 
 
 @dataclass(frozen=True)
-class HostWait:
-    """How long who waited for whom, over several hosts; of normal executions, and of the sample.
-
-    Attributes
-    ----------
-    who, whom : str
-        Roles with their hosts; of what was not recorded, its address.
-    requests : (int, int)
-        Executions in which that happened.
-    mean, transit, queued : (float, float)
-        Mean time of all executions (ns): all of it; of it on its way; of it behind other requests.
-    """
-
-    who: str
-    whom: str
-    requests: tuple[int, int]
-    mean: tuple[float, float]
-    transit: tuple[float, float]
-    queued: tuple[float, float]
-
-
-@dataclass(frozen=True)
 class FlameNode:
     """A node of the tree of where time goes; the nodes below it add up to it.
 

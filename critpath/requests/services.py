@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from critpath.documents.requests import (
+    REQUESTS_FORMAT,
+    HostBound,
+    RequestsDocument,
+    ServiceEntry,
+)
 from critpath.model import I64, Bool
 from critpath.model.requests import (
     Endpoints,
     Rule,
-    ServiceCalls,
-    ServicesFound,
     Sketches,
 )
 from critpath.requests.endpoints import NAMELESS
@@ -24,13 +28,15 @@ from critpath.requests.endpoints import NAMELESS
 _SEVERAL: Final = "multiplexed"
 
 
-def sum_services(sketches: Iterable[Sketches]) -> ServicesFound:
+def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument:
     """Count what the services of recordings were asked, and asked.
 
     Parameters
     ----------
-    sketches : iterable of Sketches
+    sketches : sequence of Sketches
         Of every recording; all requests count, whichever are chosen.
+    version : str
+        Of critpath, for the document.
     """
     requests: Counter[str] = Counter()
     asks: dict[str, Counter[str]] = {}
@@ -65,20 +71,33 @@ def sum_services(sketches: Iterable[Sketches]) -> ServicesFound:
             millionths[asker] += round(1e6 * float(subs.probability[row]))
             how.setdefault(asker, Counter())[int(subs.how[row])] += 1
     found = [
-        ServiceCalls(
+        ServiceEntry(
             service=name,
             requests=count,
-            calls=tuple((asked, n / count) for asked, n in asks.get(name, Counter()).most_common()),
-            callers=tuple(callers[name].most_common()),
+            calls={asked: n / count for asked, n in asks.get(name, Counter()).most_common()},
+            callers=dict(callers[name].most_common()),
             sure=millionths[name] / 1e6 / how[name].total() if name in how else None,
-            how=tuple(
-                (Rule(rule).name.lower(), n / how[name].total())
+            how={
+                Rule(rule).name.lower(): n / how[name].total()
                 for rule, n in how.get(name, Counter[int]()).most_common()
-            ),
+            },
         )
         for name, count in requests.most_common()
     ]
-    return ServicesFound(tuple(_put_askers_first(found)), alone, several, elsewhere)
+    clocks = {clock.host: clock for each in sketches for clock in each.clocks}
+    return RequestsDocument(
+        format=REQUESTS_FORMAT,
+        version=version,
+        services=_put_askers_first(found),
+        hosts=[
+            HostBound(host, of.aligned, of.middle_bound if of.aligned else None)
+            for host, of in clocks.items()
+        ],
+        alone=alone,
+        several_at_once=several,
+        not_recorded=elsewhere,
+        notes=list(dict.fromkeys(note for each in sketches for note in each.notes)),
+    )
 
 
 def _count(codes: np.ndarray[tuple[int], np.dtype[np.int32]] | I64) -> tuple[list[int], list[int]]:
@@ -123,15 +142,15 @@ def _name_elsewhere(sketches: Sketches, row: int) -> str:
     return f"{of.strings[int(of.remote_address[at])]}:{port}"
 
 
-def _put_askers_first(services: Sequence[ServiceCalls]) -> list[ServiceCalls]:
+def _put_askers_first(services: Sequence[ServiceEntry]) -> list[ServiceEntry]:
     """Return services in the order in which requests come to them; those from outside first."""
     by_name = {of.service: of for of in services}
     order: dict[str, None] = {}
-    waiting = [of.service for of in services if dict(of.callers).get("", 0)]
+    waiting = [of.service for of in services if of.callers.get("", 0)]
     waiting += [of.service for of in services]
     while waiting:
         name = waiting.pop(0)
         if name in by_name and name not in order:
             order[name] = None
-            waiting = [asked for asked, _ in by_name[name].calls] + waiting
+            waiting = [*by_name[name].calls, *waiting]
     return [by_name[name] for name in order]

@@ -16,7 +16,8 @@ from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
-    from critpath.model import Change, Detection, Loss, Percentile, RequestAccount, Rival, Sign
+    from critpath.documents import PercentileEntry, SignKind
+    from critpath.model import Change, Detection, Loss, RequestAccount, Rival
 
 # The sets and how they were recorded.
 
@@ -729,29 +730,29 @@ def _recordings(recordings: tuple[int, int]) -> str:
     return f"{recordings[0]} before, {recordings[1]} after"
 
 
-def sign(found: Sign) -> str:
-    """Something that a slow machine does not make."""
-    where = f" of {found.label}" if found.label else ""
-    name = found.name
+def sign(kind: SignKind, name: str, label: str, sides: tuple[float, float], effect: float) -> str:
+    """Something that a slow machine does not make; ``sides``: before and after."""
+    where, (before, after) = f" of {label}" if label else "", sides
     said = {
-        "count": f"{name} {_times(found.before)} → {_times(found.after)} times an execution{where}",
-        "new": f"{name} in {format_share(found.after)} of the executions{where}, "
-        f"{format_share(found.before)} before",
-        "share": f"{name}{where} {_ratio(found)} as long, which the pace of the rest does not make",
-        "kind": f"{name} {_ratio(found)} as long, other kinds of execution are not",
-        "clients": f"waits behind other requests are {_ratio(found)} as long beside those of new "
+        "count": f"{name} {_times(before)} → {_times(after)} times an execution{where}",
+        "new": f"{name} in {format_share(after)} of the executions{where}, "
+        f"{format_share(before)} before",
+        "share": f"{name}{where} {_ratio(*sides)} as long, which the pace of the rest does not "
+        "make",
+        "kind": f"{name} {_ratio(*sides)} as long, other kinds of execution are not",
+        "clients": f"waits behind other requests are {_ratio(*sides)} as long beside those of new "
         "clients",
         "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
     }
-    return f"not the machine's doing: {said[found.kind]} ({format_ns(found.effect, sign=True)})"
+    return f"not the machine's doing: {said[kind]} ({format_ns(effect, sign=True)})"
 
 
 def _times(count: float) -> str:
     return f"{count:.3g}" if count < 100 else f"{count:,.0f}"
 
 
-def _ratio(found: Sign) -> str:
-    ratio = found.after / found.before if found.before > 0 else 0.0
+def _ratio(before: float, after: float) -> str:
+    ratio = after / before if before > 0 else 0.0
     return f"{ratio:.2g} times" if 0 < ratio < 1000 else "many times"
 
 
@@ -771,7 +772,7 @@ def unconfirmed(detection: Detection) -> str:
 # Percentiles.
 
 
-def quantile(found: Percentile) -> str:
+def quantile(found: PercentileEntry) -> str:
     """A percentile decides: how the sets differ in it."""
     ends = " to ".join(
         "?" if x is None else format_ns(x, sign=True) for x in (found.low, found.high)
@@ -779,7 +780,7 @@ def quantile(found: Percentile) -> str:
     return f"{found.name} is {format_ns(found.effect, sign=True)} (99 % interval {ends})"
 
 
-def unbounded_quantile(found: Percentile) -> str:
+def unbounded_quantile(found: PercentileEntry) -> str:
     """The sets are too small for an interval of a percentile."""
     few = " and ".join(f"{n:,}" for n in found.executions)
     return (

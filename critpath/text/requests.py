@@ -11,7 +11,7 @@ from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.model.requests import ServiceCalls, ServicesFound
+    from critpath.documents.requests import RequestsDocument, ServiceEntry
 
 _SHOWN: Final = 3  # technical
 # Of a path that goes from thread to thread: also the explorer's script says so.
@@ -35,39 +35,39 @@ _RULES: Final = {
 }
 
 
-def calls_text(of: ServiceCalls) -> str:
+def calls_text(of: ServiceEntry) -> str:
     """Return what a service asks for each request on average."""
-    shown = [f"{times:.3g} x {name}" for name, times in of.calls[:_SHOWN]]
+    shown = [f"{times:.3g} x {name}" for name, times in [*of.calls.items()][:_SHOWN]]
     more = len(of.calls) - _SHOWN
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "") or "none"
 
 
-def callers_text(of: ServiceCalls) -> str:
+def callers_text(of: ServiceEntry) -> str:
     """Return who asks a service, the most frequent first."""
-    shown = [name or _OUTSIDE for name, count in of.callers if count]
+    shown = [name or _OUTSIDE for name, count in of.callers.items() if count]
     more = len(shown) - _SHOWN
     return ", ".join(shown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def sure_text(of: ServiceCalls) -> str:
+def sure_text(of: ServiceEntry) -> str:
     """Return how probable it is that it is known whose a service's calls are."""
     return "-" if of.sure is None else f"{100 * of.sure:.1f} %"
 
 
-def how_text(of: ServiceCalls) -> str:
+def how_text(of: ServiceEntry) -> str:
     """Return by which rules that is known; shares where there are several."""
-    names = [(_RULES.get(rule, rule), share) for rule, share in of.how]
+    names = [(_RULES.get(rule, rule), share) for rule, share in of.how.items()]
     if len(names) < 2:
         return "".join(name for name, _ in names)
     return ", ".join(f"{name} {format_share(share)}" for name, share in names)
 
 
-def left_text(found: ServicesFound) -> str:
+def left_text(found: RequestsDocument) -> str:
     """Return what belongs to no request that was found."""
     return (
         f"{plural(found.alone, 'call')} for no request (own work of a service), "
-        f"{plural(found.several, 'connection')} with several requests at once, "
-        f"{plural(found.elsewhere, 'call')} to hosts that were not recorded"
+        f"{plural(found.several_at_once, 'connection')} with several requests at once, "
+        f"{plural(found.not_recorded, 'call')} to hosts that were not recorded"
     )
 
 

@@ -11,10 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from critpath.documents import HostWaitEntry
 from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, number_codes, role_name
 from critpath.model.paths import find_crossings
 from critpath.model.stacks import frame_name, frames_of, is_own
-from critpath.model.vectors import FRAME, HostWait
+from critpath.model.vectors import FRAME
 from critpath.schema.parameters.ab import PLACES
 from critpath.schema.parameters.localize import WAITS
 from critpath.text.phrases import IDLE
@@ -243,7 +244,7 @@ def _add_up(part: PathSet, of: Callable[[PathSet], I64]) -> tuple[list[int], I64
 # Of several hosts: who waited for whom.
 
 
-def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWait, ...]:
+def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWaitEntry, ...]:
     """Add up how long who waited for whom, on which host; nothing of one host.
 
     What is waited for counts with whatever it waits for itself, and with the way there and back.
@@ -255,7 +256,7 @@ def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWait, ...]:
 
     Returns
     -------
-    tuple of HostWait
+    tuple of HostWaitEntry
         Those that took most time first, without those of less than a thousandth of the longest.
     """
     sets = normal, sample
@@ -269,14 +270,14 @@ def sum_waits(normal: PathSet, sample: PathSet) -> tuple[HostWait, ...]:
                 sums.setdefault(pair, [_WaitSum(), _WaitSum()])[side].add(path, ns, kind)
     sizes = [max(len(one), 1) for one in sets]
 
-    def row(pair: tuple[str, str], both: list[_WaitSum]) -> HostWait:
+    def row(pair: tuple[str, str], both: list[_WaitSum]) -> HostWaitEntry:
         before, after = both
-        return HostWait(
+        return HostWaitEntry(
             *pair,
-            requests=(before.executions, after.executions),
-            mean=(before.time[0] / sizes[0], after.time[0] / sizes[1]),
-            transit=(before.time[1] / sizes[0], after.time[1] / sizes[1]),
-            queued=(before.time[2] / sizes[0], after.time[2] / sizes[1]),
+            requests=[before.executions, after.executions],
+            mean=[before.time[0] / sizes[0], after.time[0] / sizes[1]],
+            transit=[before.time[1] / sizes[0], after.time[1] / sizes[1]],
+            queued=[before.time[2] / sizes[0], after.time[2] / sizes[1]],
         )
 
     rows = [row(pair, both) for pair, both in sums.items()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import pairwise, repeat
 from typing import Any, Final, cast
@@ -36,22 +35,18 @@ from critpath.documents import (
     FindingEntry,
     FindingPart,
     HostEntry,
-    HostWaitEntry,
     Level,
     LevelEntry,
     LoopEntry,
     LossPlace,
     LossSummary,
-    MachineEntry,
     OutliersEntry,
     PairEntry,
-    PercentileEntry,
     Plane,
     RequestEntry,
     SetEntry,
     SetName,
     Sets,
-    SignEntry,
     SlowShown,
     StateEntry,
     SymbolEntry,
@@ -71,7 +66,6 @@ from critpath.model import (
     ClusterPairs,
     Finding,
     PathSet,
-    Percentile,
     RequestFacts,
     State,
     StateTest,
@@ -81,7 +75,6 @@ from critpath.model import (
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
 from critpath.text.explanation import describe_cause, find_examined
-from critpath.text.notes import sign
 from critpath.text.page import with_noun
 from critpath.units import NS_PER_S
 
@@ -169,7 +162,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         ],
         aligned=aligned,
     )
-    document.waits = [HostWaitEntry(**plain(asdict(wait))) for wait in comparison.waits]
+    document.waits = [*comparison.waits]
     document.pictures = draw_pictures(comparison, document)
     _word(document)
     return document
@@ -188,12 +181,6 @@ def _word(document: ComparisonDocument) -> None:
         texts[:] = [with_noun(document, text) for text in texts]
     for aligned in document.aligned:
         aligned.note = with_noun(document, aligned.note)
-
-
-def _machine(paths: PathSet) -> MachineEntry | None:
-    """Return what the machine was like, None where no recorder measured it."""
-    found = summarize_machine(paths.environment)
-    return MachineEntry(**asdict(found)) if found.known else None
 
 
 def describe_set(paths: PathSet) -> SetEntry:
@@ -239,7 +226,7 @@ def describe_set(paths: PathSet) -> SetEntry:
         commands=_from_environment(paths, "recorded_command"),
         epochs=_epochs(paths),
         recorded=begin_dates(paths),
-        machine=_machine(paths),
+        machine=summarize_machine(paths.environment),
         requests=_account(paths),
         clocks=_clocks(paths),
     )
@@ -342,38 +329,13 @@ def _detection(comparison: Analysis) -> DetectionEntry:
         ],
         whole=None if detection.whole is None else _duration_test(detection.whole),
         apart=comparison.apart,
-        signs=[
-            SignEntry(
-                kind=cast("Any", one.kind),
-                name=one.name,
-                label=one.label,
-                before=number(one.before),
-                after=number(one.after),
-                effect=number(one.effect),
-                sentence=sign(one),
-            )
-            for one in detection.signs
-        ],
+        signs=[*detection.signs],
         slow=detection.slow,
         slow_shown=None
         if detection.slow_shown is None
         else SlowShown(executions=detection.slow_shown[0], by=number(detection.slow_shown[1])),
-        percentiles=[_percentile(one) for one in detection.percentiles],
-        gate=None if detection.gate is None else _percentile(detection.gate),
-    )
-
-
-def _percentile(one: Percentile) -> PercentileEntry:
-    return PercentileEntry(
-        label=one.label,
-        name=one.name,
-        q=one.q,
-        normal=number(one.normal),
-        sample=number(one.sample),
-        low=number(one.low),
-        high=number(one.high),
-        executions=list(one.executions),
-        needed=one.needed,
+        percentiles=[*detection.percentiles],
+        gate=detection.gate,
     )
 
 

@@ -24,6 +24,7 @@ from critpath.detect import (
     verdict,
 )
 from critpath.documents import DetectableEntry, FalseAlarmsEntry
+from critpath.documents.base import change
 from critpath.model import (
     ChainTimes,
     CompareSettings,
@@ -546,7 +547,7 @@ def test_doubts(snapshot):
         facts[f"quota {before} {after}"] = machine.find_limit(None, one, told=False)
     for low, effect in ((None, 1e6), (0.0, 1e6), (1.0, 1e3), (1.0, 5e5), (1.0, 383_500.0)):
         gated = tails.compare_quantile("", 0.5, normal.total, sample.total)
-        gated = replace(gated, low=low, sample=(gated.normal or 0) + effect)
+        gated = change(gated, low=low, sample=(gated.normal or 0) + effect)
         one = replace(found, gate=gated)
         facts[f"quantile {low} {effect}"] = (
             verdict.decide(one, outliers, *calm), verdict.is_alarm(one, None)
