@@ -53,22 +53,22 @@ def fill_page(text: str) -> str:
 def tables_page(page: str) -> str | None:
     """Return the page of the tables that the page of the question leaves out, if there are any."""
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    whole = re.findall(r"<!-- table ([^:>]*) -->", text)
+    shown = {place.partition(":")[0] for place in re.findall(r"<!-- table (.*?) -->", text)}
     title = text.partition("\n")[0]
     found = read_results(page)
-    left = {name: one for name, one in found.items() if f"{page}/{name}" not in whole}
+    left = {name: one for name, one in found.items() if f"{page}/{name}" not in shown}
     if not left:
         return None
     file = f"evaluation/results/{page}.json"
     parts = [f"# Tables: {page.replace('-', ' ')}", ""]
-    parts += [f"Made by `make docs` from `{file}`; in short: [{title[2:]}]({page}.md)", ""]
+    parts += [f"In short: [{title[2:]}]({page}.md) `{file}` has every row and column.", ""]
     before = ""
     for one in left.values():
         if heads := one.get("page", one["heads"]):
             parts += [f"## {one['title']}", "", render_table(one, heads, before), ""]
             before = one["command"]
     if kept := [one["title"] for one in left.values() if one.get("page") is False]:
-        parts += [f"In `{file}` only: {'; '.join(kept)}.", ""]
+        parts += [f"Only there: {'; '.join(kept)}.", ""]
     return "\n".join(parts)
 
 
