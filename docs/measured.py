@@ -61,7 +61,7 @@ def tables_page(page: str) -> str | None:
         return None
     file = f"evaluation/results/{page}.json"
     parts = [f"# Tables: {page.replace('-', ' ')}", ""]
-    parts += [f"In short: [{title[2:]}]({page}.md) `{file}` has every row and column.", ""]
+    parts += [f"[{title[2:]}]({page}.md) in short. Every row and column: `{file}`.", ""]
     before = ""
     for one in left.values():
         if heads := one.get("page", one["heads"]):
