@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
-from critpath.schema import parameters
 from critpath.schema.kinds import Kind, State
+from critpath.schema.parameters import list_parameters
 
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
@@ -81,16 +80,8 @@ DECISIVE: Final = (
 
 def numbers() -> str:
     """Return the numbers that decide most answers, from their declarations."""
-    for module in pkgutil.iter_modules(parameters.__path__):
-        import_module(f"{parameters.__name__}.{module.name}")
-    found = {
-        one.name: one
-        for group in parameters.Group.groups
-        for one in vars(group).values()
-        if isinstance(one, parameters.Parameter)
-    }
     rows = []
-    for one in map(found.__getitem__, DECISIVE):
+    for one in map(list_parameters().__getitem__, DECISIVE):
         origin = f"{type(one.source).__name__.lower()}: {one.source.source}"
         value = f"{one.value:.3g}" if isinstance(one.value, float) else f"{one.value}"
         rows.append((f"`{one.name}`", f"{value} {one.unit}", one.what, origin))

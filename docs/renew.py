@@ -25,6 +25,7 @@ from critpath.commands.settings import SETTINGS, Setting
 # Its parts stand beside this script, also where a test loads it from elsewhere.
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
+import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
 import transcripts  # noqa: E402
@@ -134,6 +135,11 @@ def critical_path() -> str:
 def how_it_decides() -> str:
     """Return docs/how-it-decides.md with the numbers as they are declared."""
     return between(DECIDES.read_text(encoding="utf-8"), "numbers", numbers())
+
+
+def parameters() -> str:
+    """Return docs/parameters.md with every number that judges as it is declared."""
+    return between(declared.PAGE.read_text(encoding="utf-8"), "parameters", declared.tables())
 
 
 def evaluation() -> dict[Path, str]:
@@ -267,6 +273,7 @@ def texts() -> None:
     PYTHON.write_text(python(), encoding="utf-8")
     PATHS.write_text(critical_path(), encoding="utf-8")
     DECIDES.write_text(how_it_decides(), encoding="utf-8")
+    declared.PAGE.write_text(parameters(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")
     examples.PAGE.write_text(examples.page(), encoding="utf-8")
     for page, text in evaluation().items():

@@ -90,7 +90,13 @@ PAGES: Final = {
         *("docs/critical-path", "docs/requests", "docs/tokens", "docs/glossary"),
     ),
     "Inside": (
-        *("docs/how-it-decides", "docs/architecture", "docs/security", "docs/promises"),
+        *(
+            "docs/how-it-decides",
+            "docs/parameters",
+            "docs/architecture",
+            "docs/security",
+            "docs/promises",
+        ),
         "docs/decisions/README",
         *("CONTRIBUTING", "SECURITY"),
     ),

@@ -8,13 +8,15 @@ and of how an answer is laid out stay where they are used, marked ``# technical`
 
 from __future__ import annotations
 
+import json
 import pkgutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, Final, Generic, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 Number = int | float | tuple[int | float, ...]
 N = TypeVar("N", bound=Number)
@@ -130,6 +132,19 @@ def list_parameters() -> Mapping[str, Parameter[Number]]:
         for found in vars(group).values()
         if isinstance(found, Parameter)
     }
+
+
+@cache
+def read_sensitivities() -> Mapping[str, Any]:
+    """Return what evaluation/parameters.py found: which answers change with which number.
+
+    ``cases`` has the names of what was answered; ``parameters`` has for each number that an answer
+    reads in how many it does (``read``), and for ``0.5`` and ``2`` (halved, doubled) the ``value``
+    and the answers of which the ``verdict``, or else the first ``cause``, became another.
+    """
+    file = Path(__file__).parents[1] / "sensitivities.json"
+    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 @contextmanager
