@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,7 +41,7 @@ SETTINGS = (*READING, *RUNNING, *COMPARING, *CODING, *LINKING, *KNOWING)
 
 # What --help shows together; the last group has the rest.
 GROUPS: Final = {
-    "everyday": ("html", "explore", "verbose", "execution", "json", "jobs", "trace-url"),
+    "everyday": ("html", "explore", "verbose", "why", "execution", "json", "jobs", "trace-url"),
     "seen before": ("known", "known-always"),
     "gate, for CI": (
         *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
@@ -81,6 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look what was found up in --known STORE even where it is no anomaly",
     )
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="print what the verdict rests on, why the causes are in their order, which numbers "
+        "were used, and what would have turned the answer",
+    )
     add_output_arguments(parser)
 
 
@@ -111,9 +119,23 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
         document.known = _look_up(document, sources, settings)
     write_reports(document, outputs, explore)
+    if arguments.why:
+        _print_why(comparison, document, to_stderr=outputs.to_stdout)
     if outputs.to_stdout:
         warn(comparison.warnings, quiet=settings["quiet"])
     return EXIT_CODES[comparison.verdict]
+
+
+def _print_why(comparison: Analysis, document: ComparisonDocument, *, to_stderr: bool) -> None:
+    """Print what the answer rests on, in lines as wide as the terminal."""
+    from critpath.commands.output import make_console  # noqa: PLC0415 - start-up time
+    from critpath.text.why import explain_answer  # noqa: PLC0415 - as above
+
+    width = make_console().width
+    for line in ("", *explain_answer(comparison, document)):
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        for part in textwrap.wrap(line, width, subsequent_indent=indent) or [""]:
+            print(part, file=sys.stderr if to_stderr else sys.stdout)
 
 
 def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:

@@ -342,19 +342,22 @@ def changes(
     """Return what is flagged, and what is significant all the same; the largest first."""
     whole = effects.sample_mean - effects.normal_mean
     rows = [
-        (-1, whole, families.p_value, flags.over_all, effects.normal_mean[-1]),
+        (-1, whole, families.p_value, flags.over_all, effects.normal_mean[-1], effects.error),
         *(
-            (s, effects.stratum_effect[s], families.stratum_p_value[s], flags.by_type[s], mean)
+            (
+                *(s, effects.stratum_effect[s], families.stratum_p_value[s], flags.by_type[s]),
+                *(mean, effects.stratum_error[s]),
+            )
             for s, mean in enumerate(effects.stratum_mean[:, -1])
         ),
     ]
     slower: list[Change] = []
     slight: list[Change] = []
-    for kind, effect, p_value, flagged, mean in rows:
+    for kind, effect, p_value, flagged, mean, error in rows:
         for i in np.flatnonzero((p_value <= alpha) & (effect > 0)):
             change = Change(
                 names[i], kind, float(effect[i]), float(p_value[i]), floor * float(mean),
-                float(mean), labels[kind] if 0 <= kind < len(labels) else "",
+                float(mean), labels[kind] if 0 <= kind < len(labels) else "", float(error[i]),
             )  # fmt: skip
             (slower if flagged[i] else slight).append(change)
     return tuple(_ordered(slower)), tuple(_ordered(slight))

@@ -22,6 +22,7 @@ from critpath.model import (
     State,
     Step,
     Symbol,
+    Weight,
     rival_name,
 )
 from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
@@ -118,16 +119,17 @@ def group_causes(
 
     enough = {e.execution for e in executions if e.normals >= FINDINGS.least_normals}
 
-    def rank(group: tuple[list[Member], Reason | None]) -> tuple[bool, float]:
-        members, reason = group
-        weighs = weigh_cause(members, reason, counts, enough)
-        decisive = weighs > 0 and any(m.finding.symbol.name in flagged for m in members)
-        return not decisive, weighs if faster else -weighs
-
-    ranked = sorted(((group, find_reason(group, counts)) for group in groups), key=rank)
+    weighed = []
+    for members in groups:
+        reason = find_reason(members, counts)
+        weight = weigh_cause(members, reason, counts, enough)
+        if weight.value > 0 and any(m.finding.symbol.name in flagged for m in members):
+            weight = replace(weight, decisive=True)
+        weighed.append((members, reason, weight))
+    weighed.sort(key=lambda group: (not group[2].decisive, -sign * group[2].value))
     causes = []
-    for number, (members, reason) in enumerate(ranked):
-        cause = _cause(members, excess, reason, first=not number)
+    for number, (members, reason, weight) in enumerate(weighed):
+        cause = replace(_cause(members, excess, reason, first=not number), weight=weight)
         facts = state_facts(
             *(cause, members, total, counts), quota=quota, inferred=inferred, reason=reason
         )
@@ -252,7 +254,7 @@ def weigh_cause(
     reason: Reason | None,
     counts: StepCounts | None,
     enough: Collection[int],
-) -> float:
+) -> Weight:
     """Return what a cause ranks by: its time, as far as it tells something, and who bears it out.
 
     ``enough`` are the executions with normal ones enough to tell what is ordinary.
@@ -275,11 +277,18 @@ def weigh_cause(
     seen = CAUSES.unseen if main_member(members).counts_as.state in UNSEEN else 1.0
     # fsum: the same whatever the order of the executions.
     net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
+    moved = 0.0
     if not any(m.moved for m in members):
         # Of what may have moved, half: it may also be what made room for the other.
-        net -= math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
-    trust = weigh_evidence(members, reason, counts)
-    return net * math.sqrt(borne_out) * (seen * trust if net > 0 else 1.0)
+        moved = math.fsum(m.finding.offset * ordinary(m.finding) for m in members) / 2
+    return Weight(
+        whole=math.fsum(m.finding.contribution for m in members),
+        told=net,
+        moved=moved,
+        executions=borne_out,
+        seen=seen,
+        trust=weigh_evidence(members, reason, counts),
+    )
 
 
 def weigh_evidence(

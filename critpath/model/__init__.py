@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Step,
         label_duration,
     )
+    from critpath.model.grounds import Ground, Weight
     from critpath.model.judgement import (
         Change,
         Clustering,
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
+    "grounds": ("Ground", "Weight"),
     "judgement": (
         *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers"),
         *("Rival", "StateTest"),
@@ -277,6 +279,7 @@ __all__ = [
     "FlameNode",
     "FunctionSpans",
     "Gap",
+    "Ground",
     "Kind",
     "Links",
     "Loop",
@@ -314,6 +317,7 @@ __all__ = [
     "Table",
     "Timelines",
     "VectorTable",
+    "Weight",
     "Whole",
     "Workers",
     "benjamini_hochberg",

@@ -11,6 +11,7 @@ from critpath.schema.parameters.shared import DEFAULTS
 if TYPE_CHECKING:
     from critpath.documents import HostWaitEntry
     from critpath.model.findings import Aligned, Cause, Finding
+    from critpath.model.grounds import Ground
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
     from critpath.model.vectors import FlameNode, VectorTable
@@ -176,6 +177,8 @@ class Analysis:
         Where the time of all executions goes; each node stands behind the one above it.
     waits : tuple of HostWaitEntry
         Of several hosts, who waited for whom.
+    grounds : tuple of Ground
+        What the verdict rests on.
     """
 
     verdict: str
@@ -197,3 +200,4 @@ class Analysis:
     apart: bool = False
     flame: tuple[FlameNode, ...] = ()
     waits: tuple[HostWaitEntry, ...] = ()
+    grounds: tuple[Ground, ...] = ()

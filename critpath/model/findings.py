@@ -14,6 +14,7 @@ from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_
 
 if TYPE_CHECKING:
     from critpath.documents import CauseFacts
+    from critpath.model.grounds import Weight
     from critpath.model.vectors import Symbol
     from critpath.schema.kinds import State
 
@@ -496,6 +497,8 @@ class Cause:
         So small a part of the whole that a summary counts it with others.
     facts : CauseFacts or None
         What its sentence says; None until that is found out.
+    weight : Weight or None
+        What it is ranked by.
     """
 
     findings: tuple[int, ...]
@@ -505,6 +508,7 @@ class Cause:
     main: int = 0
     minor: bool = False
     facts: CauseFacts | None = None
+    weight: Weight | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

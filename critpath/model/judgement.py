@@ -263,6 +263,8 @@ class Change:
         Normal mean duration of the executions there (ns).
     label : str
         What the program calls the type, "" where it does not.
+    error : float
+        Standard error of the difference (ns), 0 where it is not known.
     """
 
     name: str
@@ -272,6 +274,7 @@ class Change:
     floor: float
     mean: float
     label: str = ""
+    error: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def compare(
         recorded_apart,
         set_warnings,
     )
+    from critpath.detect.grounds import find_grounds
     from critpath.detect.verdict import decide
     from critpath.model import Analysis
     from critpath.vectors.table import Coder, vectors_of, with_like_states
@@ -147,6 +148,11 @@ def compare(
         **dict.fromkeys(("aligned", "findings", "causes"), ()),
         settings=asdict(settings),
         apart=judgement.apart is not None,
+        grounds=find_grounds(
+            *(verdict, judgement.detection, (normal.lossy, sample.lossy)),
+            apart=judgement.apart,
+            minimum=settings.minimum_executions,
+        ),
     )
     return _explain_and_draw(name_types(result), judgement, coder, settings, tell, flame=flame)
 

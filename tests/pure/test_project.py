@@ -152,6 +152,11 @@ def test_names_of_the_table_of_what_to_add_exist(added, change):
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
+def test_the_tables_of_numbers_are_the_declared_ones(renew):
+    shown = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
+    assert shown == renew.parameters(), "run make docs"
+
+
 def test_the_tables_of_the_evaluation_are_those_of_its_results(renew):
     pages = renew.evaluation()
     assert {path.name for path in (ROOT / "docs" / "evaluation").iterdir()} == {
@@ -325,6 +330,7 @@ def test_pictures_are_small_enough_for_a_repository_and_all_are_made_by_make_scr
 REFERENCE = {
     *("commands", "reference-json", "file-formats", "critical-path", "promises"),
     "architecture",  # of the source: what is where
+    "parameters",  # a table of numbers
     "requests",  # rules, held against a twin
 }
 MOST_WORDS = 1500
@@ -333,7 +339,7 @@ MOST_WORDS = 1500
 def prose_of(page: Path) -> str:
     """Return a page without what programs print or run, and what is made of declarations."""
     text = page.read_text(encoding="utf-8")
-    text = re.sub(r"<!-- (numbers) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!-- (numbers|parameters) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
