@@ -112,6 +112,10 @@ STARTS: Final = (
         "--only critpath/detect/tails.py:1 --lines {once}/lines.json",
         "import:cosmic_ray",
     ),
+    Start(
+        "parameters.py",
+        "{made} --cases normal-2 --only machine.p* --results {made}/r.json --summary {made}/s.json",
+    ),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
     Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),

@@ -275,7 +275,7 @@ def change(parameter: Parameter[Number], factor: float) -> Number | None:
 def _change(value: float, unit: str, factor: float) -> float:
     if isinstance(value, int):
         near = max(0, round(value * factor))
-        return near if near != value or factor > 1 else value - 1
+        return near if near != value or factor > 1 else max(0, value - 1)
     if unit in SHARES and value > 1 / 2:
         return 1 - (1 - value) / factor
     if unit in RATIOS and value > 1:
