@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import DEFAULTS
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
     from critpath.model.vectors import FlameNode, VectorTable
-
-
-ANOTHER_HOUR: Final = 0.33  # of the mean: the machine alone may make it so much less
 
 
 def is_surely_faster(
@@ -40,7 +38,8 @@ def is_surely_faster(
     others = [*machine]
     own = fall - sum(one for one, _ in others), mean - sum(of for _, of in others)
     return not apart or (
-        fall >= ANOTHER_HOUR * mean and own[0] >= max(ANOTHER_HOUR * own[1], floor)
+        fall >= COMPARABILITY.another_hour * mean
+        and own[0] >= max(COMPARABILITY.another_hour * own[1], floor)
     )
 
 

@@ -16,7 +16,7 @@ from critpath.schema.kinds import Kind
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
 
-_BOUND: Final = 2**62
+_BOUND: Final = 2**62  # technical
 
 
 @dataclass(frozen=True)

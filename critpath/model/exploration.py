@@ -10,16 +10,16 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from critpath.model.table import I32, I64, Bool, Column, Lists, Table, freeze_columns
+from critpath.schema.parameters.explore import CONDITIONS
 
 FactKind = Literal["text", "number", "time"]
 Outcome = Literal["found", "nothing", "few"]
 
-# Chance is judged from so many executions on, with so many of them selected; a condition that
-# holds for fewer, or for all but fewer, is too rare.
+# technical: chance is judged from so many executions on, with so many of them selected; a
+# condition that holds for fewer, or for all but fewer, is too rare.
 FEWEST: Final = 40
-FEWEST_SELECTED: Final = 10
-FEWEST_WITH: Final = 10
-LEVEL: Final = 0.05
+FEWEST_SELECTED: Final = 10  # technical
+FEWEST_WITH: Final = 10  # technical
 
 LATENCY: Final = "latency"  # the family of facts that are parts of an execution's duration
 
@@ -258,7 +258,7 @@ class Question:
     @property
     def found(self) -> tuple[Ranked, ...]:
         """Return the findings: those known at the begin first."""
-        holds = [one for one in self.ranked if one.p < LEVEL]
+        holds = [one for one in self.ranked if one.p < CONDITIONS.level]
         return tuple(sorted(holds, key=lambda one: not one.known))
 
     @property

@@ -12,7 +12,7 @@ from critpath.model.table import I64, U8, Bool, Column, Table, freeze_columns
 
 # What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
 LAYERS: Final = ("base", "syscalls", "network", "full", "functions", "marks")
-BASE: Final = 0
+BASE: Final = 0  # technical
 # Why it was not recorded, by the code that `Gaps.why` has.
 REASONS: Final = ("budget", "off", "dump", "start", "other")
 

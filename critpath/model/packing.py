@@ -229,9 +229,9 @@ class PackedBlocks:
 # ------------------------------------------------- memory for columns, used again
 
 
-_PIECE: Final = 32 << 20
-_LINE: Final = 64  # of the cache
-# Pieces that are kept from one recording to the next.
+_PIECE: Final = 32 << 20  # technical
+_LINE: Final = 64  # technical: of the cache
+# technical: pieces that are kept from one recording to the next.
 _KEPT: Final = 4
 
 _pieces: Final[list[U8]] = []

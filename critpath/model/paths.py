@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # The executions of a recording: who, from when to when.
 
 
-# Nanoseconds that the executions of a set are below in all, 73 years, so that no sum of two
-# sets overflows.
+# technical: nanoseconds that the executions of a set are below in all, 73 years, so that no sum
+# of two sets overflows.
 MOST_TIME: Final = 2**61
 
 
@@ -796,8 +796,8 @@ def _kinds_of(columns: Mapping[str, Any]) -> tuple[list[str], I64]:
     return (few, kind) if kinds > 1 else ([], np.zeros(0, np.int64))
 
 
-_MOST_KINDS: Final = 1 << 16
-_OF_A_KIND: Final = 16  # segments on average, or the table of kinds would be too large
+_MOST_KINDS: Final = 1 << 16  # technical
+_OF_A_KIND: Final = 16  # technical: segments on average, or the table of kinds would be too large
 
 
 def _narrow(column: Any) -> Any:

@@ -17,8 +17,8 @@ GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 wou
 COUNTS: Final = "counts/counts.jsonl"  # what was counted, below a recording
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
-MANIFEST_BYTES: Final = 1 << 26  # no manifest is larger
-MANIFEST_RUNS: Final = 200_000  # for as many there is room
+MANIFEST_BYTES: Final = 1 << 26  # technical: no manifest is larger
+MANIFEST_RUNS: Final = 200_000  # technical: for as many there is room
 
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
 RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
@@ -26,7 +26,7 @@ RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
 # Names of the two recordings of an interleaved one, and how many runs a block of them has.
 NORMAL: Final = "normal"
 SAMPLE: Final = "sample"
-BLOCK_RUNS: Final = 4
+BLOCK_RUNS: Final = 4  # technical
 
 # How a warning begins that says whom a CPU quota held back: the recorder writes it, and a
 # comparison must not blame who ran meanwhile.
@@ -269,7 +269,7 @@ class Manifest:
 # The machine while it was recorded. A set's `environment` has whole numbers: shares in
 # millionths, probes in nanoseconds, one mapping per recording with this prefix.
 MACHINE: Final = "machine_"
-_MILLION: Final = 1_000_000
+_MILLION: Final = 1_000_000  # technical
 
 
 def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> MachineEntry | None:
@@ -296,7 +296,7 @@ def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> Machine
 
 # Names of devices in an environment: the kernel allows neither of these characters in them.
 _DEVICE: Final = re.compile(r"[^/\s:]{1,15}")
-MOST_NAMED: Final = 3
+MOST_NAMED: Final = 3  # technical
 
 
 class Passed(NamedTuple):

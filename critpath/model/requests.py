@@ -19,7 +19,7 @@ from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
 
-NONE: Final = -1  # no endpoint, request or slice
+NONE: Final = -1  # technical: no endpoint, request or slice
 
 
 class Act(IntEnum):
@@ -50,8 +50,8 @@ class Certainty(IntEnum):
     DOUBTFUL = 2
 
 
-# How probable what is called so is: of 36,391 certain and likely ones all but two were right, of
-# those in doubt 21 to 47 % (docs/evaluation.md).
+# technical: how probable what is called so is: of 36,391 certain and likely ones all but two
+# were right, of those in doubt 21 to 47 % (docs/evaluation.md).
 PROBABLE: Final = (1.0, 0.99, 0.25)
 
 

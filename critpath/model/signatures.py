@@ -19,10 +19,10 @@ MACHINE_SCOPE: Final = "machine"  # what everything on the machine did
 FREE: Final = "cg:"
 
 # What a reader accepts, of files that others wrote.
-MOST_TERMS: Final = 4_096  # of an entry of a store
-LONGEST_TERM: Final = 256  # letters
-MOST_SCOPES: Final = 64
-MOST_COUNT: Final = 2**63 - 1
+MOST_TERMS: Final = 4_096  # technical: of an entry of a store
+LONGEST_TERM: Final = 256  # technical: letters
+MOST_SCOPES: Final = 64  # technical
+MOST_COUNT: Final = 2**63 - 1  # technical
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -270,7 +270,7 @@ class Entry:
     digest: str = ""
 
 
-MOST_DOCUMENTS: Final = 64  # of an entry's side
+MOST_DOCUMENTS: Final = 64  # technical: of an entry's side
 
 
 def take_rows(start: I64, documents: I64) -> tuple[I64, I32]:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 
-# What a notebook shows of a table; the rest is counted.
+# technical: what a notebook shows of a table; the rest is counted.
 SHOWN_ROWS: Final = 20
-SHOWN_COLUMNS: Final = 24
-SHOWN_RECORDS: Final = 10  # in a terminal
+SHOWN_COLUMNS: Final = 24  # technical
+SHOWN_RECORDS: Final = 10  # technical: in a terminal
 # Escaping adds no backtick; one in a name moves the ends of the code, and does nothing else.
 _QUOTED: Final = re.compile("`([^`]+)`")
-_WHOLE: Final = 1000  # from here on a number is shown without a fraction
+_WHOLE: Final = 1000  # technical: from here on a number is shown without a fraction
 
 
 @dataclass(frozen=True, eq=False)

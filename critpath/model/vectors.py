@@ -358,7 +358,7 @@ def benjamini_hochberg(p: F64, level: float) -> Bool:
     return selected
 
 
-_FARTHEST = 40.0
+_FARTHEST = 40.0  # technical
 
 
 def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:

@@ -107,7 +107,7 @@ SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 # budget decides; `read` and `record` have limits, times and formats.
 JUDGING: Final = {
     *("detect", "localize", "cluster", "align", "requests", "clocks", "signatures", "explore"),
-    *("text", "vectors", "ab", "known", "pipeline", "graph", "timeline", "executions"),
+    *("text", "vectors", "ab", "known", "pipeline", "graph", "timeline", "executions", "model"),
 }
 # Neither judges: halves, twos and ones of arithmetic; powers of ten from 10 on are units, from a
 # millionth down what rounding leaves.

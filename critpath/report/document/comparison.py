@@ -74,6 +74,7 @@ from critpath.model import (
 )
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
+from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.page import with_noun
 from critpath.units import NS_PER_S
@@ -676,7 +677,7 @@ def project_counts(normal: VectorTable, sample: VectorTable) -> Plane | None:
     tables = [t.structure for t in (normal, sample) if len(t) and t.structure.shape[1] == width]
     if not tables or not width:
         return None
-    values = 2.0 * np.sqrt(np.concatenate(tables) + 0.375)
+    values = 2.0 * np.sqrt(np.concatenate(tables) + TYPES.anscombe)
     values -= values.mean(axis=0)
     # Of the triangle of their QR decomposition, which has the same ones and a row a column.
     _, spread, directions = np.linalg.svd(np.linalg.qr(values, mode="r"), full_matrices=False)

@@ -13,10 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.model import I64, Bool
-from critpath.model.exploration import LEVEL, Fact, FactTable, Question, Ranked
+from critpath.model.exploration import Fact, FactTable, Question, Ranked
 from critpath.report.explore.sketches import DOINGS, FAR, HEAD, LANE, SURE, Sketch
 from critpath.report.html.elements import prose, text, trace_link
 from critpath.report.html.lanes import LEAST_BAND
+from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.exploring import (
     WORDS,
     also_text,
@@ -304,7 +305,7 @@ def typical_of(table: FactTable, members: Any) -> str:
 def condition_rows(question: Question, table: FactTable) -> tuple[str, int]:
     """Return the findings in their two groups, and how many are listed."""
     facts = table.facts
-    listed = [one for one in question.ranked if one.p < LEVEL]
+    listed = [one for one in question.ranked if one.p < CONDITIONS.level]
     if question.outcome == "few":
         listed = list(question.ranked[: 2 * LISTED])
     if not listed:
@@ -329,7 +330,7 @@ def _condition_row(one: Ranked, facts: Mapping[str, Fact], most: float, question
     also = also_text(one, facts)
     times, interval = times_text(one.ratio, more=one.z > 0, never=not one.without.count)
     judged = question.outcome != "few"
-    dull = ' class="few"' if judged and not one.p < LEVEL else ""
+    dull = ' class="few"' if judged and not one.p < CONDITIONS.level else ""
     return (
         f'<tr{dull}><th scope="row"><button class="lk cond" type="button" '
         f'data-c="{text(command)}">{prose(words)}</button>'

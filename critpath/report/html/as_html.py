@@ -30,6 +30,7 @@ from critpath.report.html.folds import (
     slowest_rows,
 )
 from critpath.report.html.page import assemble_page, read_asset, script_of
+from critpath.schema.parameters.text import ANSWERS
 from critpath.text import verdict
 from critpath.text.answer import (
     describe_headline,
@@ -57,7 +58,6 @@ _CHANGE: Final = re.compile(
     r"take [\d.,]+ times as long|[\d.,]+.% (?:slower|faster)|(?<=take )[\d.,]+\s\w+(?= instead)"
 )
 _PLACED: Final = re.compile(r'class="([^"]*)" style="([^"]*)"')
-_TWICE: Final = 1.95  # from here on a change is told as a multiple
 
 
 def render_html(
@@ -191,7 +191,7 @@ def show_ratio(document: ComparisonDocument) -> str:
     before, after = headline.before or 0.0, headline.after or 0.0
     if before <= 0 or after <= 0 or (headline.word == "SLOWER") != (after > before):
         return ""
-    if after >= _TWICE * before:
+    if after >= ANSWERS.times * before:
         shown, words = f"{_digits(after / before)}\N{MULTIPLICATION SIGN}", "as long"
     elif headline.word == "SLOWER":
         shown, words = f"+{100 * (after / before - 1):.0f}\u202f%", "longer"

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from critpath.documents import ExplorationDocument
 from critpath.documents.exploration import ConditionEntry, QuestionEntry
-from critpath.model.exploration import LEVEL
 from critpath.report.text.table import Row, print_line, print_table
+from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.exploring import chance, percent, say, times_text
 from critpath.units import format_ns
 
@@ -114,7 +114,7 @@ def _choose(
     question: QuestionEntry, *, every: bool
 ) -> tuple[list[tuple[str, list[ConditionEntry]]], int]:
     """Return what is listed by group, and how many findings are not."""
-    found = [one for one in question.conditions if one.p is not None and one.p < LEVEL]
+    found = [one for one in question.conditions if one.p is not None and one.p < CONDITIONS.level]
     listed = question.conditions if every or question.answer == "few" else found
     most = len(listed) if every else SHOWN
     begin = [one for one in listed if one.known]

@@ -170,6 +170,12 @@ class Comparability(Group, name="comparability"):
         "of a set's executions lost or put in, beyond which it cannot speak for the others",
         CUSTOM,
     )
+    another_hour = Parameter(
+        0.33,
+        "share",
+        "of the mean: the machine alone may make executions of another hour so much faster",
+        SERVICES,
+    )
 
 
 COMPARABILITY: Final = Comparability()
