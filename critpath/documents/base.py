@@ -63,3 +63,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | float):
         return number(value)
     return value if value is None else str(value)
+
+
+def fill(kind: type[SomePart], source: object, **own: Any) -> SomePart:
+    """Return a part whose keys are what a stage found under the same names, and its own ones."""
+    names = [name for name in kind.__struct_fields__ if name not in own and hasattr(source, name)]
+    return kind(**{name: plain(getattr(source, name)) for name in names}, **own)

@@ -35,7 +35,6 @@ from critpath.documents import (
     FindingEntry,
     FindingPart,
     HostEntry,
-    Level,
     LevelEntry,
     LoopEntry,
     LossPlace,
@@ -53,7 +52,7 @@ from critpath.documents import (
     Verdict,
     Window,
 )
-from critpath.documents.base import number, plain
+from critpath.documents.base import fill, number, plain
 from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
 from critpath.model import (
@@ -68,7 +67,6 @@ from critpath.model import (
     PathSet,
     RequestFacts,
     State,
-    StateTest,
     VectorTable,
     summarize_machine,
 )
@@ -148,15 +146,12 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         executions=[*table] if entries else cast("list[ExecutionEntry]", table),
         findings=[_finding(comparison, finding) for finding in comparison.findings],
         causes=[
-            CauseEntry(
+            fill(
+                CauseEntry,
+                cause,
                 sentence="",  # as below, of the whole document
-                findings=[int(place) for place in cause.findings],
                 executions=[comparison.sample.executions.id[i] for i in cause.executions],
                 positions=[int(position) for position in cause.executions],
-                contribution=number(cause.contribution),
-                share=number(cause.share),
-                main=int(cause.main),
-                minor=bool(cause.minor),
                 facts=cause.facts,
             )
             for cause in comparison.causes
@@ -187,18 +182,7 @@ def _word(document: ComparisonDocument) -> None:
 def describe_set(paths: PathSet) -> SetEntry:
     """Return what a document says of one set; losses are listed up to 200."""
     executions = paths.executions
-    places = [
-        LossPlace(
-            begin=loss.begin,
-            end=loss.end,
-            host=loss.host,
-            cpu=loss.cpu,
-            events=loss.events,
-            packets=loss.packets,
-            reason=loss.reason,
-        )
-        for loss in paths.losses[:_MOST_LOSSES]
-    ]
+    places = [fill(LossPlace, loss) for loss in paths.losses[:_MOST_LOSSES]]
     return SetEntry(
         sources=list(paths.sources),
         specification=paths.specification,
@@ -313,41 +297,18 @@ def _alphabet(comparison: Analysis) -> Sequence[Any]:
 
 def _detection(comparison: Analysis) -> DetectionEntry:
     detection, settings = comparison.detection, comparison.settings
-    return DetectionEntry(
-        rule=detection.rule,
-        flagged=bool(detection.flagged),
-        alpha=number(detection.alpha),
-        floor=number(detection.floor),
-        detectable=number(detection.detectable),
-        permutations=int(detection.permutations),
-        enough=bool(detection.enough),
-        needed=int(detection.needed),
-        paper_false_alarms=number(detection.paper_false_alarms),
-        notes=list(detection.notes),
+    shown = detection.slow_shown
+    return fill(
+        DetectionEntry,
+        detection,
         minimum=settings.get("minimum_executions", 0),
-        levels=[
-            LevelEntry(pattern=pattern, level=level) for pattern, level in settings.get("level", ())
-        ],
-        whole=None if detection.whole is None else _duration_test(detection.whole),
+        levels=[LevelEntry(*pair) for pair in settings.get("level", ())],
+        whole=None if detection.whole is None else fill(DurationTest, detection.whole),
         apart=comparison.apart,
         signs=[*detection.signs],
-        slow=detection.slow,
-        slow_shown=None
-        if detection.slow_shown is None
-        else SlowShown(executions=detection.slow_shown[0], by=number(detection.slow_shown[1])),
+        slow_shown=None if shown is None else SlowShown(shown[0], number(shown[1])),
         percentiles=[*detection.percentiles],
         gate=detection.gate,
-    )
-
-
-def _duration_test(test: StateTest) -> DurationTest:
-    return DurationTest(
-        normal_mean=number(test.normal_mean),
-        sample_mean=number(test.sample_mean),
-        effect=number(test.effect),
-        effect_low=number(test.effect_low),
-        effect_high=number(test.effect_high),
-        p_value=number(test.p_value),
     )
 
 
@@ -361,36 +322,16 @@ def _states(comparison: Analysis) -> list[StateEntry]:
         normal, sample = (float(c[:, i].mean()) if len(c) else math.nan for c in columns)
         counts[symbol.name] = normal, sample
     return [
-        _state(test, *counts.get(test.name, (math.nan, math.nan)))
+        fill(
+            StateEntry,
+            test,
+            state=test.name,
+            role="" if test.symbol is None else test.symbol.role,
+            normal_count=number(counts.get(test.name, (None, None))[0]),
+            sample_count=number(counts.get(test.name, (None, None))[1]),
+        )
         for test in comparison.detection.states
     ]
-
-
-def _state(test: StateTest, normal_count: float, sample_count: float) -> StateEntry:
-    return StateEntry(
-        state=test.name,
-        role="" if test.symbol is None else test.symbol.role,
-        normal_mean=number(test.normal_mean),
-        sample_mean=number(test.sample_mean),
-        normal_std=number(test.normal_std),
-        effect=number(test.effect),
-        effect_low=number(test.effect_low),
-        effect_high=number(test.effect_high),
-        p_value=number(test.p_value),
-        average_threshold=number(test.average_threshold),
-        normal_above=number(test.normal_above),
-        sample_above=number(test.sample_above),
-        probability_threshold=number(test.probability_threshold),
-        cliffs_delta=number(test.cliffs_delta),
-        median_ratio=number(test.median_ratio),
-        flagged=bool(test.flagged),
-        new_state=bool(test.new_state),
-        average_fires=bool(test.average_fires),
-        probability_fires=bool(test.probability_fires),
-        level=cast("Level", test.level),
-        normal_count=number(normal_count),
-        sample_count=number(sample_count),
-    )
 
 
 def _members(clusters: Clustering) -> list[I64]:
@@ -527,34 +468,16 @@ def _symbol_name(comparison: Analysis, code: int) -> str:
 
 
 def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
-    return FindingEntry(
+    symbol = finding.symbol
+    return fill(
+        FindingEntry,
+        finding,
         execution=comparison.sample.executions.id[finding.execution],
-        position=int(finding.execution),
-        rank=int(finding.rank),
-        columns=[int(column) for column in finding.columns],
-        kind=finding.kind,
-        state=finding.symbol.state.name,
-        role=finding.symbol.role,
-        place=finding.symbol.place,
-        detail=finding.detail,
-        comm=finding.comm,
-        before=finding.before,
-        tid=int(finding.tid),
-        begin=int(finding.begin),
-        end=int(finding.end),
-        observed=number(finding.observed),
-        expected=number(finding.expected),
-        contribution=number(finding.contribution),
-        share=number(finding.share),
-        probability=number(finding.probability),
-        parts=[
-            FindingPart(kind=kind, contribution=number(float(ns))) for kind, ns in finding.parts
-        ],
-        abnormal=bool(finding.abnormal),
-        p=number(finding.p),
-        offset=number(finding.offset),
-        iterations=number(finding.iterations),
-        normal_iterations=[number(value) for value in finding.normal_iterations],
+        position=finding.execution,
+        state=symbol.state.name,
+        role=symbol.role,
+        place=symbol.place,
+        parts=[FindingPart(kind, number(float(ns))) for kind, ns in finding.parts],
     )
 
 
@@ -586,29 +509,15 @@ def _aligned(comparison: Analysis, aligned: Aligned) -> AlignedEntry:
             for row, (which, position, name) in enumerate(members)
         ],
         statistics=AlignedStatistics(
-            probability=_numbers(statistics.probability),
-            normal_probability=_numbers(statistics.normal_probability),
-            mean=_numbers(statistics.mean),
-            std=_numbers(statistics.std),
-            p_structure=_numbers(statistics.p_structure),
-            p_duration=_numbers(statistics.p_duration),
-            normal_symbol=statistics.normal_symbol.tolist(),
-            contribution=statistics.contribution.tolist(),
-            abnormal_state=statistics.abnormal_state.tolist(),
-            abnormal_duration=statistics.abnormal_duration.tolist(),
-            missing=statistics.missing.tolist(),
-            abnormal=statistics.abnormal.tolist(),
+            **{
+                name: _numbers(getattr(statistics, name))
+                for name in AlignedStatistics.__struct_fields__
+            }
         ),
         note=statistics.note,
         segments=_segments(comparison, aligned),
         loops=[
-            LoopEntry(
-                first=int(loop.first),
-                last=int(loop.last),
-                period=int(loop.period),
-                iterations=loop.iterations.tolist(),
-            )
-            for loop in alignment.loops
+            fill(LoopEntry, loop, iterations=loop.iterations.tolist()) for loop in alignment.loops
         ],
     )
 
@@ -617,8 +526,8 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _numbers(values: F64) -> list[float | None]:
-    return [_finite(value) for value in values.tolist()]
+def _numbers(values: Any) -> list[Any]:
+    return [number(value) for value in values.tolist()]
 
 
 def _segments(comparison: Analysis, aligned: Aligned) -> list[AlignedSegment]:

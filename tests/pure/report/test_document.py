@@ -11,8 +11,29 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from critpath.documents import SETS, Plane
-from critpath.model import Loss, State, Symbol, VectorTable
+from critpath.documents import (
+    SETS,
+    CauseEntry,
+    DetectionEntry,
+    DurationTest,
+    FindingEntry,
+    LoopEntry,
+    LossPlace,
+    Plane,
+    StateEntry,
+)
+from critpath.documents.base import fill
+from critpath.model import (
+    Cause,
+    Detection,
+    Finding,
+    Loop,
+    Loss,
+    State,
+    StateTest,
+    Symbol,
+    VectorTable,
+)
 from critpath.report.document.as_json import to_json, to_plain
 from critpath.report.document.comparison import _segment_of, comparison_document, project_counts
 from critpath.report.html.as_html import render_html
@@ -229,3 +250,29 @@ def test_a_set_is_written_in_an_order_of_its_own(factory):
     """Whatever this process's is: the same document, the same bytes."""
     document = comparison_document(factory.comparison(settings={"s": {"b", "a", "c"}}))
     assert '"s": ["a", "b", "c"]' in to_json(document)
+
+
+# What a document fills from a type of the model, and the keys that are made for it.
+FILLED = {
+    CauseEntry: (Cause, {"sentence", "positions"}),
+    DetectionEntry: (Detection, {"minimum", "levels", "apart"}),
+    DurationTest: (StateTest, set()),
+    FindingEntry: (Finding, {"position", "state", "role", "place"}),
+    LoopEntry: (Loop, set()),
+    LossPlace: (Loss, set()),
+    StateEntry: (StateTest, {"state", "role", "normal_count", "sample_count"}),
+}
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_fact_has_the_name_that_it_has_in_the_document(kind):
+    """A key with a default that nothing fills would be missing and nobody would be told."""
+    source, made = FILLED[kind]
+    assert set(kind.__struct_fields__) - set(source.__dataclass_fields__) == made
+
+
+def test_what_is_filled_is_what_json_has():
+    place = fill(LossPlace, Loss(np.int64(3), 9, 2, 1, 4, 5, "x"))
+    assert [type(getattr(place, name)) for name in place.__struct_fields__] == [*[int] * 6, str]
+    test = dict.fromkeys(DurationTest.__struct_fields__, math.nan)
+    assert set(to_plain(fill(DurationTest, type("Test", (), test))).values()) == {None}
