@@ -48,6 +48,7 @@ RATIOS: Final = frozenset({"times", "ratio"})
 # An answer takes a fifth of the time, and its p-values are as fine as the level needs.
 _FEWER: Final = ("--permutations", "1999")
 _REPORTED: Final = 30  # s
+_FAILED: Final = 100  # exit codes from here on: critpath itself failed
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def _digest(value: object) -> str:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what of an answer became another: the most that did."""
-    if after.get("error") is not None:
+    if after.get("error") is not None or after["code"] >= _FAILED:
         return "error"
     if (before["code"], before["verdict"]) != (after["code"], after["verdict"]):
         return "verdict"
@@ -276,7 +277,7 @@ def _change(value: float, unit: str, factor: float) -> float:
     if isinstance(value, int):
         near = max(0, round(value * factor))
         return near if near != value or factor > 1 else max(0, value - 1)
-    if unit in SHARES and value > 1 / 2:
+    if unit in SHARES and (value > 1 / 2 or (value == 1 / 2 and factor > 1)):
         return 1 - (1 - value) / factor
     if unit in RATIOS and value > 1:
         return 1 + (value - 1) * factor

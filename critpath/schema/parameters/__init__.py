@@ -8,42 +8,33 @@ and of how an answer is laid out stay where they are used, marked ``# technical`
 
 from __future__ import annotations
 
-import json
-import pkgutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 Number = int | float | tuple[int | float, ...]
 N = TypeVar("N", bound=Number)
 
 
-@dataclass(frozen=True)
-class Derived:
+class Source:
+    """Where a number is from."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+
+class Derived(Source):
     """The number follows from another, or from mathematics."""
 
-    source: str
 
-
-@dataclass(frozen=True)
-class Paper:
+class Paper(Source):
     """The number is one that a publication or a specification gives."""
 
-    source: str
 
-
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Source):
     """Somebody set the number: on recordings, on simulated sets, or by what is usual."""
 
-    source: str
-
-
-Source = Derived | Paper | Chosen
 
 FIXTURES: Final = Chosen("fixtures")
 STUDIES: Final = Chosen("studies")
@@ -124,6 +115,9 @@ class Group:
 @cache
 def list_parameters() -> Mapping[str, Parameter[Number]]:
     """Return every parameter by its name, such as ``machine.pace``, as they are declared."""
+    import pkgutil  # noqa: PLC0415 - not for every command
+    from importlib import import_module  # noqa: PLC0415 - as above
+
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         import_module(module.name)
     return {
@@ -142,6 +136,9 @@ def read_sensitivities() -> Mapping[str, Any]:
     reads in how many it does (``read``), and for ``0.5`` and ``2`` (halved, doubled) the ``value``
     and the answers of which the ``verdict``, or else the first ``cause``, became another.
     """
+    import json  # noqa: PLC0415 - not for every command
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     file = Path(__file__).parents[1] / "sensitivities.json"
     found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found

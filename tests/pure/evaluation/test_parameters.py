@@ -23,6 +23,7 @@ def parameters(load):
     [
         (0.2, "share", 0.1, 0.4),
         (0.9, "share", 0.8, 0.95),
+        (0.5, "share", 0.25, 0.75),
         (1.5, "times", 1.25, 2.0),
         (0.5, "times", 0.25, 1.0),
         (8.0, "ns", 4.0, 16.0),
@@ -58,6 +59,7 @@ def test_the_most_that_changed_is_told(parameters):
     assert parameters.differences(before, {**before, "cause": ["x"], "words": "c"}) == "cause"
     assert parameters.differences(before, {**before, "code": 1, "cause": ["x"]}) == "verdict"
     assert parameters.differences(before, {"error": "ValueError"}) == "error"
+    assert parameters.differences(before, {**before, "code": 125}) == "error"
 
 
 def test_changes_are_counted_by_number_and_factor(parameters):
