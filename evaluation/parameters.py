@@ -47,6 +47,12 @@ SHARES: Final = frozenset({"share", "p", "probability", "chance", "quantile", "q
 RATIOS: Final = frozenset({"times", "ratio"})
 # An answer takes a fifth of the time, and its p-values are as fine as the level needs.
 _FEWER: Final = ("--permutations", "1999")
+# Settings have their defaults from the start on: another is asked for as users do.
+_OPTIONS: Final = {
+    "defaults.alpha": "--alpha",
+    "defaults.floor": "--floor",
+    "defaults.outlier_level": "--outlier-level",
+}
 _REPORTED: Final = 30  # s
 _FAILED: Final = 100  # exit codes from here on: critpath itself failed
 
@@ -203,11 +209,13 @@ def extract(case: Case, place: Path, target: Path) -> list[str]:
     return found
 
 
-def answer(case: Case, sources: Sequence[str], place: Path) -> dict[str, Any]:
+def answer(
+    case: Case, sources: Sequence[str], place: Path, more: Sequence[str] = ()
+) -> dict[str, Any]:
     """Answer a case's question; return what is compared: see `differences`."""
     file = place / f"answer-{os.getpid()}.json"
     file.unlink(missing_ok=True)
-    options = [*_FEWER] if case.verb == "compare" else [*case.options]
+    options = [*_FEWER, *more] if case.verb == "compare" else [*case.options]
     code, words = run([*case.verb.split(), *sources, *options, "--json", str(file)], place)
     document = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return {
@@ -328,6 +336,8 @@ def plan(name: str, work: Path) -> Plan:
             sources = extract(case, place, target)
     with noted() as answering:
         before = answer(case, sources, place)
+    if case.verb == "compare":
+        answering = answering | set(_OPTIONS)
     return Plan(case, tuple(sources), frozenset(reading), frozenset(answering), before)
 
 
@@ -346,7 +356,8 @@ def attempt(name: str, parameter: str, factor: float, work: Path) -> dict[str, A
                 target = work / f"again-{os.getpid()}"
                 target.mkdir(exist_ok=True)
                 sources = extract(known.case, place, target)
-            after = answer(known.case, sources, place)
+            more = (_OPTIONS[parameter], str(value)) if parameter in _OPTIONS else ()
+            after = answer(known.case, sources, place, more)
     except Exception as error:  # noqa: BLE001 - a value that the code cannot bear says so
         after = {"error": f"{type(error).__name__}: {error}"[:200]}
     changed = differences(known.before, after)

@@ -13,7 +13,7 @@ from critpath.text import notes
 
 
 def column_statistics(
-    alignment: Alignment, *, p_min: float = DEFAULTS.p_min, k: float = DEFAULTS.outlier_k
+    alignment: Alignment, *, p_min: float | None = None, k: float | None = None
 ) -> ColumnStatistics:
     """Compare the last row of an alignment with the others, column by column.
 
@@ -43,6 +43,8 @@ def column_statistics(
     ValueError
         If there is no normal row.
     """
+    p_min = DEFAULTS.p_min if p_min is None else p_min
+    k = DEFAULTS.outlier_k if k is None else k
     n = len(alignment.sequences) - 1
     if n < 1:
         raise ValueError("column statistics need at least one normal row and the anomalous one")

@@ -133,24 +133,24 @@ class CompareSettings:
     """
 
     rule: str = "gate"
-    alpha: float = DEFAULTS.alpha
-    floor: float = DEFAULTS.floor
+    alpha: float = field(default_factory=lambda: DEFAULTS.alpha)
+    floor: float = field(default_factory=lambda: DEFAULTS.floor)
     minimum_executions: int = 0
     percentile: float | None = None
     sessions: bool = True
     session_spread: float | None = None
     strict_environment: bool = False
     level: tuple[tuple[str, str], ...] = ()
-    t1: float = DEFAULTS.t1
+    t1: float = field(default_factory=lambda: DEFAULTS.t1)
     t2: float | None = None
     y_reference: str = "a1"
-    permutations: int = DEFAULTS.permutations
+    permutations: int = field(default_factory=lambda: DEFAULTS.permutations)
     cluster_method: str = "optics"
     alphabet: str = "thread"
-    outlier_k: float = DEFAULTS.outlier_k
-    outlier_level: float = DEFAULTS.outlier_level
-    group_limit: int = DEFAULTS.group_limit
-    explain_limit: int = DEFAULTS.explain_limit
+    outlier_k: float = field(default_factory=lambda: DEFAULTS.outlier_k)
+    outlier_level: float = field(default_factory=lambda: DEFAULTS.outlier_level)
+    group_limit: int = field(default_factory=lambda: DEFAULTS.group_limit)
+    explain_limit: int = field(default_factory=lambda: DEFAULTS.explain_limit)
     msa: str = "add"
     aligner: str = "posteriors"
     interrupts: bool = True
