@@ -39,11 +39,11 @@ from critpath.model import (
     role_name,
     student_tails,
 )
+from critpath.model.details import IDLE
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL
 from critpath.text import notes
-from critpath.text.phrases import IDLE
 
 # Kernel threads that work for any program: to meet one is no change of the program.
 _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "kswapd", "swapper")

@@ -108,6 +108,10 @@ class CauseFacts(Part):
     cpu: Annotated[
         int | None, doc("the processor that all these waits were for; null if there are several")
     ] = None
+    control_group: Annotated[
+        str, doc("the control group whose limit held the thread; '' for none")
+    ] = ""
+    limit: Annotated[str, doc("that limit, such as '4.00 ms in each 10.0 ms'")] = ""
     meanwhile: Annotated[
         str,
         doc("of a wait behind others' requests, what the thread did meanwhile; '' for several"),

@@ -24,9 +24,9 @@ from critpath.model import (
     rival_role,
     role_name,
 )
+from critpath.model.details import IDLE, OTHERS
 from critpath.model.exploration import LATENCY, Fact, FactTable
 from critpath.schema.parameters.explore import CONDITIONS
-from critpath.text.phrases import IDLE, OTHERS
 
 _NS_PER_HOUR: Final = 3_600_000_000_000  # technical
 # In paths that do not tell which thread had the cpu.

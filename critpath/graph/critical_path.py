@@ -30,11 +30,11 @@ from critpath.model import (
     rival_name,
 )
 from critpath.model.clocks import HostClock, dump_clocks
+from critpath.model.details import IDLE
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host
 from critpath.schema.parameters.replay import WAITING
-from critpath.text.phrases import IDLE
 from critpath.units import plural
 
 # technical: rows that are carried into blocks are kept, for walks that come back to one and for

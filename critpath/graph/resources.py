@@ -24,8 +24,8 @@ from critpath.model import (
     State,
     Workers,
 )
+from critpath.model.details import disk_limit, disk_of, memory_of, quota_of
 from critpath.schema.parameters.replay import WAITING
-from critpath.text import phrases
 
 _WORKER: Final = "kworker/"  # issues requests for threads that the trace may not name
 _QUOTA: Final = "throttles"
@@ -159,7 +159,7 @@ def _quota_parts(
     held = _find_held(limit, periods)
     if held is None or not len(members):
         return
-    detail = phrases.quota_of(limit.group, *(limit.limits.get(x, 0) for x in ("quota", "period")))
+    detail = quota_of(limit.group, *(limit.limits.get(x, 0) for x in ("quota", "period")))
     rows = np.array(_rows_of(paths, members, [State.WAIT_CPU]), np.int64)
     waits = np.stack([paths.begin[rows], paths.end[rows]], axis=1)
     for number, spans in held.allot(waits).items():
@@ -215,7 +215,7 @@ def _disk_parts(
                 place, _, rate = what.partition(" ")
                 major, _, minor = place.partition(":")
                 name = disks.get(int(major) << 20 | int(minor), place)
-                detail = phrases.disk_limit(name, group, rate, limit)
+                detail = disk_limit(name, group, rate, limit)
         if not detail and (device := queue.awaited(begin, end)) is not None:
             if path not in own:
                 mine = paths.tid[paths.start[path] : paths.start[path + 1]]
@@ -223,7 +223,7 @@ def _disk_parts(
             code, share = queue.others(begin, end, device, own[path])
             known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
             name = disks.get(device, known)
-            detail = phrases.disk_of(name, names[code] if share >= WAITING.mostly else "")
+            detail = disk_of(name, names[code] if share >= WAITING.mostly else "")
         if detail:
             yield row, [(begin, end, State.WAIT_DISK, detail)]
 
@@ -277,7 +277,7 @@ def _reclaim_parts(
         )
         for begin, end, _, group in reclaims[reclaims[:, 2] == tid].tolist():
             size = memory.limits.get("memory", 0) if memory else 0
-            detail = phrases.memory_of(memory.group if memory else "", size, of_group=bool(group))
+            detail = memory_of(memory.group if memory else "", size, of_group=bool(group))
             for row in rows[(paths.begin[rows] < end) & (paths.end[rows] > begin)].tolist():
                 low, high = max(begin, int(paths.begin[row])), min(end, int(paths.end[row]))
                 parts.setdefault(row, []).append((low, high, State.RECLAIM, detail))

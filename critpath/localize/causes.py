@@ -25,8 +25,9 @@ from critpath.model import (
     Weight,
     rival_name,
 )
+from critpath.model.details import IDLE
+from critpath.schema.kinds import UNSEEN
 from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
-from critpath.text.phrases import IDLE, UNSEEN
 
 
 @dataclass(frozen=True)

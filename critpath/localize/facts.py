@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +13,6 @@ from critpath.documents.causes import Counted, Sureness
 from critpath.localize.counts import StepCounts
 from critpath.model import (
     INTERFERENCE,
-    LOCAL_PACKET,
-    REMOTE_PACKET,
     RUNNING,
     Cause,
     Charge,
@@ -25,18 +22,11 @@ from critpath.model import (
     State,
     Step,
     Symbol,
-    rival_name,
 )
+from critpath.model.details import OTHERS, Detail, read_detail, read_thread
 from critpath.model.vectors import name_family, split_host
+from critpath.schema.kinds import UNSEEN
 from critpath.schema.parameters.localize import FACTS, WAITS
-from critpath.text.phrases import (
-    IDLE,
-    OTHERS,
-    UNSEEN,
-    disk_and_rival,
-    function_and_caller,
-    whose_packet,
-)
 
 
 def main_member(members: Sequence[Member], reason: Reason | None = None) -> Member:
@@ -109,7 +99,7 @@ def most_detail(findings: Sequence[Finding]) -> str:
             for detail, share in f.details or ((f.detail, 1.0),)
         ]
         ways = [pairs]
-        names = [(re.sub(r" \(\d+\)$", "", text), weight) for text, weight in pairs]
+        names = [(read_thread(text)[0], weight) for text, weight in pairs]
         ways += [names, [(name_family(text), weight) for text, weight in names]]
     for share in (FACTS.nearly_all, FACTS.half):
         for way in ways:
@@ -138,12 +128,6 @@ def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
 
 
 _PLACES = 8  # technical: in the code, that are listed
-_DEVICES = frozenset(
-    {
-        *(State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ),
-        *(State.NET_TRANSIT, State.IRQ, State.SOFTIRQ, State.WAIT_QUOTA, State.RECLAIM),
-    }
-)
 
 
 def state_facts(
@@ -163,21 +147,21 @@ def state_facts(
     named = [m.finding for m in members if not m.moved]
     alike = [f for f in named if f.symbol == symbol] or [main]
     state = symbol.state
-    detail = most_detail(alike).removeprefix(OTHERS) if alike[0].symbol == symbol else ""
-    who = rival_name(detail)
+    most = read_detail(state, most_detail(alike))
+    detail = most if alike[0].symbol == symbol else Detail()
     names = {f.comm for f in alike if f.comm and f.symbol == symbol}
     if len(names) > 1:
         names = {name_family(name) for name in names}
     comm = names.pop() if len(names) == 1 else symbol.role
     peer = comm if symbol.role else ""
-    idle = state == State.WAIT_CPU and detail == IDLE
+    idle = detail.idle
     if state == State.WAIT_CPU and not idle:
-        peer = (reason.rival if reason else "") or who or peer
-    if state == State.QUEUED and not most_detail(alike).startswith(OTHERS):
-        peer = who or peer  # who asked for what was served meanwhile
+        peer = (reason.rival if reason else "") or detail.peer or peer
+    if state == State.QUEUED and not most.others:
+        peer = detail.peer or peer  # who asked for what was served meanwhile
     late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < WAITS.late
     certainty: Sureness = "observed"
-    local = whose_packet(detail) if state == State.WAIT_NET else None
+    local = detail.local
     if state in UNSEEN or (state == State.WAIT_NET and local is not False):
         certainty = "unknown"
     elif symbol.role in inferred or (
@@ -187,19 +171,15 @@ def state_facts(
     elif state == State.WAIT_QUOTA:
         certainty = "inferred"  # when, of what was counted
     busy = None
-    device = detail if state in _DEVICES and detail not in {LOCAL_PACKET, REMOTE_PACKET} else ""
-    if state == State.WAIT_DISK:
-        device, rival = disk_and_rival(detail)
-        peer = rival or peer
-        held = [_time_with(f, lambda of: disk_and_rival(of)[1] == rival) for f in alike]
+    if state == State.WAIT_DISK and detail.peer:
+        peer = detail.peer
+        held = [_time_with(f, lambda text: read_detail(state, text).peer == peer) for f in alike]
         whole = math.fsum(f.observed for f in alike)
-        busy = math.fsum(held) / whole if rival and whole else None
+        busy = math.fsum(held) / whole if whole else None
     grown = cause.contribution > 0 and not idle
     share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
     size = len(cause.executions)
-    function, caller = "", ""
-    if state in {State.RUN, State.RUN_USER} and not most_detail(alike).startswith(OTHERS):
-        function, caller = function_and_caller(detail)
+    function, caller = ("", "") if most.others else (detail.function, detail.caller)
     counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
     same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
@@ -212,8 +192,10 @@ def state_facts(
         comm=comm,
         tids=sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol}),
         peer=peer,
-        device=device,
-        call=detail if state == State.RUN_SYSCALL else where_in(members),
+        device=detail.device,
+        control_group=detail.group,
+        limit=detail.limit,
+        call=detail.call if state == State.RUN_SYSCALL else where_in(members),
         kind=main.kind if rise is None else "extra",
         counted=counted,
         count_before=number(before),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from critpath.model.details import read_thread
 from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def name_family(name: str) -> str:
 
 def rival_name(detail: str) -> str:
     """Return the name of who had the cpu, without its id."""
-    return re.sub(r" \(\d+\)$", "", detail)
+    return read_thread(detail)[0]
 
 
 def rival_role(detail: str, hosts: Collection[str] | None = None) -> str:

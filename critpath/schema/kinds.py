@@ -173,6 +173,8 @@ RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 # What the machine does to an execution, rather than the execution itself.
 INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU, State.WAIT_QUOTA})
 MACHINE_STATES: Final = INTERFERENCE - {State.WAIT_QUOTA}  # without what somebody has set
+# Nothing was seen that could be the reason.
+UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 
 
 # Threads that record: critpath's own, LTTng's daemons, and what takes stacks.

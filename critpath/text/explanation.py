@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
+from critpath.model.details import IDLE, SOFTIRQS
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family
 from critpath.schema.parameters.text import WORDS
 from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
-    IDLE,
     PACKETS,
-    SOFTIRQS,
     doing,
-    function_of,
     in_function,
     location,
     quoted,
@@ -359,7 +357,7 @@ def _peer_did(
     if facts.state == "WAIT_TIMER":
         did = _timed_by(_main(document, cause))
     if facts.location and not facts.locations:  # a function of Python that was recorded
-        did = f"running {in_function(function_of(facts.location, facts.caller))}"
+        did = f"running {in_function(facts.location, facts.caller)}"
     if facts.state == "WAIT_NET":
         did = f"waiting for {_network(facts)}"
     if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
@@ -456,7 +454,7 @@ def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseF
 def _runs(facts: CauseFacts, words: _Words) -> str:
     run, where = words.verb("run"), f"on the CPU in {words.their} own code"
     if facts.location and not facts.locations:
-        where = f"on the CPU {in_function(function_of(facts.location, facts.caller))}"
+        where = f"on the CPU {in_function(facts.location, facts.caller)}"
     if facts.state == "RUN_SYSCALL":
         where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"
     if facts.counted == "iterations" and (often := _more_often(facts, words.noun)):
@@ -477,12 +475,11 @@ def _waits(
         softirq = "softirq " if state == "SOFTIRQ" else ""
         by = f"{softirq}{quoted(facts.device)}" if facts.device else "the machine"
         return f"{words.verb('are')} interrupted for {words.time} by {by}{words.tail}"
-    group = f" of {quoted(facts.device)}" if facts.device else ""
     plain = {
-        "WAIT_QUOTA": f"{words.verb('are')} throttled for {words.time} by {words.their} CPU quota"
-        f"{group}{words.tail}",
-        "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
+        "WAIT_QUOTA": f"{words.verb('are')} throttled for {words.time} by {_quota(facts, words)}"
         f"{words.tail}",
+        "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
+        f"{_memory(facts)}{words.tail}",
         "QUEUED": f"{wait} {words.time} behind other requests{_mostly_from(facts)}"
         f"{_meanwhile(facts)}{words.tail}",
         "SHARED": f"{words.verb('spend')} {words.time} on a loop shared with other requests"
@@ -495,6 +492,23 @@ def _waits(
     return plain.get(state) or (
         _waits_for_what(facts, words, detail) + _cpu_after_it(document, cause, facts)
     )
+
+
+def _quota(facts: CauseFacts, words: _Words) -> str:
+    """Return whose quota held: ``the CPU quota of control group `/web` (4 ms in each 10 ms)``."""
+    if not facts.control_group:
+        return f"{words.their} CPU quota"
+    return f"the CPU quota of {_group(facts)}"
+
+
+def _memory(facts: CauseFacts) -> str:
+    """Return under whose limit memory was short, after a blank."""
+    return f" under the memory limit of {_group(facts)}" if facts.control_group else ""
+
+
+def _group(facts: CauseFacts) -> str:
+    limit = f" ({facts.limit})" if facts.limit else ""
+    return f"control group {quoted(facts.control_group)}{limit}"
 
 
 def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
@@ -512,6 +526,8 @@ def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
         part = f" in {100 * facts.peer_share:.0f} % of that time" if facts.peer_share else ""
         peer = quoted(facts.peer.replace("#", "*"))
         busy = f", which {peer} kept busy{part}" if facts.peer else ""
+        if facts.control_group:
+            busy = f", under the limit of {_group(facts)}"
         return _timed(wait, f" for {disk}{busy}", often, call, words)
     what = _network(facts) if state == "WAIT_NET" else _OWN.get(state, said)
     return _timed(wait, f" for {what}", often, call, words)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from critpath.model import LOCAL_PACKET, REMOTE_PACKET, State, is_recorder
+from critpath.model import LOCAL_PACKET, State, is_recorder
+from critpath.model.details import OTHERS, SOFTIRQS, read_detail, whose_packet
 from critpath.schema.parameters.text import WORDS
 from critpath.units import format_ns, format_share, plural
 
 # In a word or two, for who waits for the rest of the answer.
 VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inconclusive"}
-
-IDLE: Final = "idle"  # detail of WAIT_CPU: no thread ran instead
-OTHERS: Final = "above all "  # before a name that holds no more than half
 
 # {} stands for " (detail)" where there is one.
 _WHAT: Final[dict[State, str]] = {
@@ -43,16 +40,11 @@ _WHAT: Final[dict[State, str]] = {
     State.SHARED: "on a loop shared with other requests{}",
     State.NOT_RECORDED: "not recorded{}",
 }
-# The kernel's softirqs: as a detail they would not be understood without that word.
-SOFTIRQS: Final = frozenset(
-    {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
-)
 # What is waited for that is no network, or perhaps none, by `whose_packet`.
 PACKETS: Final[dict[bool | None, str]] = {
     True: f"a {LOCAL_PACKET}, whose sender was not recorded",
     None: "a packet of unknown origin",
 }
-_RECEIVING: Final = re.compile("recv|accept|connect")  # system calls
 # Timers that the kernel runs for somebody, by their function.
 _TIMERS: Final = {
     "tcp_delack_timer": "waiting for data that TCP, without TCP_NODELAY, "
@@ -74,36 +66,6 @@ KINDS: Final[dict[str, str]] = {
     "shorter": "shorter",
     "loop-count": "other rounds",
 }
-# Nothing was seen that could be the reason.
-UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
-
-
-def quota_of(group: str, quota: int, period: int) -> str:
-    """Return the detail of time in which a control group's quota held a thread back."""
-    size = f", {format_ns(quota)} in each {format_ns(period)}" if quota and period else ""
-    return f"control group {group}{size}"
-
-
-def memory_of(group: str, limit: int, *, of_group: bool) -> str:
-    """Return the detail of time in which a thread freed memory: what had none left."""
-    if not of_group:
-        return "the machine has no more"
-    size = f" of {limit / 2**20:,.0f} MiB" if limit else ""
-    return f"memory limit{size}, control group {group}" if group else "its group's memory limit"
-
-
-_UNDER: Final = ", under "
-
-
-def function_of(name: str, caller: str) -> str:
-    """Return the detail of running in a function: which, and the project's that called it."""
-    return name + (f"{_UNDER}{caller}" if caller else "")
-
-
-def function_and_caller(detail: str) -> tuple[str, str]:
-    """Return what a function is called in a detail, and the one of the project around it."""
-    name, _, caller = detail.partition(_UNDER)
-    return name, caller
 
 
 def location(name: str) -> str:
@@ -112,48 +74,10 @@ def location(name: str) -> str:
     return f"{quoted(function)}{place}{rest}"
 
 
-def in_function(detail: str) -> str:
-    """Say in which function the time was spent, by a detail of running."""
-    others = OTHERS if detail.startswith(OTHERS) else ""
-    name, caller = function_and_caller(detail.removeprefix(OTHERS))
+def in_function(function: str, caller: str) -> str:
+    """Say in which function the time was spent, under which of the project's."""
     under = f", under {location(caller)}" if caller else ""
-    return f"{others}in {location(name)}{under}"
-
-
-_BUSY: Final = ", busy with requests of "
-_RATES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
-
-
-def disk_of(name: str, others: str) -> str:
-    """Return the detail of a wait for a disk: which, and whose requests it was busy with."""
-    return name + (f"{_BUSY}{quoted(others)}" if others else "")
-
-
-def disk_limit(name: str, group: str, rate: str, limit: int) -> str:
-    """Return the detail of a wait for a disk that a control group's limit made."""
-    return f"{name}, limit of {rate_of(rate, limit)}, control group {group}"
-
-
-def rate_of(rate: str, limit: int) -> str:
-    """Say a limit of a disk's rate."""
-    amount = f"{limit / 2**20:,.1f} MiB" if rate.endswith("bps") else f"{limit:,}"
-    return f"{amount} {_RATES.get(rate, rate)} a second"
-
-
-def disk_and_rival(detail: str) -> tuple[str, str]:
-    """Return the disk of a wait, and whose requests it was busy with."""
-    name, _, rival = detail.partition(_BUSY)
-    return name.partition(",")[0], rival.strip("`")
-
-
-def whose_packet(detail: str) -> bool | None:
-    """Return whether the packet that ended a wait was from this host; None if nothing tells.
-
-    What came through a device is from outside.
-    """
-    if detail in {LOCAL_PACKET, REMOTE_PACKET}:
-        return detail == LOCAL_PACKET
-    return None if not detail or detail in SOFTIRQS or _RECEIVING.match(detail) else False
+    return f"in {location(function)}{under}"
 
 
 def quoted(name: str) -> str:
@@ -174,16 +98,18 @@ def listed(parts: Sequence[str]) -> str:
 
 def doing(state: State, detail: str) -> str:
     """Say what a thread was doing."""
-    if state in {State.RUN, State.RUN_USER} and detail:
-        return f"running {in_function(detail)}"
+    of = read_detail(state, detail)
+    if of.function:
+        return f"running {OTHERS if of.others else ''}{in_function(of.function, of.caller)}"
     if state != State.WAIT_CPU:
         return _qualified(state, detail)
     what = "waiting for a cpu"
-    if detail == IDLE:
+    if of.idle:
         return f"{what} that was idle"
-    if detail.startswith(OTHERS):
-        return f"{what} that others had, {OTHERS}{_rival(detail.removeprefix(OTHERS))}"
-    return f"{what} that {_rival(detail)} had" if detail else what
+    who = thread_name(of.peer, of.tid)
+    if of.others:
+        return f"{what} that others had, {OTHERS}{who}"
+    return f"{what} that {who} had" if detail else what
 
 
 def _qualified(state: State, detail: str) -> str:
@@ -223,12 +149,6 @@ def state_words(state: State) -> str:
     if state == State.WAIT_CPU:
         return "waiting for a CPU"
     return _WHAT[state].partition(":")[0].format("")
-
-
-def _rival(detail: str) -> str:
-    """Return who ran instead: a segment's detail has the thread's name and its id."""
-    known = re.fullmatch(r"(.+) \((\d+)\)", detail)
-    return thread_name(known[1], int(known[2])) if known else thread_name(detail)
 
 
 def sufficient_recording(

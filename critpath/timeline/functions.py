@@ -19,7 +19,7 @@ from critpath.model import (
     PathSet,
     State,
 )
-from critpath.text import phrases
+from critpath.model.details import function_of
 from critpath.timeline._functions import find_longest, nest
 
 _ENTRY, _EXIT, _LAST = 0, 1, 2  # technical
@@ -164,7 +164,7 @@ def name_functions(
     code_of = np.zeros(len(pairs), np.int32)
     for one in used.tolist():
         function, caller = (names.get(number, "") for number in pairs[one].tolist())
-        text = phrases.function_of(function, caller) if function else ""
+        text = function_of(function, caller) if function else ""
         code_of[one] = codes.setdefault(text, len(strings)) if text else 0
         if text and codes[text] == len(strings):
             strings.append(text)

@@ -13,12 +13,12 @@ import numpy as np
 
 from critpath.documents import HostWaitEntry
 from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, number_codes, role_name
+from critpath.model.details import IDLE
 from critpath.model.paths import find_crossings
 from critpath.model.stacks import frame_name, frames_of, is_own
 from critpath.model.vectors import FRAME
 from critpath.schema.parameters.ab import PLACES
 from critpath.schema.parameters.localize import WAITS
-from critpath.text.phrases import IDLE
 from critpath.vectors._count import follow_chains
 from critpath.vectors.table import Coder
 

@@ -25,10 +25,10 @@ from critpath.model import (
     rival_role,
     role_name,
 )
+from critpath.model.details import read_detail
 from critpath.model.stacks import location_of
 from critpath.processes import side_by_side
 from critpath.text import notes
-from critpath.text.phrases import function_and_caller
 from critpath.vectors._count import add_up, count, count_trips, spent_on
 
 
@@ -228,7 +228,7 @@ def functions_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
     runs = np.isin(paths.state, [int(State.RUN), int(State.RUN_USER)])
     texts, place = {"": 0}, np.zeros(len(paths.strings), np.int32)
     for code in np.unique(paths.detail[runs]).tolist():
-        name, _ = function_and_caller(paths.strings[code])
+        name = read_detail(State.RUN, paths.strings[code]).function
         place[code] = texts.setdefault(_LINE.sub(")", name), len(texts))
     return np.where(runs, place[paths.detail], np.int32(0)), list(texts)
 

@@ -43,11 +43,11 @@ from critpath.model import (
     number_codes,
     role_name,
 )
+from critpath.model.details import IDLE
 from critpath.model.vectors import split_host
 from critpath.processes import side_by_side
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.text import WORDS
-from critpath.text.phrases import IDLE
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 _RUN: Final = DOINGS.index("running")

@@ -438,6 +438,7 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
         ("the time was spent by", code(facts.comm) + tids if facts.comm else ""),
         ("the other thread to look at", code(facts.peer)),
         ("device", code(facts.device)),
+        ("limited", f"{code(facts.control_group)} {text(facts.limit)}".strip()),
         ("in system call", code(facts.call)),
         ("how sure", text(_CERTAINTY.get(facts.certainty, ""))),
     ]

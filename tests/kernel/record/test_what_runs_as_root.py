@@ -72,7 +72,16 @@ def test_what_is_imported(audit, request):
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
     # When the trace is written its packets are counted for the manifest, with numpy.
     counting = set() if "[doctor" in request.node.name else {"read"}
-    assert ours <= {"commands", "errors", "model", "record", "units", "untrusted", *counting}
+    assert ours <= {
+        "commands",
+        "errors",
+        "model",
+        "record",
+        "schema",
+        "units",
+        "untrusted",
+        *counting,
+    }
     foreign = (
         {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
     )
