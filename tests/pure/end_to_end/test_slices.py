@@ -74,7 +74,7 @@ def test_normal_recordings_are_calibrated(told, places, tmp_path):
             *places[:2],
             *SLICES,
             "--splits",
-            2,
+            20,
             "--sizes",
             5,
             "--json",
