@@ -75,8 +75,6 @@ def test_normal_recordings_are_calibrated(told, places, tmp_path):
             *SLICES,
             "--splits",
             20,
-            "--sizes",
-            5,
             "--json",
             tmp_path / "c.json",
         ),
