@@ -15,6 +15,7 @@ from critpath.align.profiles import I8, Model, build_profile, f81_model, merge_r
 from critpath.align.progressive import Tree, align_distinct, clustalw_weights, newick
 from critpath.align.repeats import Collapsed, collapse, expand, find_loops, find_units
 from critpath.model import F64, I32, I64, U8, Alignment, Loop, Whole
+from critpath.schema.notes import Note
 
 POSTERIORS: Final = "posteriors"
 MUSCLE: Final = "muscle"
@@ -46,7 +47,7 @@ class Core:
         Of the collapsed letters.
     method : str
         By which they were aligned in the end.
-    notes : tuple of str
+    notes : tuple of Note
     """
 
     distinct: Distinct
@@ -58,7 +59,7 @@ class Core:
     weights: F64
     model: Model
     method: str
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def align(
@@ -164,7 +165,7 @@ def align_core(
         try:
             return _core_by_posteriors(distinct, alphabet)
         except TooMuchError as error:
-            against = str(error)
+            against = error.note
     units: frozenset[bytes] = frozenset()
     if loops:
         # Copies of a row decide nothing, be they among the others.

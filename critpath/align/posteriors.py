@@ -12,8 +12,9 @@ from critpath.align import _consistency, _posteriors
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
 from critpath.align.progressive import Tree, upgmb
 from critpath.model import F64, I32, I64, U8
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.align import POSTERIORS
-from critpath.text import notes
 
 F32 = npt.NDArray[np.float32]
 
@@ -25,6 +26,10 @@ GRID = 4096.0  # technical: expected accuracies are multiples of its reciprocal
 
 class TooMuchError(Exception):
     """There is too much for posteriors; says why."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(note)
+        self.note = note
 
 
 @dataclass(frozen=True)
@@ -128,11 +133,7 @@ def find_posteriors(
         wide_cells,
     )
     if found is None:
-        raise TooMuchError(
-            f"{len(sequences)} distinct paths of up to {max(len(s) for s in sequences):,} segments"
-            " have too little in common, or too few states, for an alignment by posteriors:"
-            " aligned by profiles"
-        )
+        raise TooMuchError(notes.TooUnlike(len(sequences), max(map(len, sequences))))
     return Posteriors(offset, *found)
 
 
@@ -182,7 +183,7 @@ TRIPLES = 70_000_000  # technical: fewer go-betweens make paths consistent where
 MATRIX = 16_000_000  # technical: pairs of columns of two blocks that are all looked at
 
 
-def reason_against(sequences: Sequence[U8]) -> str | None:
+def reason_against(sequences: Sequence[U8]) -> Note | None:
     """Return why these sequences are too much for `align_consistent`, None if they are not."""
     lengths = np.array([len(s) for s in sequences], np.int64)
     total, count = int(lengths.sum()), len(lengths)
@@ -192,7 +193,7 @@ def reason_against(sequences: Sequence[U8]) -> str | None:
         cells = lengths[:, None] * np.minimum(band, lengths)
         if (int(cells.sum()) - int(np.diag(cells).sum())) // 2 <= PAIR_CELLS:
             return None
-    return notes.aligned_by_profiles(count, int(lengths.max()))
+    return notes.AlignedByProfiles(count, int(lengths.max()))
 
 
 def align_consistent(
@@ -202,7 +203,7 @@ def align_consistent(
     gaps: GapChances | None = None,
     rounds: int | None = None,
     passes: int | None = None,
-) -> tuple[I8, Tree, tuple[str, ...]]:
+) -> tuple[I8, Tree, tuple[Note, ...]]:
     """Align sequences so that as many pairs of letters as possible are expected to be right.
 
     Posteriors of all pairs, made consistent; a tree of expected accuracies (UPGMB); along

@@ -11,8 +11,9 @@ import numpy as np
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import I8, Model, build_profile, merge_rows, sum_of_pairs
 from critpath.model import F64, I64, U8
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.align import PROFILES
-from critpath.text import notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ def align_distinct(
     refine: int,
     max_cells: int,
     refine_work: int,
-) -> tuple[I8, Tree, tuple[str, ...]]:
+) -> tuple[I8, Tree, tuple[Note, ...]]:
     """Run the stages on distinct, non-empty sequences in canonical order."""
     lengths = [len(s) for s in sequences]
     letters = np.bincount(np.concatenate(sequences), minlength=alphabet).astype(np.int64)
@@ -52,7 +53,7 @@ def align_distinct(
         return codes, tree, ()
     widths = [last - first for first, last in cut_at_good_columns(codes)]
     if work_of_pass(len(codes), widths) > refine_work:
-        return codes, tree, (notes.not_refined(*codes.shape),)
+        return codes, tree, (notes.NotRefined(*codes.shape),)
     return refine_rows(codes, tree, weights, model, refine), tree, ()
 
 

@@ -29,8 +29,9 @@ from critpath.cluster.space import (
 )
 from critpath.errors import CritpathError
 from critpath.model import F64, I64, Bool, Clustering, VectorTable, Whole
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import TYPES
-from critpath.text import notes
 from critpath.units import plural
 
 # The partition with the best silhouette among many: of OPTICS's plot, or of a tree.
@@ -271,14 +272,14 @@ def _single(n: int, order: I64) -> Clustering:
         ordering=order,
         reachability=np.full(n, np.inf),
         method="single",
-        notes=() if n < 2 else (notes.single_type(n),),
+        notes=() if n < 2 else (notes.SingleType(n),),
     )
 
 
-def _noise_notes(noise: int, n: int) -> tuple[str, ...]:
+def _noise_notes(noise: int, n: int) -> tuple[Note, ...]:
     if noise == n:
-        return (notes.no_dense_group(),)
-    return (notes.noise_assigned(noise, n),) if noise else ()
+        return (notes.NoDenseGroup(),)
+    return (notes.NoiseAssigned(noise, n),) if noise else ()
 
 
 def _by_xi(counts: Whole, weight: I64, settings: _Settings) -> _Extraction:

@@ -68,10 +68,11 @@ from critpath.model import (
     row_blocks,
     sum_groups,
 )
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import OUTLIERS
 from critpath.schema.parameters.detect import TAILS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, PERMUTATIONS, SPREADS
-from critpath.text import notes
 
 # technical: values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
@@ -329,33 +330,33 @@ def _groups(
     return result
 
 
-def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) -> tuple[str, ...]:
+def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) -> tuple[Note, ...]:
     """Note where too few normal executions speak for a type, or for all."""
-    result = []
+    result: list[Note] = []
     low, references = int((types.sizes[partner] < OUTLIERS.low_support).sum()), int(supported.sum())
     if low:
-        result.append(notes.low_support(low, OUTLIERS.low_support))
+        result.append(notes.LowSupport(low, OUTLIERS.low_support))
     if not supported.all():
-        result.append(notes.lone_references(int((~supported).sum())))
+        result.append(notes.LoneReferences(int((~supported).sum())))
     if references < 20:
-        result.append(notes.few_references(references))
+        result.append(notes.FewReferences(references))
     if not exact:
-        result.append(notes.split_conformal(len(supported), len(partner)))
+        result.append(notes.SplitConformal(len(supported), len(partner)))
     return tuple(result)
 
 
-def _lone_notes(lone: int, m: int, n: int, level: float) -> tuple[str, ...]:
+def _lone_notes(lone: int, m: int, n: int, level: float) -> tuple[Note, ...]:
     """Note that executions stand out which too few normal ones convict, and how few."""
     needed = math.ceil(m / level) - 1
     if not lone or n >= needed:
         return ()
-    return (notes.beyond_references(lone, m, n, needed),)
+    return (notes.BeyondReferences(lone, m, n, needed),)
 
 
-def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[str, ...]:
+def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[Note, ...]:
     if not novel.any():
         return ()
-    return (notes.new_type(int(novel.sum()), int((novel & anomalous).sum())),)
+    return (notes.NewType(int(novel.sum()), int((novel & anomalous).sum())),)
 
 
 # Scores of executions against types.

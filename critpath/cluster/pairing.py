@@ -10,8 +10,9 @@ from critpath.cluster._silhouettes import merged
 from critpath.cluster.optics import relative
 from critpath.cluster.space import NormalSpace, Points, distinct, normal_space, stabilise
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import PAIRING
-from critpath.text import notes
 
 __all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
 
@@ -65,13 +66,13 @@ def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
     return np.asarray(near | (distance <= PAIRING.wide * limits), dtype=np.bool_)
 
 
-def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[str, ...]:
-    result = []
+def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[Note, ...]:
+    result: list[Note] = []
     if weak.any():
-        result.append(notes.weak_pairs(int(weak.sum())))
+        result.append(notes.WeakPairs(int(weak.sum())))
     if novel.any():
         executions = int(np.isin(labels, np.flatnonzero(novel)).sum())
-        result.append(notes.novel_executions(executions))
+        result.append(notes.NovelExecutions(executions))
     return tuple(result)
 
 

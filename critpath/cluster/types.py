@@ -11,8 +11,9 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable, Whole
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import TYPES
-from critpath.text import notes
 
 
 def rows_of(table: VectorTable, rows: I64) -> VectorTable:
@@ -203,11 +204,11 @@ def cluster_sample(
         divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
     parts = distinct(np.column_stack(keys)).member
     ranking = renumber(parts, np.arange(len(parts)), once.weight)
-    remarks = []
+    remarks: list[Note] = []
     if found.weak.any():
-        remarks.append(notes.noise_paired(int(found.weak.sum()), n))
+        remarks.append(notes.NoisePaired(int(found.weak.sum()), n))
     if divided:
-        remarks.append(notes.divided_clusters(divided))
+        remarks.append(notes.DividedClusters(divided))
     return Clustering(
         labels=relabel(parts, ranking)[once.member],
         raw_labels=found.raw_labels,

@@ -110,6 +110,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.text.notes import Words  # noqa: PLC0415 - as above
     from critpath.text.phrases import VERDICTS  # noqa: PLC0415 - as above
 
     explore = _explore(comparison, sources, settings) if outputs.explore else ""
@@ -122,7 +123,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.why:
         _print_why(comparison, document, to_stderr=outputs.to_stdout)
     if outputs.to_stdout:
-        warn(comparison.warnings, quiet=settings["quiet"])
+        types = Words(types=comparison.name_types())
+        warn(comparison.warnings, quiet=settings["quiet"], words=types)
     return EXIT_CODES[comparison.verdict]
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from critpath.commands.settings import Settings
     from critpath.model import PathSet
+    from critpath.schema.notes import Remark
+    from critpath.text.notes import Words
 
 STDOUT = "-"
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
@@ -172,16 +174,17 @@ def _check_output(place: str, path: Path, *, force: bool) -> None:
         raise UsageError(f"{place} exists already", "use --force to replace it")
 
 
-def warn(messages: Iterable[str], *, quiet: bool) -> None:
+def warn(messages: Iterable[Remark], *, quiet: bool, words: Words | None = None) -> None:
     """Print warnings on stderr, a line each, repeated ones once."""
     if quiet:
         return
     from critpath.text.answer import is_usual  # noqa: PLC0415 - start-up time
+    from critpath.text.notes import AS_IT_IS, word  # noqa: PLC0415 - as above
 
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
-        word = "" if is_usual(message) else "warning: "
-        print(f"critpath: {word}{log_text(safe_text(message))}", file=sys.stderr)
+        how, said = "" if is_usual(message) else "warning: ", word(message, words or AS_IT_IS)
+        print(f"critpath: {how}{log_text(safe_text(said))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)

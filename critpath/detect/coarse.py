@@ -27,7 +27,7 @@ from critpath.detect.effects import (
 )
 from critpath.detect.gate import GateTest, exchangeable, floor_share, permutable, seed, ways
 from critpath.detect.machine import find_signs
-from critpath.detect.rules import RULES, Evidence
+from critpath.detect.rules import RULES, Evidence, shift_of
 from critpath.detect.tails import percentiles
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
@@ -44,9 +44,10 @@ from critpath.model import (
     row_blocks,
 )
 from critpath.processes import side_by_side
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COARSE, EFFECTS
 from critpath.schema.parameters.shared import DEFAULTS
-from critpath.text import notes
 
 # The paper's Algorithm 1: its average rule and its probability rule.
 
@@ -78,7 +79,7 @@ class Algorithm1:
     sample_above: F64
     probability_fires: Bool
     new_state: Bool
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def algorithm1(
@@ -102,7 +103,7 @@ def algorithm1(
     (n, columns), m = normal.shape[-2:], sample.shape[-2]
     if not n or not m:
         raise ValueError("Algorithm 1 needs an execution in both sets")
-    remarks = []
+    remarks: list[Note] = []
     mean = normal.mean(axis=-2)
     std = np.zeros_like(mean)
     for block in column_blocks(columns) if n > 1 else ():
@@ -114,7 +115,7 @@ def algorithm1(
         # Rounding of the threshold is no slow-down: equal sets must not fire.
         average = sample.mean(axis=-2) > threshold * (1 + 1e-12)
     else:
-        remarks.append(notes.average_rule_skipped())
+        remarks.append(notes.AverageRuleSkipped())
     x = _above(normal, normal)
     y = _above(sample, normal if y_reference == "a1" else sample)
     p1, p2 = x / n, y / m
@@ -126,7 +127,7 @@ def algorithm1(
         mute = np.flatnonzero(((p1 * t2 >= 1) & (x > 0)).reshape(-1, columns).any(axis=0))
         if len(mute):
             known = [names[i] for i in mute if i < len(names)]
-            remarks.append(notes.mute_ratio(t2, known, len(mute)))
+            remarks.append(notes.MuteRatio(t2, tuple(known), len(mute)))
     return Algorithm1(mean, std, threshold, average, p1, p2, rising | new_state, new_state,
                       tuple(remarks))  # fmt: skip
 
@@ -263,8 +264,8 @@ def detect(
     evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
-    remarks = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
-    remarks += [notes.raised_floor(floor, share)] if share > floor else []
+    remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
+    remarks += [notes.RaisedFloor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
     ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
@@ -415,12 +416,12 @@ def _require_permutations(whole: GateTest, permutations: int, alpha: float, leas
         )
 
 
-def _test_notes(whole: GateTest, permutations: int, why_not: str) -> list[str]:
+def _test_notes(whole: GateTest, permutations: int, why_not: Note | None) -> list[Note]:
     """Return how the permutations were drawn, where that is not as usual."""
-    result = [why_not] if why_not else []
-    result += [notes.sessions_permuted()] if whole.by_session else []
+    result: list[Note] = [why_not] if why_not else []
+    result += [notes.SessionsPermuted()] if whole.by_session else []
     if not whole.exact and whole.permutations < permutations:
-        result.append(notes.few_permutations(whole.permutations))
+        result.append(notes.FewPermutations(whole.permutations))
     return result
 
 
@@ -432,21 +433,23 @@ def _notes(
     alpha: float,
     *,
     enough: bool,
-) -> list[str]:
+) -> list[Note]:
     """Return what else differs: a faster total, the mix of types, single types."""
     found = evidence.effects
-    result = [] if enough else [notes.too_small_sets(len(strata[0]), len(strata[1]), alpha)]
+    result: list[Note] = (
+        [] if enough else [notes.TooSmallSets(len(strata[0]), len(strata[1]), alpha)]
+    )
     change = float(found.sample_mean[-1] - found.normal_mean[-1])
     if change <= -evidence.floor and change < 0:
-        result.append(notes.faster_sample(-change))
+        result.append(notes.FasterSample(-change))
     mix = mix_shift(*strata)
     if mix <= alpha:
-        result.append(notes.other_mix(mix))
+        result.append(notes.OtherMix(mix))
     if found.orphans:
-        result.append(notes.orphans(found.orphans))
+        result.append(notes.Orphans(found.orphans))
     by_type = [c for c in slower if c.kind >= 0]
     result += [
-        notes.slower_type(c.kind, c.name, c.effect, c.p_value)
+        notes.SlowerType(shift_of(c))
         for c in sorted(by_type, key=lambda c: (c.kind, names.index(c.name)))
     ]
     return result

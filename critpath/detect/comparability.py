@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, PathSet, State, summarize_machine
-from critpath.model.recording import Passed, split_devices
+from critpath.model.recording import split_devices
+from critpath.schema import notes
+from critpath.schema.notes import ENVIRONMENT, Note, OfSet, Passed, Remark
 from critpath.schema.parameters.detect import COMPARABILITY
-from critpath.text import notes
 
 _BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
 # How many requests of a port share a connection, in a recording's environment.
@@ -24,7 +25,7 @@ _ROUTE: Final = re.compile(
 _PASSED, _NAMES = "route_devices_", "route_names_"
 
 
-def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ...]:
+def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark, ...]:
     """Return what a reader must know about two sets before believing their difference.
 
     Parameters
@@ -35,41 +36,43 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[str, ..
 
     Returns
     -------
-    tuple of str
-        One line each.
+    tuple of Note, or str
+        One line each; what a recording says of itself is a sentence already.
     """
-    result = [text for text in dict.fromkeys(normal.warnings) if text in sample.warnings]
+    result: list[Remark] = [
+        text for text in dict.fromkeys(normal.warnings) if text in sample.warnings
+    ]
     for name, path_set in (("normal", normal), ("sample", sample)):
         own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
-        result += [notes.of_one_set(name, text) for text in own]
+        result += [OfSet(name, text) for text in own]
     result += environment_differences(normal, sample)
     result += machine_differences(normal, sample)
     result += route_differences(normal, sample)
     result += _common_executions(normal, sample)
     result += _other_partners(normal, sample)
     if folded:
-        result.append(notes.folded_symbols(folded))
+        result.append(notes.FoldedSymbols(folded))
     return tuple(result)
 
 
-def environment_differences(normal: PathSet, sample: PathSet) -> list[str]:
+def environment_differences(normal: PathSet, sample: PathSet) -> list[Remark]:
     """Return a line for everything that should be alike in two sets' environments and is not."""
-    result = []
-    for key in notes.ENVIRONMENT:
+    result: list[Remark] = []
+    for key in ENVIRONMENT:
         seen = [_values(s, key) for s in (normal, sample)]
         # Only critpath's own recordings have the latter keys: not to have one is no difference.
         known = all(seen) or not key.startswith("recorded_")
         # One set's kernel trace has a release, its user-space traces have none.
         if seen[0] != seen[1] and known:
-            result.append(notes.different_environments(key, *seen))
+            result.append(notes.DifferentEnvironments(key, *seen))
     # What was recorded in alternation was meant to be compared, whatever it is called.
     programs = [_values(s, "recorded_program") for s in (normal, sample)]
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
-        result.append(notes.different_programs(*programs))
+        result.append(notes.DifferentPrograms(*programs))
     return result
 
 
-def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
+def machine_differences(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line if the machine differed while the sets were recorded: why, not whether."""
     before, after = (summarize_machine(s.environment) for s in (normal, sample))
     if before is None or after is None:
@@ -80,28 +83,25 @@ def machine_differences(normal: PathSet, sample: PathSet) -> list[str]:
         if before.probes[kind] > 0 and after.probes[kind] > 0
     }
     apart = {kind: r for kind, r in ratios.items() if max(r, 1 / r) > 1 + COMPARABILITY.probe_apart}
-    found = []
+    found: list[notes.ProbeDiffered | notes.ShareDiffered] = []
     if len(apart) >= COMPARABILITY.kinds_apart:
-        found += [notes.probe_differed(kind, apart[kind]) for kind in sorted(apart)]
-    shares = (
-        (
-            notes.PRESSURE,
-            before.pressure.get("cpu"),
-            after.pressure.get("cpu"),
-            COMPARABILITY.pressure_apart,
-        ),
-        (notes.OTHERS_CPU, before.others_cpu, after.others_cpu, COMPARABILITY.others_apart),
-    )
-    for what, one, other, most in shares:
-        if one is not None and other is not None and abs(one - other) > most:
-            found.append(notes.share_differed(what, one, other))
-    return [notes.machine_differed(found)] if found else []
+        found += [notes.ProbeDiffered(kind, apart[kind]) for kind in sorted(apart)]
+    one, other = before.pressure.get("cpu"), after.pressure.get("cpu")
+    if one is not None and other is not None and abs(one - other) > COMPARABILITY.pressure_apart:
+        found.append(notes.ShareDiffered("pressure", one, other))
+    one, other = before.others_cpu, after.others_cpu
+    if one is not None and other is not None and abs(one - other) > COMPARABILITY.others_apart:
+        found.append(notes.ShareDiffered("others", one, other))
+    return [notes.MachineDiffered(tuple(found))] if found else []
 
 
-def route_differences(normal: PathSet, sample: PathSet) -> list[str]:
+def route_differences(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line if packets surely passed other kinds of devices, or each more of one kind."""
     found = find_routes(normal, sample)
-    return [notes.different_routes(*found)] if found else []
+    if not found:
+        return []
+    routes, deferred, devices = found
+    return [notes.DifferentRoutes(tuple(map(tuple, routes)), tuple(deferred), tuple(devices))]
 
 
 def find_routes(
@@ -204,54 +204,54 @@ def _sum_routes(path_set: PathSet) -> tuple[Counter[str], dict[str, list[str]]]:
     return (result if result["route_executions"] else Counter()), names
 
 
-def missing_runs(normal: PathSet, sample: PathSet) -> list[str]:
+def missing_runs(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line for each set whose traces lack too many of the runs that were recorded.
 
     Which runs a trace lacks is no accident: those that remain cannot speak for them.
     """
-    result = []
+    result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
         total, missing = (
             sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
             for key in ("runs_recorded", "runs_missing")
         )
         if missing > COMPARABILITY.lossy * total:
-            result.append(notes.missing_runs(name, missing, total))
+            result.append(notes.MissingRuns(name, missing, total))
     return result
 
 
-def doubtful_requests(normal: PathSet, sample: PathSet) -> list[str]:
+def doubtful_requests(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line for each set with too many requests whose begin or end is in doubt."""
-    result = []
+    result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
         total, doubtful, unsure = (
             sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
             for key in ("requests", "requests_doubtful", "requests_unsure")
         )
         if unsure > COMPARABILITY.unsure * (total + unsure):
-            result.append(notes.requests_unsure(name, unsure, total + unsure))
+            result.append(notes.RequestsUnsure(name, unsure, total + unsure))
         if doubtful > COMPARABILITY.doubtful * total:
             shared: Counter[int] = Counter()
             for entry in path_set.environment:
                 for key, count in entry.items():
                     if isinstance(count, int) and (at := _SHARED_AT.fullmatch(key)):
                         shared[int(at[1])] += max(count, 0)
-            result.append(notes.requests_doubtful(name, doubtful, shared, total))
+            result.append(notes.RequestsDoubtful(name, doubtful, tuple(shared.items()), total))
     return result
 
 
-def recording_differences(normal: PathSet) -> tuple[str, ...]:
+def recording_differences(normal: PathSet) -> tuple[Note, ...]:
     """Return what the recordings of one set differ in, and which have no execution."""
     empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
-    result = [notes.empty_recording(source) for source in empty]
-    for key in notes.ENVIRONMENT:
+    result: list[Note] = [notes.EmptyRecording(source) for source in empty]
+    for key in ENVIRONMENT:
         # A recording's kernel and user-space traces have each a tracer of its own.
         by_domain: dict[str, set[str]] = {}
         for each in (e for e in normal.environment if key in e):
             by_domain.setdefault(str(each.get("domain", "")), set()).add(str(each[key]))
         seen = max(by_domain.values(), key=len, default=set())
         if len(seen) > 1:
-            result.append(notes.different_recordings(key, sorted(seen)))
+            result.append(notes.DifferentRecordings(key, tuple(sorted(seen))))
     return tuple(result)
 
 
@@ -379,14 +379,14 @@ def _sessions(path_set: PathSet) -> set[str | int]:
     return {e["recorded_session"] for e in path_set.environment if e.get("recorded_session")}
 
 
-def _common_executions(normal: PathSet, sample: PathSet) -> list[str]:
+def _common_executions(normal: PathSet, sample: PathSet) -> list[Note]:
     """Warn of executions in both sets: of one clock, with the same begin and end."""
     ours, theirs = set(_moments(normal)), _moments(sample)
     both = [moment for moment in theirs if moment in ours]
     # Where a clock's epoch is unknown, two machines may have begun at the same time once.
     if not both or (len(both) < len(theirs) and not all(epoch for epoch, *_ in both)):
         return []
-    return [notes.same_executions(len(both), len(theirs))]
+    return [notes.SameExecutions(len(both), len(theirs))]
 
 
 def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
@@ -407,11 +407,11 @@ def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
     ]
 
 
-def _values(path_set: PathSet, key: str) -> list[str]:
-    return sorted({str(e[key]) for e in path_set.environment if key in e})
+def _values(path_set: PathSet, key: str) -> tuple[str, ...]:
+    return tuple(sorted({str(e[key]) for e in path_set.environment if key in e}))
 
 
-def _other_partners(normal: PathSet, sample: PathSet) -> list[str]:
+def _other_partners(normal: PathSet, sample: PathSet) -> list[Note]:
     """Warn where a recording was interleaved with one that it is not compared with."""
     # Both of a pair are of one session.
     sessions = [
@@ -419,7 +419,7 @@ def _other_partners(normal: PathSet, sample: PathSet) -> list[str]:
         for s in (normal, sample)
     ]
     return [
-        notes.other_partner(name, _values(path_set, "recorded_beside"))
+        notes.OtherPartner(name, _values(path_set, "recorded_beside"))
         for name, path_set, mine, others in (
             ("normal", normal, sessions[0], sessions[1]),
             ("sample", sample, sessions[1], sessions[0]),
@@ -428,7 +428,7 @@ def _other_partners(normal: PathSet, sample: PathSet) -> list[str]:
     ]
 
 
-def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
+def partial_comparison_note(normal_type: I64, sample_type: I64) -> Note | None:
     """Return a note if most normal executions are of types that no sample execution is of.
 
     Parameters
@@ -440,8 +440,8 @@ def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
 
     Returns
     -------
-    str
-        One sentence, "" where at least half of the normal set takes part.
+    Note or None
+        None where at least half of the normal set takes part.
 
     Notes
     -----
@@ -457,9 +457,9 @@ def partial_comparison_note(normal_type: I64, sample_type: I64) -> str:
     used = np.isin(types, sample_type)
     left = int(count[~used].sum())
     if not used.any() or left <= COMPARABILITY.most_unused * len(normal_type):
-        return ""
+        return None
     unused = sorted(
         zip(types[~used].tolist(), count[~used].tolist(), strict=True), key=lambda x: (-x[1], x[0])
     )
     total = len(normal_type)
-    return notes.partial_comparison(total - left, total, types[used].tolist(), unused)
+    return notes.PartialComparison(total - left, total, tuple(types[used].tolist()), tuple(unused))

@@ -25,9 +25,10 @@ from critpath.model import (
     student_tails,
     sum_groups,
 )
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
-from critpath.text import notes
 
 SLACK = 1e-9  # technical: rounding of sums must not decide whether an assignment reaches them
 
@@ -581,16 +582,16 @@ def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> 
 
 def permutable(
     normal: I64 | None, sample: I64 | None, level: float
-) -> tuple[tuple[I64, I64] | None, str]:
+) -> tuple[tuple[I64, I64] | None, Note | None]:
     """Return the sessions if whole ones can be permuted, else why not."""
     if normal is None or sample is None:
-        return None, ""
+        return None, None
     ours, theirs = len(np.unique(normal)), len(np.unique(sample))
     if ours < 2 or theirs < 2:
-        return None, ""
+        return None, None
     if ways([(ours, theirs)]) * level < 1:
-        return None, notes.few_sessions(ours, theirs)
-    return (normal, sample), ""
+        return None, notes.FewSessions(ours, theirs)
+    return (normal, sample), None
 
 
 def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64] | None:

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.documents import SignEntry, SignKind
+from critpath.documents import SignEntry
 from critpath.documents.base import number
 from critpath.model import (
     F64,
@@ -40,6 +40,7 @@ from critpath.model import (
     student_tails,
 )
 from critpath.model.details import IDLE
+from critpath.schema.notes import SignKind
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL

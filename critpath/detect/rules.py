@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from critpath.text import notes
+from critpath.schema import notes
 
 if TYPE_CHECKING:
     from critpath.detect.coarse import Algorithm1
     from critpath.detect.effects import Effects, Families, Flags
-    from critpath.model import Bool, Detection
+    from critpath.model import Bool, Change, Detection
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,62 @@ class Evidence:
     floor: float
 
 
+def shift_of(change: Change) -> notes.Shift:
+    """Return what is to be said of a change."""
+    return notes.Shift(change.name, change.effect, change.kind, change.label, change.p_value)
+
+
+def _count_flagged(detection: Detection) -> notes.Flagged:
+    flagged = [state for state in detection.states if state.flagged and state.level == "error"]
+    counted = sum(state.name != "total" for state in flagged)  # the total is no state
+    return notes.Flagged(detection.rule, counted, counted < len(flagged))
+
+
+def _flagged_by_rule(detection: Detection) -> notes.Note:
+    states = [s for s in detection.states if s.flagged and s.level == "error"]
+    worst = max(states, key=lambda s: s.effect)
+    return notes.FlaggedByRule(worst.name, worst.effect, _count_flagged(detection))
+
+
+def _not_flagged_by_rule(detection: Detection) -> notes.Note:
+    return notes.NotFlaggedByRule(detection.rule)
+
+
+def _flagged_by_gate(detection: Detection) -> notes.Note:
+    largest = shift_of(detection.slower[0])
+    return notes.FlaggedByGate(largest, detection.slow, _count_flagged(detection))
+
+
+def _not_flagged_by_gate(detection: Detection) -> notes.Note:
+    nearest = detection.slight[0] if detection.slight else None
+    deciding = [state.level == "error" for state in detection.states]
+    return notes.NotFlaggedByGate(
+        alpha=detection.alpha,
+        faster=_find_faster(detection),
+        slight=shift_of(nearest) if nearest else None,
+        floor=nearest.floor if nearest else 0.0,
+        shown=_find_shown(detection),
+        decides="all" if all(deciding) else "some" if any(deciding[:-1]) else "total",
+    )
+
+
+def _find_shown(detection: Detection) -> notes.Shown | None:
+    if detection.detectable is None:
+        return None
+    whole = detection.whole is None
+    mean = detection.states[-1].normal_mean
+    return notes.Shown(detection.detectable, mean, whole, detection.slow_shown if whole else None)
+
+
+def _find_faster(detection: Detection) -> notes.Faster | None:
+    """Return by how much the sample is faster, None where that is below the floor or in doubt."""
+    total = detection.states[-1]
+    if total.level != "error" or not total.effect_high < -detection.floor:  # False for NaN, too
+        return None
+    ends = total.effect_low, total.effect_high
+    return notes.Faster(total.effect, *ends, total.normal_mean, detection.whole is None)
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule for the verdict, and what else depends on it.
@@ -55,14 +111,14 @@ class Rule:
     floor : bool
         It asks for the effect floor.
     slower, not_slower : callable
-        The sentence for what it flags, and the one for flagging nothing.
+        Say what it flags, and why it flags nothing.
     """
 
     flag: Callable[[Evidence], Bool]
     permutation_test: bool = False
     floor: bool = False
-    slower: Callable[[Detection], str] = notes.flagged_by_rule
-    not_slower: Callable[[Detection], str] = notes.not_flagged_by_rule
+    slower: Callable[[Detection], notes.Note] = _flagged_by_rule
+    not_slower: Callable[[Detection], notes.Note] = _not_flagged_by_rule
 
 
 def _by_gate(evidence: Evidence) -> Bool:
@@ -82,8 +138,8 @@ RULES: Final[dict[str, Rule]] = {
         _by_gate,
         permutation_test=True,
         floor=True,
-        slower=notes.flagged_by_gate,
-        not_slower=notes.not_flagged_by_gate,
+        slower=_flagged_by_gate,
+        not_slower=_not_flagged_by_gate,
     ),
     "paper": Rule(_by_paper),
 }

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.detect.rules import RULES
+from critpath.detect.rules import RULES, shift_of
 from critpath.model import (
     INTERFERENCE,
     Bool,
@@ -24,9 +24,9 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COMPARABILITY, VERDICT
-from critpath.text import notes
-from critpath.text import notes as reasons
 
 _SIGNS: Final = 3  # technical: that are told
 
@@ -86,10 +86,10 @@ def decide(
     *,
     apart: Apart | None = None,
     minimum: int = 0,
-    differences: Sequence[str] = (),
-    note: str = "",
-) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict and its reasons.
+    differences: Sequence[Note] = (),
+    note: Note | None = None,
+) -> tuple[str, tuple[Note, ...]]:
+    """Return the verdict and its notes.
 
     Parameters
     ----------
@@ -106,57 +106,66 @@ def decide(
         did not make it.
     minimum : int
         Fewest executions of either set that a verdict may rest on.
-    differences : sequence of str
+    differences : sequence of Note
         Differences between the sets' environments that no verdict may rest on.
-    note : str
-        Qualifies an anomaly; "" for nothing.
+    note : Note, optional
+        Qualifies an anomaly.
 
     Returns
     -------
     verdict : str
         ``ok``, ``anomaly`` or ``inconclusive``.
-    reasons : tuple of str
-        One sentence each, the decisive one first.
+    reasons : tuple of Note
+        The decisive one first.
     """
     doubts = _doubts(outliers, lossy, losses, minimum, differences)
     doubts = doubts or _lacks(detection)
     if doubts:
         return "inconclusive", tuple(doubts)
     if not any(s.level == ERROR for s in detection.states):
-        return "ok", (reasons.nothing_decides(),)
+        return "ok", (notes.NothingDecides(),)
     rule = RULES[detection.rule]
     marked, total = int(outliers.anomalous.sum()), len(outliers.anomalous)
-    alone = [reasons.outliers_alone(marked, total)] if marked else []
-    slower = detection.flagged
-    said = rule.slower(detection) if slower else rule.not_slower(detection)
-    if detection.gate is not None:
-        slower, said = _quantile_slower(detection), reasons.quantile(detection.gate)
+    alone = [notes.OutliersAlone(marked, total)] if marked else []
+    slower, gate = detection.flagged, detection.gate
+    said: Note = rule.slower(detection) if slower else rule.not_slower(detection)
+    if gate is not None:
+        slower = _quantile_slower(detection)
+        said = notes.Quantile(gate.name, gate.effect, gate.low, gate.high)
     if not slower:
-        if detection.gate is None and rule.floor and _contradicts(detection):
-            return "inconclusive", (reasons.unconfirmed(detection), *alone)
+        if gate is None and rule.floor and _contradicts(detection):
+            whole = detection.states[-1]
+            ends = whole.effect_low, whole.effect_high
+            return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
         return "ok", (said, *alone)
     if apart is not None and not is_alarm(detection, apart):
         return "inconclusive", (*_as_machine(detection, apart), said)
-    found = [said]
+    found: list[Note] = [said]
     if apart is not None and rule.permutation_test:
-        found += [sign.sentence for sign in detection.signs[:_SIGNS]]
+        found += [
+            notes.ProgramSign(
+                *(sign.kind, sign.name, sign.label),
+                *(float(figure or 0) for figure in (sign.before, sign.after, sign.effect)),
+            )
+            for sign in detection.signs[:_SIGNS]
+        ]
         if apart.slower > apart.beyond:
-            found.append(reasons.beyond_recordings(apart.slower, apart.beyond, apart.recordings))
-    found.append(reasons.outlying_executions(marked, total))
+            found.append(notes.BeyondRecordings(apart.slower, apart.beyond, apart.recordings))
+    found.append(notes.OutlyingExecutions(marked, total))
     return "anomaly", (*found, *([note] if note else []))
 
 
-def _lacks(detection: Detection) -> list[str]:
+def _lacks(detection: Detection) -> list[Note]:
     """Return what the sets lack for a verdict, nothing where they have it."""
     if not any(s.level == ERROR for s in detection.states):
         return []
     if not detection.enough and RULES[detection.rule].permutation_test:
         if not detection.needed:
-            return [reasons.nothing_in_common()]
-        return [reasons.too_few_executions(detection.alpha, detection.needed)]
+            return [notes.NothingInCommon()]
+        return [notes.TooFewExecutions(detection.alpha, detection.needed)]
     gate = detection.gate
     if gate is not None and None in {gate.low, gate.high}:
-        return [reasons.unbounded_quantile(gate)]
+        return [notes.UnboundedQuantile(gate.name, tuple(gate.executions), gate.needed)]
     return []
 
 
@@ -171,7 +180,7 @@ def _contradicts(detection: Detection) -> bool:
     return shown or total.effect_low > detection.floor
 
 
-def _as_machine(detection: Detection, apart: Apart) -> Iterator[str]:
+def _as_machine(detection: Detection, apart: Apart) -> Iterator[Note]:
     """Yield why a slow-down is not known to be the program's, the answer first."""
     mean = detection.states[-1].normal_mean
     waits = [s for s in detection.states[:-1] if s.symbol and s.symbol.state in INTERFERENCE]
@@ -179,13 +188,15 @@ def _as_machine(detection: Detection, apart: Apart) -> Iterator[str]:
     rival = apart.rival
     by_others = whole > 0 and waited >= VERDICT.mostly * whole
     if by_others and rival is not None and rival.after - rival.before >= VERDICT.mostly * waited:
-        yield reasons.rival_had_cpu(rival, whole / mean if mean else 0.0)
+        yield notes.RivalHadCpu(
+            rival.name, rival.before, rival.after, whole / mean if mean else 0.0
+        )
     elif mean and whole > 0:
-        yield reasons.slower_as_machine(whole / mean, waiting=by_others)
+        yield notes.SlowerAsMachine(whole / mean, waiting=by_others)
     else:
-        yield reasons.states_as_machine()
+        yield notes.StatesAsMachine()
     if math.isfinite(apart.beyond):
-        yield reasons.within_recordings(apart.slower, apart.beyond, apart.recordings)
+        yield notes.WithinRecordings(apart.slower, apart.beyond, apart.recordings)
 
 
 def _doubts(
@@ -193,21 +204,22 @@ def _doubts(
     lossy: tuple[Bool, Bool],
     losses: tuple[Sequence[Loss], Sequence[Loss]],
     minimum: int,
-    differences: Sequence[str],
-) -> list[str]:
+    differences: Sequence[Note],
+) -> list[Note]:
     """Return why no verdict can be given, nothing where one can."""
     names = ("normal", "sample")
-    doubts = []
+    doubts: list[Note] = []
     for name, torn, lost in zip(names, lossy, losses, strict=True):
         affected = int(torn.sum())
         matters = affected > COMPARABILITY.lossy * len(torn)
         if name == "sample":
             matters = matters or bool(np.any(torn & outliers.anomalous))
         if matters:
-            doubts.append(reasons.lossy_set(name, lost, affected, len(torn)))
+            events = sum(loss.events for loss in lost), sum(loss.packets for loss in lost)
+            doubts.append(notes.LossySet(name, *events, len(lost), affected, len(torn)))
     doubts += differences
     doubts += [
-        reasons.small_set(name, len(torn), minimum)
+        notes.SmallSet(name, len(torn), minimum)
         for name, torn in zip(names, lossy, strict=True)
         if len(torn) < minimum
     ]
@@ -271,7 +283,7 @@ def select_deciding(table: VectorTable, levels: Sequence[str]) -> VectorTable:
 
 def apply_levels(
     full: Detection, decided: Detection | None, levels: Sequence[str]
-) -> tuple[Detection, tuple[str, ...]]:
+) -> tuple[Detection, tuple[Note, ...]]:
     """Combine the test of the deciding states with the figures of all others.
 
     Parameters
@@ -289,7 +301,7 @@ def apply_levels(
         ``decided``, with the other states as the full test found them: they have its
         figures and its flags, but do not count in ``flagged``, ``slower`` and
         ``slight``.
-    warnings : tuple of str
+    warnings : tuple of Note
         What the full test flags at level ``warn``.
     """
     base = decided or replace(full, slower=(), slight=())
@@ -306,7 +318,7 @@ def apply_levels(
     deciding = {test.name for test in states if test.level == ERROR}
     # The one column that stands for all states says what the total says.
     repeated = {
-        notes.slower_type(c.kind, c.name, c.effect, c.p_value)
+        notes.SlowerType(shift_of(c))
         for c in base.slower
         if alone and decided and c.kind >= 0 and c.name == base.states[0].name
     }
@@ -322,29 +334,29 @@ def apply_levels(
         whole=None if alone or levels[-1] != ERROR else full.states[-1],
     )
     return detection, tuple(
-        notes.level_warning(_size(test, full.slower))
+        notes.LevelWarning(_size(test, full.slower))
         for test in states
         if test.level == WARN and test.flagged
     )
 
 
-def _size(test: StateTest, slower: Sequence[Change]) -> str:
+def _size(test: StateTest, slower: Sequence[Change]) -> notes.Shift:
     """Return how much slower a state is, with its p where the rule in force has one."""
     largest = next((change for change in slower if change.name == test.name), None)
     if largest is not None:
-        return reasons.format_change(largest)
-    return reasons.format_effect(test.name, test.effect)
+        return shift_of(largest)
+    return notes.Shift(test.name, test.effect)
 
 
-def _left_out(full: Detection, levels: Sequence[str]) -> tuple[str, ...]:
+def _left_out(full: Detection, levels: Sequence[str]) -> tuple[Note, ...]:
     """Note which states do not decide, and what the total is with them."""
-    states = [
+    states = tuple(
         (test.name, level)
         for test, level in zip(full.states[:-1], levels, strict=False)
         if level != ERROR
-    ]
+    )
     if not states:
         return ()
     total = full.states[-1]
     alone = levels[-1] == ERROR and ERROR not in levels[:-1]
-    return (notes.states_left_out(states, None if alone else (total.effect, total.p_value)),)
+    return (notes.StatesLeftOut(states, None if alone else (total.effect, total.p_value)),)

@@ -74,6 +74,7 @@ from critpath.documents.pictures import (
 )
 from critpath.documents.requests import REQUESTS_FORMAT, RequestsDocument
 from critpath.documents.signatures import SIGNATURE_FORMAT, SignatureDocument
+from critpath.schema.notes import SignKind
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
@@ -85,7 +86,6 @@ Verdict = Literal["ok", "anomaly", "inconclusive"]
 Level = Literal["off", "warn", "error"]
 # More often; not there before; longer than the pace of the others makes it; one kind of execution
 # slower than that of the others makes it; a limit that held; waits behind new clients' requests.
-SignKind = Literal["count", "new", "share", "kind", "quota", "clients"]
 
 
 class LossPlace(Part):
@@ -511,6 +511,12 @@ class ComparisonDocument(Part):
     known: Annotated[
         KnownEntry | None, doc("whether a store knows something like this; null: not asked")
     ] = None
+    reason_ids: Annotated[
+        list[str], doc("the id of each of `reasons`: what it says, whatever its words")
+    ] = []
+    warning_ids: Annotated[
+        list[str], doc("the id of each of `warnings`: what it says, whatever its words")
+    ] = []
 
     def rows(
         self, which: SetName, *names: str, of: Collection[int] | None = None

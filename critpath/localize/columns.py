@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics, benjamini_hochberg
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.localize import COLUMNS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, SPREADS
-from critpath.text import notes
 
 
 def column_statistics(
@@ -111,14 +112,14 @@ class Verdict:
         NaN where the column is not tested.
     abnormal : bool [columns]
         Either is rejected (Benjamini-Hochberg at 5 %, each on its own).
-    note : str
+    note : Note or None
         What keeps the verdict from being given or sharp.
     """
 
     p_structure: F64
     p_duration: F64
     abnormal: Bool
-    note: str = ""
+    note: Note | None = None
 
 
 def judge_columns(letters: I32, durations: I64) -> Verdict:
@@ -126,8 +127,8 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     n, columns = len(letters) - 1, letters.shape[1]
     nothing = np.full(columns, np.nan)
     if n < COLUMNS.least_normals or not columns:
-        note = notes.untestable_columns(n) if n < COLUMNS.least_normals else ""
-        return Verdict(nothing, nothing, np.zeros(columns, np.bool_), note)
+        few = notes.UntestableColumns(n) if n < COLUMNS.least_normals else None
+        return Verdict(nothing, nothing, np.zeros(columns, np.bool_), few)
     kinds = max(int(letters.max()), 0) + 1
     codes = np.where(letters < 0, kinds, letters)
     counts = np.zeros((kinds + 1, columns), np.int64)
@@ -137,7 +138,7 @@ def judge_columns(letters: I32, durations: I64) -> Verdict:
     p_structure, odd_structure = _test(*_structure_scores(codes, counts))
     logs = np.log(np.maximum(durations, 0) + COLUMNS.blur)
     p_duration, odd_duration = _test(*_duration_scores(codes, logs, counts))
-    note = notes.blunt_columns(n, COLUMNS.sharp_normals) if n < COLUMNS.sharp_normals else ""
+    note = notes.BluntColumns(n, COLUMNS.sharp_normals) if n < COLUMNS.sharp_normals else None
     return Verdict(p_structure, p_duration, odd_structure | odd_duration, note)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
     from critpath.model.vectors import FlameNode, VectorTable
+    from critpath.schema.notes import Note, Remark
 
 
 def is_surely_faster(
@@ -164,9 +165,9 @@ class Analysis:
     ----------
     verdict : str
         ``ok``, ``anomaly`` or ``inconclusive``.
-    reasons : tuple of str
-        One sentence each: why this verdict.
-    warnings : tuple of str
+    reasons : tuple of Note
+        Why this verdict, the decisive one first.
+    warnings : tuple of Note, or str
         What a reader must know about the input (loss, differing kernels...).
     settings : mapping
         Everything that could change the outcome, as used.
@@ -181,8 +182,8 @@ class Analysis:
     """
 
     verdict: str
-    reasons: tuple[str, ...]
-    warnings: tuple[str, ...]
+    reasons: tuple[Note, ...]
+    warnings: tuple[Remark, ...]
     normal: PathSet
     sample: PathSet
     normal_vectors: VectorTable
@@ -200,3 +201,12 @@ class Analysis:
     flame: tuple[FlameNode, ...] = ()
     waits: tuple[HostWaitEntry, ...] = ()
     grounds: tuple[Ground, ...] = ()
+
+    def name_types(self) -> dict[int, str]:
+        """Return what types of executions are called: the label that all of one have."""
+        labels: dict[int, set[str]] = {}
+        types = self.normal_clusters.labels.tolist()
+        # Where that stage did not run there are no types.
+        for kind, label in zip(types, self.normal.executions.label, strict=False):
+            labels.setdefault(kind, set()).add(label)
+        return {kind: next(iter(of)) for kind, of in labels.items() if len(of) == 1}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from critpath.model.grounds import Weight
     from critpath.model.vectors import Symbol
     from critpath.schema.kinds import State
+    from critpath.schema.notes import Note
 
 
 # A letter per symbol code, as text formats of sequences have it.  Left out is what means
@@ -74,7 +75,7 @@ class Alignment(Table):
         Guide tree in Newick form, rows named by their index.
     score : float
         Sum-of-pairs score (natural-log units).
-    notes : tuple of str
+    notes : tuple of Note
         One line each: what the aligner left out and why.
     loops : tuple of Loop
         Blocks of columns in which states repeat, from left to right, disjoint.
@@ -85,7 +86,7 @@ class Alignment(Table):
     durations: tuple[I64, ...]
     tree: str = ""
     score: float = 0.0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     loops: tuple[Loop, ...] = ()
 
     def __post_init__(self) -> None:
@@ -217,8 +218,8 @@ class ColumnStatistics(Table):
         verdict, or a gap where the normal rows do not agree on a state.
     abnormal : bool [columns]
         The verdict: either stands out (Benjamini-Hochberg, 5 %).
-    note : str
-        What keeps the verdict from being given or sharp; "" for nothing.
+    note : Note or None
+        What keeps the verdict from being given or sharp.
     """
 
     probability: F64
@@ -233,7 +234,7 @@ class ColumnStatistics(Table):
     p_structure: F64
     p_duration: F64
     abnormal: Bool
-    note: str = ""
+    note: Note | None = None
 
     def __post_init__(self) -> None:
         freeze_columns(

@@ -12,6 +12,7 @@ from critpath.model.table import F64, I64, Bool, Column, Table, freeze_columns, 
 if TYPE_CHECKING:
     from critpath.documents import PercentileEntry, SignEntry
     from critpath.model.vectors import Symbol
+    from critpath.schema.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Clustering(Table):
         Per execution (not in visiting order), inf where undefined.
     method : str
         ``optics`` with its parameters, or ``single`` where there was nothing to cluster.
-    notes : tuple of str
+    notes : tuple of Note
     """
 
     labels: I64
@@ -42,7 +43,7 @@ class Clustering(Table):
     ordering: I64
     reachability: F64
     method: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -86,14 +87,14 @@ class ClusterPairs(Table):
         No candidate had a positive score: the arg max was taken.
     novel : bool [sample clusters]
         Farther from its pair than the pair's own members are from each other.
-    notes : tuple of str
+    notes : tuple of Note
     """
 
     pair: I64
     score: F64
     weak: Bool
     novel: Bool
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -137,7 +138,7 @@ class Outliers(Table):
         which the sample is slower, without waits for a cpu that strangers had.
     symbol : int64 [sample]
         Symbol (column of the vectors) with the largest score, -1 for the total.
-    notes : tuple of str
+    notes : tuple of Note
     """
 
     score: F64
@@ -146,7 +147,7 @@ class Outliers(Table):
     paper: Bool
     excess: I64
     symbol: I64
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(
@@ -315,7 +316,7 @@ class Detection(Table):
     slower, slight : tuple of Change
         What the gate flags; and what is significant, but too small or too uncertain in
         its size to be flagged.  The largest first.
-    notes : tuple of str
+    notes : tuple of Note
     whole : StateTest or None
         The total of all states, where the last of ``states`` is that of some.
     slow : int
@@ -345,7 +346,7 @@ class Detection(Table):
     paper_false_alarms: float = 0.0
     slower: tuple[Change, ...] = ()
     slight: tuple[Change, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     whole: StateTest | None = None
     slow: int = 0
     slow_shown: tuple[int, float] | None = None

@@ -14,33 +14,27 @@ import numpy as np
 from critpath.errors import UsageError
 from critpath.executions.fields import escape
 from critpath.model.recording import is_interpreter
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.schema.parameters.ab import ALIKE
 from critpath.schema.parameters.cluster import TYPES
-from critpath.text import notes
-from critpath.text.requests import (
-    gone_clients,
-    joined_kinds,
-    new_clients,
-    new_services,
-    rare_kinds,
-)
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
     from critpath.model import Bool, PathSet
 
-    _Alike = tuple[PathSet, PathSet, tuple[str, ...]]  # both sets, and what was done to them
+    _Alike = tuple[PathSet, PathSet, tuple[Note, ...]]  # both sets, and what was done to them
 
 _NAMED: Final = 3  # technical
 
 
-def _note_interpreters(normal: PathSet, sample: PathSet) -> list[str]:
+def _note_interpreters(normal: PathSet, sample: PathSet) -> list[Note]:
     if sample.specification.partition(",")[0].strip() != "process":
         return []
     labels = {*normal.executions.label} & {*sample.executions.label}
     found = {label.removesuffix(" -") for label in labels}
     found = {label for label in found if is_interpreter(label)}
-    return [notes.unknown_arguments(sorted(found))] if found else []
+    return [notes.UnknownArguments(tuple(sorted(found)))] if found else []
 
 
 def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
@@ -86,7 +80,7 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
         joined = {label: names.get(label.partition(ASKS)[0], label) for c in sides for label in c}
         normal, sample = _rename(normal, joined), _rename(sample, joined)
     normal, sample, rare = _with_known_kinds(normal, sample)
-    return normal, sample, ((joined_kinds(sorted(moved)), *rare) if moved else rare)
+    return normal, sample, ((notes.JoinedKinds(tuple(sorted(moved))), *rare) if moved else rare)
 
 
 def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
@@ -106,16 +100,16 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
     stay = np.array([label not in new for label in sample.executions.label], np.bool_)
     if not rare or stay.sum() <= max(ALIKE.stayed * len(stay), ALIKE.too_few):
         return normal, sample, ()
-    said = []
+    said: list[Note] = []
     if new:
         time = (sample.executions.end - sample.executions.begin)[~stay]
         unknown = sorted({label.partition(ASKS)[0] for label in new})
         requests = int((~stay).sum()), len(stay)
-        said.append(new_services(unknown, requests, float(time.mean())))
+        said.append(notes.NewServices(tuple(unknown), requests, float(time.mean())))
         sample = sample.take(np.flatnonzero(stay))
     names = {label: usual[label.partition(ASKS)[0]] for label in rare - new}
     if joined := sum(label in names for label in sample.executions.label):
-        said.append(rare_kinds(joined))
+        said.append(notes.RareKinds(joined))
     return _rename(normal, names), _rename(sample, names), tuple(said)
 
 
@@ -139,7 +133,7 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
     -------
     normal, sample : PathSet
         The same objects where nothing is left out.
-    warnings : tuple of str
+    warnings : tuple of Note
         What was left out, if anything was.
     """
     asked = normal.executions.requests, sample.executions.requests
@@ -164,12 +158,12 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
         return normal, sample, ()
     time = (sample.executions.end - sample.executions.begin)[new]
     who = sorted({one for one, came in zip(clients[1], new.tolist(), strict=True) if came})
-    note = new_clients(what, who, (int(new.sum()), len(new)), float(time.mean()))
+    note = notes.NewClients(what, tuple(who), (int(new.sum()), len(new)), float(time.mean()))
     gone = int((~stayed[0]).sum())
     return (
         normal.take(np.flatnonzero(stayed[0])) if gone else normal,
         sample.take(np.flatnonzero(stayed[1])),
-        (note, *([gone_clients(what, gone, len(normal))] if gone else [])),
+        (note, *([notes.GoneClients(what, gone, len(normal))] if gone else [])),
     )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.schema.notes import HiddenByLevels
 from critpath.text import notes
-from critpath.text import notes as reasons
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def update(
         full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
         if full.verdict == "anomaly":
             # A warning: every answer says it, and what the verdict alone says is another.
-            comparison = replace(full, warnings=(reasons.hidden_by_levels(), *full.warnings))
+            comparison = replace(full, warnings=(HiddenByLevels(), *full.warnings))
     if comparison.verdict != "ok":
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()

@@ -359,7 +359,7 @@ def _warnings(normal: PathSet) -> list[str]:
 
     repaired = note_repaired_switches(normal)
     result = list(dict.fromkeys((*repaired.warnings, *normal.executions.notes)))
-    result += recording_differences(normal)
+    result += notes.word_all(recording_differences(normal))
     lossy = int(normal.lossy.sum())
     if lossy:
         result.append(notes.lossy_executions(lossy, len(normal)))

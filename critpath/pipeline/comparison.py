@@ -16,9 +16,10 @@ from critpath.pipeline.alike import require_alike_processes, with_like_clients, 
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.processes import side_by_side
 from critpath.schema.kinds import State
+from critpath.schema.notes import Note, SomeExamined, SufficientRecording
 from critpath.schema.parameters.detect import COMPARABILITY, FLAME
 from critpath.text import notes
-from critpath.text.phrases import VERDICTS, sufficient_recording
+from critpath.text.phrases import VERDICTS
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def compare(
             minimum=settings.minimum_executions,
         ),
     )
-    return _explain_and_draw(name_types(result), judgement, coder, settings, tell, flame=flame)
+    return _explain_and_draw(result, judgement, coder, settings, tell, flame=flame)
 
 
 def _explain_and_draw(
@@ -225,25 +226,6 @@ def _draw_flame(
     )
 
 
-def name_types(result: Analysis) -> Analysis:
-    """Return an answer whose sentences call types by their labels, where these have some."""
-    labels: dict[int, set[str]] = {}
-    types = result.normal_clusters.labels.tolist()
-    for kind, label in zip(types, result.normal.executions.label, strict=True):
-        labels.setdefault(kind, set()).add(label)
-    names = {kind: next(iter(of)) for kind, of in labels.items() if len(of) == 1}
-
-    def named(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(notes.with_type_names(text, names) for text in texts)
-
-    return replace(
-        result,
-        reasons=named(result.reasons),
-        warnings=named(result.warnings),
-        detection=replace(result.detection, notes=named(result.detection.notes)),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """What is decided from the vectors alone, before anything is aligned."""
@@ -253,13 +235,13 @@ class Judgement:
     pairs: ClusterPairs
     outliers: Outliers
     detection: Detection
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
     apart: Apart | None = None
 
 
 def _sufficient(
     verdict: str, normal: PathSet, sample: PathSet, by: tuple[CompareSettings, Judgement]
-) -> Iterator[str]:
+) -> Iterator[Note]:
     """Yield what recordings under a budget should have been like to have enough executions."""
     if verdict != "inconclusive":
         return
@@ -277,8 +259,7 @@ def _sufficient(
         except (ValueError, TypeError, KeyError, RecursionError):
             target = 0.0
         target = more * target if wanted <= seen else 0.0
-        where = notes.side(name)
-        yield sufficient_recording(where, len(paths), seen, wanted, more * seconds, target)
+        yield SufficientRecording(name, len(paths), seen, wanted, more * seconds, target)
 
 
 def _together(
@@ -396,7 +377,7 @@ def judge(
         rows=len(normal) + len(sample),
     )
     levels = symbol_levels(normal.symbols, settings.level)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
     if set(levels) != {ERROR}:
         # Interrupts are folded into what is left, so that a state that is left out cannot
         # come back by that way.
@@ -461,7 +442,7 @@ def explain(
     left_out += len(chosen) - len(done)
     warnings = comparison.warnings
     if left_out:
-        warnings += (notes.some_examined(len(done), len(done) + left_out),)
+        warnings += (SomeExamined(len(done), len(done) + left_out),)
     # Many alignments have the same note.
     warnings += tuple(dict.fromkeys(note for a in aligned for note in a.alignment.notes))
     causes = add_meanwhile(

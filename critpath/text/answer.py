@@ -7,7 +7,6 @@ trace stand between backticks; they are not yet safe to show.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,14 +17,15 @@ from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import KINDS
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.explanation import describe_cause, find_examined, peer_name
-from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
+from critpath.text.recognized import find_level, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
     from critpath.documents.base import SetName
+    from critpath.schema.notes import Remark
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _SEVERAL: Final = 3  # technical
@@ -40,18 +40,6 @@ _PROFILES: Final = {
     ),
 }
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
-# What a reader need not know to believe the answer: how critpath usually works.
-_USUAL: Final = re.compile(
-    r"are labelled by field|was in memory as a whole|^note: |no --execution given: used "
-    rf"|tracefs was not mounted|{SOME_EXAMINED}"
-    r"|clocks: [^;]+ (aligned with [^;]+, within [^;]+|one kernel's: one clock)$"
-    r"|^recordings of the hosts "
-    r"|the operating systems say [^;]+; the messages allow that$"
-    r"|requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
-    r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
-)
-
-_LEFT_OUT: Final = re.compile(r"[\d,]+ of [\d,]+ requests (before|after) (is|are) of ")
 
 
 @dataclass(frozen=True)
@@ -197,9 +185,9 @@ def tells_of_few(document: ComparisonDocument, kind: KindEntry) -> bool:
     return few and lost >= ANSWERS.mostly * (after - before) * kind.executions[1]
 
 
-def is_usual(message: str) -> bool:
-    """Tell whether a message is of normal operation, and no warning."""
-    return bool(_USUAL.search(message))
+def is_usual(remark: Remark) -> bool:
+    """Tell whether a note is of normal operation, and no warning."""
+    return find_level(remark) == "usual"
 
 
 def serious_warnings(document: ComparisonDocument) -> list[str]:
@@ -216,15 +204,20 @@ def serious_warnings(document: ComparisonDocument) -> list[str]:
     hosts = {of.host for side in ("normal", "sample") for of in document.sets[side].clocks}
     said += [
         warning if warning.partition(":")[0] in hosts else _sentence(warning)
-        for warning in document.warnings
-        if not is_usual(warning)
+        for warning, level in warnings_with_levels(document)
+        if level != "usual"
     ]
     return said
 
 
 def left_out(document: ComparisonDocument) -> list[str]:
     """Return what says that requests are not compared which somebody who counts them would miss."""
-    return [warning for warning in document.warnings if _LEFT_OUT.match(warning)]
+    return [said for said, level in warnings_with_levels(document) if level == "left-out"]
+
+
+def unusual_warnings(document: ComparisonDocument) -> list[str]:
+    """Return the warnings without what is of normal operation."""
+    return [said for said, level in warnings_with_levels(document) if level != "usual"]
 
 
 def changed_kinds(document: ComparisonDocument, change: str) -> list[KindEntry]:

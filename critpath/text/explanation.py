@@ -17,7 +17,6 @@ from critpath.model.details import IDLE, SOFTIRQS
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family
 from critpath.schema.parameters.text import WORDS
-from critpath.text.notes import SOME_EXAMINED
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
     PACKETS,
@@ -28,6 +27,7 @@ from critpath.text.phrases import (
     say_elsewhere,
     thread_name,
 )
+from critpath.text.recognized import has_warning
 from critpath.units import format_brief_pair, format_ns, format_sum
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def _subject(
 
 def find_examined(document: ComparisonDocument) -> Collection[int]:
     """Return the requests that were examined for all that are slow; nothing where all were."""
-    some = any(re.search(SOME_EXAMINED, warning) for warning in document.warnings)
+    some = has_warning(document, "some-examined")
     return {one.position for one in document.aligned} if some else ()
 
 

@@ -1,38 +1,86 @@
-"""Warnings and notes: what to know about the sets, the types, the tests and the alignments.
+"""Warnings, notes and reasons in words: the sentences of the records of `critpath.schema.notes`.
 
-A function is one sentence, named after its subject; its arguments are the facts.
+A function is one sentence, named after its record, of which it has the facts; what executions and
+their types are called is told when it is worded.  Notes of recordings are sentences already: of
+these a function's arguments are the facts.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from critpath.model.recording import MOST_NAMED, Passed
+from critpath.model.recording import MOST_NAMED
+from critpath.schema import notes as n
+from critpath.schema.notes import Passed
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
-    from critpath.documents import PercentileEntry, SignKind
-    from critpath.model import Change, Detection, Loss, RequestAccount, Rival
+    from critpath.model import RequestAccount
+
+_EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What executions are called, and those of their types that have a label."""
+
+    one: str = "execution"
+    many: str = "executions"
+    types: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def an_execution(self) -> str:
+        """One of them, with its article."""
+        return f"{'an' if self.one[0] in 'aeiou' else 'a'} {self.one}"
+
+    def count(self, number: int) -> str:
+        """Return how many there are."""
+        return f"{number:,} {self.one if number == 1 else self.many}"
+
+    def call(self, text: str) -> str:
+        """Call executions what they are in a sentence that is made already."""
+
+        def named(found: re.Match[str]) -> str:
+            if found[1]:
+                return self.an_execution
+            return self.many if found[2] else self.one
+
+        return _EXECUTION.sub(named, text)
+
+    def type(self, kind: int) -> str:
+        """Return what a type is called; of several types of one label each keeps its number."""
+        label = self.types.get(kind, "")
+        if not label:
+            return f"n{kind}"
+        shared = Counter(self.types.values())[label] > 1
+        return f"{quoted(label)} (n{kind})" if shared else quoted(label)
+
+
+AS_IT_IS: Final = Words()
+
+
+def word(note: n.Note | str, words: Words = AS_IT_IS) -> str:
+    """Return the sentence of a note; notes of recordings are sentences already."""
+    if isinstance(note, str):
+        return words.call(note)
+    return _SENTENCES[type(note)](note, words)
+
+
+def word_all(notes: Iterable[n.Note | str], words: Words = AS_IT_IS) -> list[str]:
+    """Return the sentences of notes."""
+    return [word(note, words) for note in notes]
+
 
 # The sets and how they were recorded.
 
-# Keys of the sets' environments that should be alike, and what each is called.
-ENVIRONMENT: Final = {
-    "kernel_release": "kernels",
-    "tracer_name": "tracers",
-    "recorded_on": "machines",
-    "recorded_cpu": "processors",
-    "recorded_cpus": "numbers of cpus",
-    "recorded_profile": "profiles",
-}
 _SHOWN_TYPES: Final = 4  # technical
-PRESSURE: Final = "cpu pressure"
-OTHERS_CPU: Final = "cpu time of others"
+_SHARES: Final = {"pressure": "cpu pressure", "others": "cpu time of others"}
 
 
 _SIDES: Final = {"normal": "before", "sample": "after"}
@@ -43,40 +91,33 @@ def side(name: str) -> str:
     return _SIDES.get(name, name)
 
 
-def of_one_set(name: str, warning: str) -> str:
-    """Attribute a warning to the set that it is about."""
-    return f"{side(name)}: {warning}"
+def _of_set(note: n.OfSet, words: Words) -> str:
+    return f"{side(note.name)}: {word(note.said, words)}"
 
 
-def different_environments(key: str, normal: Sequence[str], sample: Sequence[str]) -> str:
-    """Two sets differ in a key of `ENVIRONMENT`."""
-    values = f"{', '.join(normal) or 'unknown'} and {', '.join(sample) or 'unknown'}"
-    return f"before and after come from different {ENVIRONMENT[key]}: {values}"
+def _different_environments(note: n.DifferentEnvironments, _: Words) -> str:
+    values = f"{', '.join(note.normal) or 'unknown'} and {', '.join(note.sample) or 'unknown'}"
+    return f"before and after come from different {n.ENVIRONMENT[note.key]}: {values}"
 
 
-def different_programs(normal: Sequence[str], sample: Sequence[str]) -> str:
-    """Two sets are of different programs."""
+def _different_programs(note: n.DifferentPrograms, _: Words) -> str:
+    before, after = (", ".join(names) for names in (note.normal, note.sample))
+    return f"before and after are of different programs: {before} and {after}"
+
+
+def _unknown_arguments(note: n.UnknownArguments, _: Words) -> str:
     return (
-        f"before and after are of different programs: {', '.join(normal)} and {', '.join(sample)}"
+        f"processes of {', '.join(map(quoted, note.programs))} are compared whatever they were "
+        "given to run: that is not known of all of them"
     )
 
 
-def unknown_arguments(programs: Sequence[str]) -> str:
-    """Processes of programs that run what they are given are compared."""
-    return (
-        f"processes of {', '.join(map(quoted, programs))} are compared whatever they were given to "
-        "run: that is not known of all of them"
-    )
+def _different_recordings(note: n.DifferentRecordings, _: Words) -> str:
+    return f"the recordings come from different {n.ENVIRONMENT[note.key]}: {', '.join(note.values)}"
 
 
-def different_recordings(key: str, values: Sequence[str]) -> str:
-    """The recordings of one set differ in a key of `ENVIRONMENT`."""
-    return f"the recordings come from different {ENVIRONMENT[key]}: {', '.join(values)}"
-
-
-def empty_recording(source: str) -> str:
-    """A recording of a set has no execution."""
-    return f"{source} has no execution"
+def _empty_recording(note: n.EmptyRecording, words: Words) -> str:
+    return f"{note.source} has no {words.one}"
 
 
 # By what requests are found, where a tracer has no events of sockets.
@@ -138,23 +179,19 @@ def sockets_unnamed() -> str:
     return "the kernel hid which socket is which: requests are found by system calls alone"
 
 
-def requests_doubtful(name: str, doubtful: int, shared: Mapping[int, int], total: int) -> str:
-    """Of too many requests of a set the begin or the end is in doubt; at which ports by sharing."""
-    ports = ", ".join(f":{port}" for port in sorted(shared, key=lambda p: -shared[p])[:4])
-    what = f"share a connection at once ({ports})" if shared else "share a connection at once"
-    if doubtful > sum(shared.values()):
+def _requests_doubtful(note: n.RequestsDoubtful, _: Words) -> str:
+    ports = ", ".join(f":{port}" for port, _ in sorted(note.shared, key=lambda of: -of[1])[:4])
+    what = f"share a connection at once ({ports})" if note.shared else "share a connection at once"
+    if note.doubtful > sum(count for _, count in note.shared):
         what += ", were read late, or came over UDP"
-    return (
-        f"{format_share(doubtful / total)} of the requests of the {name} set {what}: "
-        "how long each took is in doubt"
-    )
+    share = format_share(note.doubtful / note.total)
+    return f"{share} of the requests of the {note.name} set {what}: how long each took is in doubt"
 
 
-def requests_unsure(name: str, unsure: int, total: int) -> str:
-    """Too many requests of a set were left out because it is not sure what they asked."""
+def _requests_unsure(note: n.RequestsUnsure, _: Words) -> str:
     return (
-        f"{format_share(unsure / total)} of the requests of the {name} set are less sure than "
-        "min_confidence asks for: those that are left may be of another kind"
+        f"{format_share(note.unsure / note.total)} of the requests of the {note.name} set are less "
+        "sure than min_confidence asks for: those that are left may be of another kind"
     )
 
 
@@ -171,29 +208,25 @@ def paths_doubtful(doubtful: int, total: int) -> str:
     )
 
 
-def same_executions(common: int, total: int) -> str:
-    """Some executions of the sample (or all) are in the normal set as well."""
-    if common == total:
+def _same_executions(note: n.SameExecutions, words: Words) -> str:
+    if note.common == note.total:
         return "the recording after is one of those before: nothing can differ"
-    count = f"{common:,} of {plural(total, 'execution')} after"
+    count = f"{note.common:,} of {words.count(note.total)} after"
     return f"{count} are among those before, too: the same recording is on both sides"
 
 
-def other_partner(name: str, partners: Sequence[str]) -> str:
-    """A set was recorded in alternation with one that it is not compared with."""
-    listed = ", ".join(map(repr, partners))
-    return f"{side(name)}: recorded in alternation with {listed}: compare it with that"
+def _other_partner(note: n.OtherPartner, _: Words) -> str:
+    listed = ", ".join(map(repr, note.partners))
+    return f"{side(note.name)}: recorded in alternation with {listed}: compare it with that"
 
 
-def folded_symbols(count: int) -> str:
-    """The alphabet is full: rare symbols share a code."""
-    return f"{plural(count, 'rare kind')} of thread counted together as '*'"
+def _folded_symbols(note: n.FoldedSymbols, _: Words) -> str:
+    return f"{plural(note.count, 'rare kind')} of thread counted together as '*'"
 
 
-def in_one_set(name: str, what: str) -> str:
-    """Only one set was recorded with something, or none."""
-    of = f"only what is {side(name)}" if name else "neither set"
-    return f"{of} was recorded with {what}: they are left out of account"
+def _in_one_set(note: n.InOneSet, _: Words) -> str:
+    of = f"only what is {side(note.name)}" if note.name else "neither set"
+    return f"{of} was recorded with {note.what}: they are left out of account"
 
 
 def repaired_switches(inserted: int, total: int) -> str:
@@ -233,228 +266,227 @@ def not_in_baseline(name: str, left_out: int, total: int) -> str:
     return f"{name}: {left_out:,} of {total:,} executions are not in the baseline (--executions)"
 
 
-_TYPE: Final = re.compile(r"(?<![\w@`/#])(type )?n(\d{1,6})\b")
-
-
-def with_type_names(text: str, names: Mapping[int, str]) -> str:
-    """Call types in one of our sentences by their labels; ``names`` are those that have one.
-
-    Of several types of one label each keeps its number.
-    """
-    shared = Counter(names.values())
-
-    def named(found: re.Match[str]) -> str:
-        label = names.get(int(found[2]), "")
-        if not label:
-            return found[0]
-        number = f" (n{found[2]})" if shared[label] > 1 else ""
-        return f"{found[1] or ''}{quoted(label)}{number}"
-
-    return _TYPE.sub(named, text)
-
-
-def partial_comparison(
-    used: int, total: int, types: Sequence[int], unused: Sequence[tuple[int, int]]
-) -> str:
-    """Most normal executions are of types that no sample execution is of.
-
-    ``unused`` are (type, executions), the largest first.
-    """
-    shown = [f"n{kind} ({size:,})" for kind, size in unused[:_SHOWN_TYPES]]
-    beyond = len(unused) - len(shown)
-    named = ", ".join(f"n{kind}" for kind in types[:_SHOWN_TYPES])
-    named += ", ..." * (len(types) > _SHOWN_TYPES)
+def _partial_comparison(note: n.PartialComparison, words: Words) -> str:
+    shown = [f"{words.type(kind)} ({size:,})" for kind, size in note.unused[:_SHOWN_TYPES]]
+    beyond = len(note.unused) - len(shown)
+    named = ", ".join(words.type(kind) for kind in note.types[:_SHOWN_TYPES])
+    named += ", ..." * (len(note.types) > _SHOWN_TYPES)
     return (
-        f"compared with {used:,} of {plural(total, 'execution')} before "
-        f"(type{'s' * (len(types) > 1)} {named}): no execution after is of the "
-        f"type{'s' * (len(unused) > 1)} {', '.join(shown)}"
+        f"compared with {note.used:,} of {words.count(note.total)} before "
+        f"(type{'s' * (len(note.types) > 1)} {named}): no {words.one} after is of the "
+        f"type{'s' * (len(note.unused) > 1)} {', '.join(shown)}"
         + (f" and {beyond:,} more" if beyond else "")
     )
 
 
-# As the next says it, whatever executions are called.
-SOME_EXAMINED: Final = r"slow \w+ were examined, evenly spread"
-
-
-def some_examined(examined: int, total: int) -> str:
-    """Not every execution that stands out was aligned."""
+def _some_examined(note: n.SomeExamined, words: Words) -> str:
     return (
-        f"{examined} of {total} slow executions were examined, "
+        f"{note.examined} of {note.total} slow {words.many} were examined, "
         "evenly spread over the time that they lost"
+    )
+
+
+# Which requests of two sets are compared.
+
+
+def _joined_kinds(note: n.JoinedKinds, _: Words) -> str:
+    return (
+        f"many requests of {', '.join(map(quoted, note.services))} ask other services than before: "
+        "they are compared as one kind, whomever they ask"
+    )
+
+
+def _new_services(note: n.NewServices, _: Words) -> str:
+    be = "is" if note.requests[0] == 1 else "are"
+    named = ", ".join(map(quoted, note.services[:3]))
+    beyond = len(note.services) - 3
+    named += f" and {plural(beyond, 'more service')}" if beyond > 0 else ""
+    return (
+        f"{note.requests[0]:,} of {note.requests[1]:,} requests after {be} of {named}, "
+        f"which had fewer than 5 before (mean {format_ns(note.mean)}): left out"
+    )
+
+
+def _rare_kinds(note: n.RareKinds, _: Words) -> str:
+    ask = "asks" if note.requests == 1 else "ask"
+    return (
+        f"{plural(note.requests, 'request')} after {ask} services that fewer than 5 before asked: "
+        "compared with the usual requests of their own service"
+    )
+
+
+def _new_clients(note: n.NewClients, _: Words) -> str:
+    clients = note.clients
+    one = len(clients) == 1 and note.what == "client" and bool(clients[0])
+    who = f" (`{clients[0]}`)" if one else ""
+    return (
+        f"{note.requests[0]:,} of {note.requests[1]:,} requests after are of "
+        f"{plural(len(clients), note.what)}{who} that did not ask before, of another kind "
+        f"(mean {format_ns(note.mean)}): left out, only what they did to the others' requests "
+        "counts"
+    )
+
+
+def _gone_clients(note: n.GoneClients, _: Words) -> str:
+    return (
+        f"{note.requests:,} of {note.total:,} requests before are of {note.what}s not there after: "
+        "left out"
     )
 
 
 # Types of executions, and their pairs.
 
 
-def single_type(executions: int) -> str:
-    """All executions have the same counts."""
-    return f"all {executions} executions have the same counts: one type"
+def _single_type(note: n.SingleType, words: Words) -> str:
+    return f"all {note.executions} {words.many} have the same counts: one type"
 
 
-def no_dense_group() -> str:
-    """The clustering found noise only."""
-    return "no group of executions is denser than the rest: one type"
+def _no_dense_group(_note: n.NoDenseGroup, words: Words) -> str:
+    return f"no group of {words.many} is denser than the rest: one type"
 
 
-def noise_assigned(noise: int, total: int) -> str:
-    """Noise joined the type of its nearest neighbour."""
+def _noise_assigned(note: n.NoiseAssigned, words: Words) -> str:
     return (
-        f"{plural(noise, 'execution')} of {total} in no dense group: "
+        f"{words.count(note.noise)} of {note.total} in no dense group: "
         "each joined the type of its nearest neighbour"
     )
 
 
-def noise_paired(noise: int, total: int) -> str:
-    """Noise of the sample was paired with normal types execution by execution."""
+def _noise_paired(note: n.NoisePaired, words: Words) -> str:
     return (
-        f"{plural(noise, 'execution')} of {total} after in no dense group: each paired on its own"
+        f"{words.count(note.noise)} of {note.total} after in no dense group: each paired on its own"
     )
 
 
-def divided_clusters(count: int) -> str:
-    """Sample clusters were divided."""
-    return f"{plural(count, 'cluster')} after divided: its executions fit different types before"
-
-
-def weak_pairs(clusters: int) -> str:
-    """Sample clusters have a negative silhouette with every normal type."""
+def _divided_clusters(note: n.DividedClusters, words: Words) -> str:
     return (
-        f"{plural(clusters, 'cluster')} after with no clearly fitting type before: "
+        f"{plural(note.count, 'cluster')} after divided: "
+        f"its {words.many} fit different types before"
+    )
+
+
+def _weak_pairs(note: n.WeakPairs, _: Words) -> str:
+    return (
+        f"{plural(note.clusters, 'cluster')} after with no clearly fitting type before: "
         "paired with the nearest"
     )
 
 
-def novel_executions(executions: int) -> str:
-    """Sample executions are farther from every normal type than its members are."""
+def _novel_executions(note: n.NovelExecutions, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} after unlike every type before: "
-        "compared with the nearest"
+        f"{words.count(note.executions)} after unlike every type before: compared with the nearest"
     )
 
 
 # Single executions that stand out.
 
 
-def low_support(executions: int, least: int) -> str:
-    """Executions are compared with a small type."""
+def _low_support(note: n.LowSupport, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} after compared with a type of fewer than {least} "
+        f"{words.count(note.executions)} after compared with a type of fewer than {note.least} "
         "before: their spread is that of all types (low support)"
     )
 
 
-def lone_references(executions: int) -> str:
-    """Normal executions are the only one of their type."""
+def _lone_references(note: n.LoneReferences, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} before alone in a type: "
-        "left out of the reference scores"
+        f"{words.count(note.executions)} before alone in a type: left out of the reference scores"
     )
 
 
-def few_references(scores: int) -> str:
-    """Conformal p-values have a least value."""
-    return f"{plural(scores, 'reference score')}: no p-value can be below {1 / (1 + scores):.2g}"
-
-
-def split_conformal(references: int, executions: int) -> str:
-    """The sets are too large for full conformal prediction."""
+def _few_references(note: n.FewReferences, _: Words) -> str:
     return (
-        f"{references:,} executions before and {executions:,} after: reference scores "
+        f"{plural(note.scores, 'reference score')}: "
+        f"no p-value can be below {1 / (1 + note.scores):.2g}"
+    )
+
+
+def _split_conformal(note: n.SplitConformal, words: Words) -> str:
+    return (
+        f"{note.references:,} {words.many} before and {note.executions:,} after: reference scores "
         "are computed once, without those after"
     )
 
 
-def beyond_references(count: int, executions: int, references: int, needed: int) -> str:
-    """Executions score higher than every normal one, and chance does so too often."""
+def _beyond_references(note: n.BeyondReferences, words: Words) -> str:
+    healthy = note.executions / (note.references + 1)
     return (
-        f"{plural(count, 'execution')} of {executions} after beyond all {references} before "
-        f"and yet not marked: of healthy ones {executions / (references + 1):.2g} would be; "
-        f"{needed:,} executions before tell even a single one from chance"
+        f"{words.count(note.count)} of {note.executions} after beyond all {note.references} before "
+        f"and yet not marked: of healthy ones {healthy:.2g} would be; "
+        f"{note.needed:,} {words.many} before tell even a single one from chance"
     )
 
 
-def new_type(executions: int, anomalous: int) -> str:
-    """Executions are of a type that the normal set does not have."""
+def _new_type(note: n.NewType, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} after of a type that was not there before, "
-        f"{anomalous} of them slow beside the nearest type"
+        f"{words.count(note.executions)} after of a type that was not there before, "
+        f"{note.anomalous} of them slow beside the nearest type"
     )
 
 
 # The tests of states and of the total.
 
 
-def few_permutations(permutations: int) -> str:
-    """The sets are too large for all permutations asked for."""
-    return f"{permutations:,} permutations drawn: the sets are large"
+def _few_permutations(note: n.FewPermutations, _: Words) -> str:
+    return f"{note.permutations:,} permutations drawn: the sets are large"
 
 
-def sessions_permuted() -> str:
-    """Sessions, not executions, were permuted."""
+def _sessions_permuted(_note: n.SessionsPermuted, _words: Words) -> str:
     return "whole sessions are permuted: no type is tested by itself"
 
 
-def few_sessions(normal: int, sample: int) -> str:
-    """Whole sessions cannot be permuted."""
+def _few_sessions(note: n.FewSessions, words: Words) -> str:
     return (
-        f"{normal} sessions before and {sample} after are too few to permute whole: "
-        "executions are pooled, and the floor stands for differences between sessions"
+        f"{note.normal} sessions before and {note.sample} after are too few to permute whole: "
+        f"{words.many} are pooled, and the floor stands for differences between sessions"
     )
 
 
-def raised_floor(floor: float, raised: float) -> str:
-    """The sessions' means ask for a higher floor than the settings (shares)."""
+def _raised_floor(note: n.RaisedFloor, _: Words) -> str:
     return (
-        f"effect floor raised from {format_share(floor)} to {format_share(raised)}: "
+        f"effect floor raised from {format_share(note.floor)} to {format_share(note.raised)}: "
         "three standard deviations of the means of the sessions before"
     )
 
 
-def too_small_sets(normal: int, sample: int, alpha: float) -> str:
-    """No permutation test can reach the level."""
+def _too_small_sets(note: n.TooSmallSets, words: Words) -> str:
     return (
-        f"{plural(normal, 'execution')} before and {sample} after: "
-        f"no difference, however large, could reach the level {alpha:g}"
+        f"{words.count(note.normal)} before and {note.sample} after: "
+        f"no difference, however large, could reach the level {note.alpha:g}"
     )
 
 
-def faster_sample(ns: float) -> str:
-    """The sample is faster by more than the floor (ns)."""
-    return f"faster by {format_ns(ns)} in total; only slowdowns alarm"
+def _faster_sample(note: n.FasterSample, _: Words) -> str:
+    return f"faster by {format_ns(note.ns)} in total; only slowdowns alarm"
 
 
-def other_mix(p_value: float) -> str:
-    """The shares of the types differ."""
-    return f"another mix of types after (p = {p_value:.2g}): a finding of its own, no slowdown"
+def _other_mix(note: n.OtherMix, _: Words) -> str:
+    return f"another mix of types after (p = {note.p_value:.2g}): a finding of its own, no slowdown"
 
 
-def orphans(executions: int) -> str:
-    """Sample executions have no normal ones of their type."""
+def _orphans(note: n.Orphans, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} after of a type that has none before: "
+        f"{words.count(note.executions)} after of a type that has none before: "
         "compared with the mean of all, not part of the test"
     )
 
 
-def slower_type(kind: int, name: str, effect: float, p_value: float) -> str:
-    """One type alone is slower in a state (ns)."""
+def _slower_type(note: n.SlowerType, words: Words) -> str:
+    change = note.change
     return (
-        f"type n{kind} by itself: {name} {format_ns(effect, sign=True)} "
-        f"(adjusted p = {p_value:.2g})"
+        f"type {words.type(change.kind)} by itself: {change.name} "
+        f"{format_ns(change.effect, sign=True)} (adjusted p = {change.p_value:.2g})"
     )
 
 
-def average_rule_skipped() -> str:
-    """The paper's average rule needs a standard deviation."""
-    return "one execution before has no standard deviation: average rule skipped"
+def _average_rule_skipped(_note: n.AverageRuleSkipped, words: Words) -> str:
+    return f"one {words.one} before has no standard deviation: average rule skipped"
 
 
-def mute_ratio(t2: float, names: Sequence[str], columns: int) -> str:
-    """The paper's probability rule cannot fire for some columns."""
-    shown = ", ".join(names) or f"{columns} columns"
+def _mute_ratio(note: n.MuteRatio, words: Words) -> str:
+    shown = ", ".join(note.names) or f"{note.columns} columns"
     return (
-        f"t2 = {t2:g} can never fire for {shown}: more than 1 / t2 of the executions "
+        f"t2 = {note.t2:g} can never fire for {shown}: more than 1 / t2 of the {words.many} "
         "before are above their own mean"
     )
 
@@ -464,73 +496,76 @@ def mute_ratio(t2: float, names: Sequence[str], columns: int) -> str:
 _LISTED_STATES: Final = 6  # technical
 
 
-def states_left_out(states: Sequence[tuple[str, str]], total: tuple[float, float] | None) -> str:
-    """States do not decide; with them the total (effect in ns, p) is another.
-
-    ``states`` are (name, level); ``total`` is None where the total alone decides.
-    """
-    listed = ", ".join(f"{name} ({level})" for name, level in states[:_LISTED_STATES])
-    if len(states) > _LISTED_STATES:
-        listed += f" and {plural(len(states) - _LISTED_STATES, 'more state')}"
-    if total is None:
+def _states_left_out(note: n.StatesLeftOut, _: Words) -> str:
+    listed = ", ".join(f"{name} ({level})" for name, level in note.states[:_LISTED_STATES])
+    if len(note.states) > _LISTED_STATES:
+        listed += f" and {plural(len(note.states) - _LISTED_STATES, 'more state')}"
+    if note.total is None:
         return f"only the total decides, of the time of all states: {listed}"
-    effect = f"{format_ns(total[0], sign=True)} (p = {total[1]:.2g})"
+    effect = f"{format_ns(note.total[0], sign=True)} (p = {note.total[1]:.2g})"
     return f"left out of the decision: {listed}; with them the total is {effect}"
 
 
-def level_warning(change: str) -> str:
-    """A state of level warn is slower; ``change`` is how, in words."""
-    return f"{change}: level warn"
+def _level_warning(note: n.LevelWarning, words: Words) -> str:
+    return f"{_change(note.change, words)}: level warn"
 
 
 # Alignments.
 
 
-def aligned_by_profiles(paths: int, longest: int) -> str:
-    """The posteriors would cost too much."""
+def _aligned_by_profiles(note: n.AlignedByProfiles, _: Words) -> str:
     return (
-        f"{paths} distinct paths of up to {longest:,} segments are too many for an"
+        f"{note.paths} distinct paths of up to {note.longest:,} segments are too many for an"
         " alignment by posteriors: aligned by profiles"
     )
 
 
-def not_refined(paths: int, columns: int) -> str:
-    """A pass of refinement would cost too much."""
+def _too_unlike(note: n.TooUnlike, _: Words) -> str:
     return (
-        f"refinement of the alignment left out: {paths} distinct paths in"
-        f" {columns:,} columns would take too long"
+        f"{note.paths} distinct paths of up to {note.longest:,} segments"
+        " have too little in common, or too few states, for an alignment by posteriors:"
+        " aligned by profiles"
     )
 
 
-def untestable_columns(normals: int) -> str:
-    """Too few normal rows for the leave-one-out comparison."""
-    return f"{plural(normals, 'execution')} before: too few to tell what is unusual"
+def _not_refined(note: n.NotRefined, _: Words) -> str:
+    return (
+        f"refinement of the alignment left out: {note.paths} distinct paths in"
+        f" {note.columns:,} columns would take too long"
+    )
 
 
-def blunt_columns(normals: int, least: int) -> str:
-    """Too few normal rows for a single column to be significant."""
-    return f"{normals} executions before: with fewer than {least} no single column stands out"
+def _untestable_columns(note: n.UntestableColumns, words: Words) -> str:
+    return f"{words.count(note.normals)} before: too few to tell what is unusual"
+
+
+def _blunt_columns(note: n.BluntColumns, words: Words) -> str:
+    return (
+        f"{note.normals} {words.many} before: "
+        f"with fewer than {note.least} no single column stands out"
+    )
 
 
 # Why a verdict is what it is: the reasons of a comparison.
 
 
-def lost_events(losses: Sequence[Loss]) -> str:
-    """Sum up losses, "" for none."""
-    events = sum(loss.events for loss in losses)
-    packets = sum(loss.packets for loss in losses)
-    parts = [plural(events, "event")] if events else []
-    parts += [plural(packets, "packet")] if packets else []
-    if losses and not parts:
-        parts = [plural(len(losses), "range") + " of the trace"]
-    return " and ".join(parts)
-
-
-def lossy_set(name: str, losses: Sequence[Loss], affected: int, total: int) -> str:
-    """A set lost too much for a verdict."""
+def _sufficient_recording(note: n.SufficientRecording, words: Words) -> str:
+    budget = note.overhead
+    under = "" if budget <= 0 else f", or under {format_share(budget)} of overhead"
     return (
-        f"the recording {side(name)} lost {lost_events(losses)}: "
-        f"{affected} of {plural(total, 'execution')} overlap a loss"
+        f"{note.executions:,} of {words.count(note.seen)} {side(note.name)} were recorded: "
+        f"{format_ns(int(note.seconds * 1e9))}{under} would have had {note.wanted:,}"
+    )
+
+
+def _lossy_set(note: n.LossySet, words: Words) -> str:
+    parts = [plural(note.events, "event")] if note.events else []
+    parts += [plural(note.packets, "packet")] if note.packets else []
+    if note.ranges and not parts:
+        parts = [plural(note.ranges, "range") + " of the trace"]
+    return (
+        f"the recording {side(note.name)} lost {' and '.join(parts)}: "
+        f"{note.affected} of {words.count(note.total)} overlap a loss"
     )
 
 
@@ -543,30 +578,27 @@ _DEVICES: Final = {
 }
 
 
-def different_routes(
-    routes: Sequence[Sequence[Passed]], deferred: Sequence[float], devices: Sequence[float]
-) -> str:
-    """Packets of the two sets pass other devices: kinds, their number, packets an execution."""
+def _different_routes(note: n.DifferentRoutes, words: Words) -> str:
     before, after = (
         ", ".join(
             f"{_DEVICES.get(passed.kind, passed.kind.replace('bridged_', 'bridged '))} "
             f"({_names(passed) or plural(passed.devices, 'device')}, "
-            f"{passed.packets:,.0f} packets an execution)"
+            f"{passed.packets:,.0f} packets {words.an_execution})"
             for passed in route
             if passed.kind != "bridge" or passed.packets
         )
         or "no device"
-        for route in routes
+        for route in note.routes
     )
     took = (
-        f"; softirq takes {format_ns(deferred[1])} instead of {format_ns(deferred[0])} of an "
-        "execution's critical path"
-        if any(deferred)
+        f"; softirq takes {format_ns(note.deferred[1])} instead of {format_ns(note.deferred[0])} "
+        f"of {words.an_execution}'s critical path"
+        if any(note.deferred)
         else ""
     )
     each = (
-        f"; each passes {devices[1]:.1f} instead of {devices[0]:.1f} devices"
-        if devices and f"{devices[0]:.1f}" != f"{devices[1]:.1f}"
+        f"; each passes {note.devices[1]:.1f} instead of {note.devices[0]:.1f} devices"
+        if note.devices and f"{note.devices[0]:.1f}" != f"{note.devices[1]:.1f}"
         else ""
     )
     return f"network packets take another route: before {before}; after {after}{each}{took}"
@@ -610,76 +642,64 @@ def _name_devices(kind: str, passed: Sequence[Passed]) -> str:
     return plural(many, what if whole else f"{what} device")
 
 
-def machine_differed(differences: Sequence[str]) -> str:
-    """The machine was not the same while the two sets were recorded."""
-    return "the machine was not the same: " + ", ".join(differences)
+def _machine_differed(note: n.MachineDiffered, _: Words) -> str:
+    return "the machine was not the same: " + ", ".join(map(_differed, note.differences))
 
 
-def probe_differed(kind: str, ratio: float) -> str:
-    """A probe took longer, or less long, in the sample."""
-    change = f"{100 * abs(ratio - 1):.0f} % {'slower' if ratio > 1 else 'faster'}"
-    return f"probe {kind} {change}"
+def _differed(one: n.ProbeDiffered | n.ShareDiffered) -> str:
+    if isinstance(one, n.ShareDiffered):
+        return f"{_SHARES[one.what]} {100 * one.before:.0f} % → {100 * one.after:.0f} %"
+    change = f"{100 * abs(one.ratio - 1):.0f} % {'slower' if one.ratio > 1 else 'faster'}"
+    return f"probe {one.kind} {change}"
 
 
-def share_differed(what: str, before: float, after: float) -> str:
-    """A share of the machine was another in the sample."""
-    return f"{what} {100 * before:.0f} % → {100 * after:.0f} %"
-
-
-def missing_runs(name: str, missing: int, total: int) -> str:
-    """A set's traces lack runs that its recorder counted."""
+def _missing_runs(note: n.MissingRuns, _: Words) -> str:
     return (
-        f"{missing:,} of {plural(total, 'run')} {side(name)} are not in the trace: "
+        f"{note.missing:,} of {plural(note.total, 'run')} {side(note.name)} are not in the trace: "
         "the others cannot speak for them"
     )
 
 
-def small_set(name: str, executions: int, minimum: int) -> str:
-    """A set has fewer executions than the settings ask for."""
+def _small_set(note: n.SmallSet, words: Words) -> str:
     return (
-        f"{plural(executions, 'execution')} {side(name)}, and {minimum:,} are wanted "
+        f"{words.count(note.executions)} {side(note.name)}, and {note.minimum:,} are wanted "
         "(minimum-executions)"
     )
 
 
-def nothing_decides() -> str:
-    """No state has the level error."""
+def _nothing_decides(_note: n.NothingDecides, _words: Words) -> str:
     return "no state decides: every one is at level warn or off"
 
 
-def nothing_in_common() -> str:
-    """The sets share no type of execution."""
-    return "no type of execution is there both before and after: nothing to compare"
+def _nothing_in_common(_note: n.NothingInCommon, words: Words) -> str:
+    return f"no type of {words.one} is there both before and after: nothing to compare"
 
 
-def too_few_executions(alpha: float, needed: int) -> str:
-    """The permutation test cannot reach its level."""
-    return f"too few executions to decide at alpha {alpha:g}: each side needs {needed}"
+def _too_few_executions(note: n.TooFewExecutions, words: Words) -> str:
+    return f"too few {words.many} to decide at alpha {note.alpha:g}: each side needs {note.needed}"
 
 
-def hidden_by_levels() -> str:
-    """A baseline refuses what the levels of states let pass."""
+def _hidden_by_levels(_note: n.HiddenByLevels, _words: Words) -> str:
     return (
         "the levels of states let this pass a gate, but a baseline takes in only what is slower "
         "in no state at all"
     )
 
 
-def outlying_executions(count: int, total: int) -> str:
-    """Executions of an anomaly stand out."""
-    return f"{_of_sample(count, total)} stand out"
+def _outlying_executions(note: n.OutlyingExecutions, words: Words) -> str:
+    return f"{_of_sample(note.count, note.total, words)} stand out"
 
 
-def outliers_alone(count: int, total: int) -> str:
-    """Executions stand out, and the sets do not differ."""
+def _outliers_alone(note: n.OutliersAlone, words: Words) -> str:
+    share = format_share(note.count / note.total)
     return (
-        f"{_of_sample(count, total)} ({format_share(count / total)}) are outliers on their own, "
+        f"{_of_sample(note.count, note.total, words)} ({share}) are outliers on their own, "
         "which the sets as a whole do not bear out"
     )
 
 
-def _of_sample(count: int, total: int) -> str:
-    return f"{count} of {plural(total, 'execution')} after"
+def _of_sample(count: int, total: int, words: Words) -> str:
+    return f"{count} of {words.count(total)} after"
 
 
 # Sets of different times: what the machine may have made, and what it cannot have made.
@@ -687,42 +707,37 @@ def _of_sample(count: int, total: int) -> str:
 _ASK: Final = "`critpath ab` or `--interleave` can tell"
 
 
-def slower_as_machine(share: float, *, waiting: bool) -> str:
-    """A slow-down is such as a slower machine makes (share of the mean)."""
-    what = "waiting for a cpu made everything take" if waiting else "everything took"
-    how = "busier" if waiting else "slower"
-    return f"{what} {format_share(share)} longer, as a {how} machine would make it: {_ASK}"
+def _slower_as_machine(note: n.SlowerAsMachine, _: Words) -> str:
+    what = "waiting for a cpu made everything take" if note.waiting else "everything took"
+    how = "busier" if note.waiting else "slower"
+    return f"{what} {format_share(note.share)} longer, as a {how} machine would make it: {_ASK}"
 
 
-def states_as_machine() -> str:
-    """States are longer, the whole is not, and a machine can make that."""
+def _states_as_machine(_note: n.StatesAsMachine, _words: Words) -> str:
     return f"single states took longer, as another machine would make them: {_ASK}"
 
 
-def rival_had_cpu(rival: Rival, share: float) -> str:
-    """A slow-down is that somebody else had the cpu (share of the mean)."""
-    more = format_ns(rival.after - rival.before, sign=True)
-    there = ", not there before," if rival.before < ANSWERS.hardly * rival.after else ""
-    name = "no thread that was seen" if rival.name == "idle" else f"`{rival.name}`{there}"
+def _rival_had_cpu(note: n.RivalHadCpu, words: Words) -> str:
+    more = format_ns(note.after - note.before, sign=True)
+    there = ", not there before," if note.before < ANSWERS.hardly * note.after else ""
+    name = "no thread that was seen" if note.name == "idle" else f"`{note.name}`{there}"
     return (
-        f"{name} had the cpu ({more} an execution), and everything took {format_share(share)} "
-        f"longer, as a busier machine would make it: {_ASK}"
+        f"{name} had the cpu ({more} {words.an_execution}), and everything took "
+        f"{format_share(note.share)} longer, as a busier machine would make it: {_ASK}"
     )
 
 
-def beyond_recordings(slower: float, beyond: float, recordings: tuple[int, int]) -> str:
-    """Recordings of one program do not differ by so much."""
+def _beyond_recordings(note: n.BeyondRecordings, _: Words) -> str:
     return (
-        f"{format_share(slower)} longer is more than recordings of this program differ by, "
-        f"{format_share(beyond)} at the most ({_recordings(recordings)})"
+        f"{format_share(note.slower)} longer is more than recordings of this program differ by, "
+        f"{format_share(note.beyond)} at the most ({_recordings(note.recordings)})"
     )
 
 
-def within_recordings(slower: float, beyond: float, recordings: tuple[int, int]) -> str:
-    """Recordings of one program can differ by so much."""
+def _within_recordings(note: n.WithinRecordings, _: Words) -> str:
     return (
-        f"{format_share(slower)} is not beyond what recordings of this program differ by, "
-        f"up to {format_share(beyond)} ({_recordings(recordings)})"
+        f"{format_share(note.slower)} is not beyond what recordings of this program differ by, "
+        f"up to {format_share(note.beyond)} ({_recordings(note.recordings)})"
     )
 
 
@@ -730,16 +745,27 @@ def _recordings(recordings: tuple[int, int]) -> str:
     return f"{recordings[0]} before, {recordings[1]} after"
 
 
-def sign(kind: SignKind, name: str, label: str, sides: tuple[float, float], effect: float) -> str:
+def _program_sign(note: n.ProgramSign, words: Words) -> str:
+    return sign(note.kind, note.name, note.label, (note.before, note.after), note.effect, words)
+
+
+def sign(
+    kind: n.SignKind,
+    name: str,
+    label: str,
+    sides: tuple[float, float],
+    effect: float,
+    words: Words = AS_IT_IS,
+) -> str:
     """Something that a slow machine does not make; ``sides``: before and after."""
     where, (before, after) = f" of {label}" if label else "", sides
     said = {
-        "count": f"{name} {_times(before)} → {_times(after)} times an execution{where}",
-        "new": f"{name} in {format_share(after)} of the executions{where}, "
+        "count": f"{name} {_times(before)} → {_times(after)} times {words.an_execution}{where}",
+        "new": f"{name} in {format_share(after)} of the {words.many}{where}, "
         f"{format_share(before)} before",
         "share": f"{name}{where} {_ratio(*sides)} as long, which the pace of the rest does not "
         "make",
-        "kind": f"{name} {_ratio(*sides)} as long, other kinds of execution are not",
+        "kind": f"{name} {_ratio(*sides)} as long, other kinds of {words.one} are not",
         "clients": f"waits behind other requests are {_ratio(*sides)} as long beside those of new "
         "clients",
         "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
@@ -759,135 +785,193 @@ def _ratio(before: float, after: float) -> str:
 # A verdict that its own figures would speak against.
 
 
-def unconfirmed(detection: Detection) -> str:
-    """A difference is too large to be called none, and no test confirms it."""
-    total = detection.states[-1]
-    ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
+def _unconfirmed(note: n.Unconfirmed, _: Words) -> str:
+    ends = " to ".join(format_ns(x, sign=True) for x in (note.low, note.high))
     return (
-        f"the mean is {format_ns(total.effect, sign=True)} (95 % interval {ends}), and no test "
-        f"confirms it at alpha {detection.alpha:g}: record more runs"
+        f"the mean is {format_ns(note.effect, sign=True)} (95 % interval {ends}), and no test "
+        f"confirms it at alpha {note.alpha:g}: record more runs"
     )
 
 
 # Percentiles.
 
 
-def quantile(found: PercentileEntry) -> str:
-    """A percentile decides: how the sets differ in it."""
-    ends = " to ".join(
-        "?" if x is None else format_ns(x, sign=True) for x in (found.low, found.high)
-    )
-    return f"{found.name} is {format_ns(found.effect, sign=True)} (99 % interval {ends})"
+def _quantile(note: n.Quantile, _: Words) -> str:
+    ends = " to ".join("?" if x is None else format_ns(x, sign=True) for x in (note.low, note.high))
+    return f"{note.name} is {format_ns(note.effect, sign=True)} (99 % interval {ends})"
 
 
-def unbounded_quantile(found: PercentileEntry) -> str:
-    """The sets are too small for an interval of a percentile."""
-    few = " and ".join(f"{n:,}" for n in found.executions)
+def _unbounded_quantile(note: n.UnboundedQuantile, words: Words) -> str:
+    few = " and ".join(f"{count:,}" for count in note.executions)
     return (
-        f"{found.name} of {few} executions cannot be bounded: each set needs "
-        f"{plural(found.needed, 'execution')}"
+        f"{note.name} of {few} {words.many} cannot be bounded: each set needs "
+        f"{words.count(note.needed)}"
     )
 
 
 # What a rule flags, or why it flags nothing.
 
 
-def flagged_by_rule(detection: Detection) -> str:
-    """Any rule fires: the largest difference, and how many states it flags."""
-    states = [s for s in detection.states if s.flagged and s.level == "error"]
-    worst = max(states, key=lambda s: s.effect)
-    return f"{format_effect(worst.name, worst.effect)}; {_flagged(detection)}"
+def _flagged_by_rule(note: n.FlaggedByRule, words: Words) -> str:
+    return f"{_effect(note.name, note.effect, words)}; {_flagged(note.flagged)}"
 
 
-def not_flagged_by_rule(detection: Detection) -> str:
-    """Any rule fires for nothing."""
-    return f"the {detection.rule} rule fires for no state"
+def _not_flagged_by_rule(note: n.NotFlaggedByRule, _: Words) -> str:
+    return f"the {note.rule} rule fires for no state"
 
 
-def flagged_by_gate(detection: Detection) -> str:
-    """The gate fires: the largest change, its type and its p."""
-    few = ""
-    if detection.slow:
-        few = f"; {plural(detection.slow, 'execution')} slower than any before by far"
-    return f"{format_change(detection.slower[0])}{few}; {_flagged(detection)}"
+def _flagged_by_gate(note: n.FlaggedByGate, words: Words) -> str:
+    few = f"; {words.count(note.slow)} slower than any before by far" if note.slow else ""
+    return f"{_change(note.largest, words)}{few}; {_flagged(note.flagged)}"
 
 
-def not_flagged_by_gate(detection: Detection) -> str:
-    """The gate fires for nothing: what is nearest, and what would have shown."""
-    faster, shown = _faster(detection), _detectable(detection)
-    if detection.slight:
-        nearest = f"{_slight(detection.slight[0])}{shown}"
+def _not_flagged_by_gate(note: n.NotFlaggedByGate, words: Words) -> str:
+    faster = _faster(note.faster, words) if note.faster else ""
+    shown = _detectable(note.shown, words) if note.shown else ""
+    if note.slight:
+        nearest = f"{_slight(note.slight, note.floor, words)}{shown}"
         return f"{faster}; {nearest}" if faster else nearest
-    at = f"at alpha {detection.alpha:g}{shown}"
-    if all(s.level != "error" for s in detection.states[:-1]):
+    at = f"at alpha {note.alpha:g}{shown}"
+    if note.decides == "total":
         total = "the total, which alone decides, is not slower"
         return f"{faster}; {total} {at}" if faster else f"{total} {at}"
-    some = any(s.level != "error" for s in detection.states)
-    which = "no state that decides" if some else "no state"
+    which = "no state that decides" if note.decides == "some" else "no state"
     return f"{faster}; {which} is slower {at}" if faster else f"{which} differs {at}"
 
 
-def format_change(change: Change) -> str:
-    """Return what is slower, by how much, in which type, and its p."""
-    of = f" of {change.label or f'type n{change.kind}'}" if change.kind >= 0 else ""
-    return f"{format_effect(change.name, change.effect)}{of} (p = {change.p_value:.2g})"
+def _change(change: n.Shift, words: Words) -> str:
+    """Return what is slower, by how much, in which type, and its p if there is one."""
+    size = _effect(change.name, change.effect, words)
+    if change.p_value is None:
+        return size
+    of = f" of {change.label or f'type {words.type(change.kind)}'}" if change.kind >= 0 else ""
+    return f"{size}{of} (p = {change.p_value:.2g})"
 
 
-def format_effect(name: str, effect: float) -> str:
+def _effect(name: str, effect: float, words: Words) -> str:
     """Return by how much a state, or the total, is slower (ns)."""
-    return f"{name} is {format_ns(effect, sign=True)} an execution"
+    return f"{name} is {format_ns(effect, sign=True)} {words.an_execution}"
 
 
-def _flagged(detection: Detection) -> str:
-    states = [s for s in detection.states if s.flagged and s.level == "error"]
-    counted = sum(s.name != "total" for s in states)  # the total is no state
-    named = [plural(counted, "state")] if counted else []
-    named += ["the total"] if counted < len(states) else []
-    return f"flagged by the {detection.rule} rule: {' and '.join(named)}"
+def _flagged(flagged: n.Flagged) -> str:
+    named = [plural(flagged.states, "state")] if flagged.states else []
+    named += ["the total"] if flagged.total else []
+    return f"flagged by the {flagged.rule} rule: {' and '.join(named)}"
 
 
-def _slight(change: Change) -> str:
-    if change.effect < change.floor:
-        why = f"below the floor of {format_ns(change.floor)}"
+def _slight(change: n.Shift, floor: float, words: Words) -> str:
+    if change.effect < floor:
+        why = f"below the floor of {format_ns(floor)}"
     elif change.name.startswith("WAIT_CPU"):
         why = "but other threads wait for a CPU less, or the mean is too uncertain to count"
     else:
         why = "by a mean too uncertain to count"
-    return f"no state is slower enough: {format_change(change)}, {why}"
+    return f"no state is slower enough: {_change(change, words)}, {why}"
 
 
-def _detectable(detection: Detection) -> str:
-    if detection.detectable is None:
-        return ""
-    mean = detection.states[-1].normal_mean
-    share = f" ({format_share(detection.detectable / mean)})" if mean else ""
-    size = format_ns(detection.detectable, sign=True)
-    where = "mean" if detection.whole is None else "total of what decides"
+def _detectable(shown: n.Shown, words: Words) -> str:
+    share = f" ({format_share(shown.effect / shown.mean)})" if shown.mean else ""
+    where = "mean" if shown.whole else "total of what decides"
     rare = ""
-    if detection.slow_shown is not None and detection.whole is None:
-        count, least = detection.slow_shown
-        rare = f", or of {format_ns(least, sign=True)} in {plural(count, 'execution')}"
+    if shown.slow is not None:
+        count, least = shown.slow
+        rare = f", or of {format_ns(least, sign=True)} in {words.count(count)}"
+    size = format_ns(shown.effect, sign=True)
     return f"; a change of {size}{share} in the {where}{rare} would have shown"
 
 
-def _faster(detection: Detection) -> str:
-    """Return by how much the sample is faster, "" where that is below the floor or in doubt."""
-    total = detection.states[-1]
-    if total.level != "error" or not total.effect_high < -detection.floor:  # False for NaN, too
-        return ""
-    mean = total.normal_mean
-    share = f" ({format_share(total.effect / mean)})" if mean else ""
-    of = "" if detection.whole is None else " of what decides"
-    ends = " to ".join(format_ns(x, sign=True) for x in (total.effect_low, total.effect_high))
+def _faster(total: n.Faster, words: Words) -> str:
+    share = f" ({format_share(total.effect / total.mean)})" if total.mean else ""
+    of = "" if total.whole else " of what decides"
+    ends = " to ".join(format_ns(x, sign=True) for x in (total.low, total.high))
     return (
-        f"faster: the total{of} is {format_ns(total.effect, sign=True)} an execution"
+        f"faster: the total{of} is {format_ns(total.effect, sign=True)} {words.an_execution}"
         f"{share}, 95 % interval {ends}"
     )
 
 
-def redacted(counts: Mapping[str, int], *, threads: bool) -> str:
-    """Names were replaced for a page that others see."""
-    said = [plural(number, kind) for kind, number in counts.items()]
+def _names_replaced(note: n.NamesReplaced, _: Words) -> str:
+    said = [plural(number, kind) for kind, number in note.counts]
     what = ", ".join(said) or "nothing, as there was nothing of the kind"
-    kept = "" if threads else "; names of threads and kinds of request are kept"
+    kept = "" if note.threads else "; names of threads and kinds of request are kept"
     return f"names were replaced for sharing: {what}{kept}"
+
+
+_SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
+    n.OfSet: _of_set,
+    n.NamesReplaced: _names_replaced,
+    n.DifferentEnvironments: _different_environments,
+    n.DifferentPrograms: _different_programs,
+    n.UnknownArguments: _unknown_arguments,
+    n.DifferentRecordings: _different_recordings,
+    n.EmptyRecording: _empty_recording,
+    n.RequestsDoubtful: _requests_doubtful,
+    n.RequestsUnsure: _requests_unsure,
+    n.SameExecutions: _same_executions,
+    n.OtherPartner: _other_partner,
+    n.FoldedSymbols: _folded_symbols,
+    n.InOneSet: _in_one_set,
+    n.PartialComparison: _partial_comparison,
+    n.SomeExamined: _some_examined,
+    n.JoinedKinds: _joined_kinds,
+    n.NewServices: _new_services,
+    n.RareKinds: _rare_kinds,
+    n.NewClients: _new_clients,
+    n.GoneClients: _gone_clients,
+    n.SufficientRecording: _sufficient_recording,
+    n.SingleType: _single_type,
+    n.NoDenseGroup: _no_dense_group,
+    n.NoiseAssigned: _noise_assigned,
+    n.NoisePaired: _noise_paired,
+    n.DividedClusters: _divided_clusters,
+    n.WeakPairs: _weak_pairs,
+    n.NovelExecutions: _novel_executions,
+    n.LowSupport: _low_support,
+    n.LoneReferences: _lone_references,
+    n.FewReferences: _few_references,
+    n.SplitConformal: _split_conformal,
+    n.BeyondReferences: _beyond_references,
+    n.NewType: _new_type,
+    n.FewPermutations: _few_permutations,
+    n.SessionsPermuted: _sessions_permuted,
+    n.FewSessions: _few_sessions,
+    n.RaisedFloor: _raised_floor,
+    n.TooSmallSets: _too_small_sets,
+    n.FasterSample: _faster_sample,
+    n.OtherMix: _other_mix,
+    n.Orphans: _orphans,
+    n.SlowerType: _slower_type,
+    n.AverageRuleSkipped: _average_rule_skipped,
+    n.MuteRatio: _mute_ratio,
+    n.StatesLeftOut: _states_left_out,
+    n.LevelWarning: _level_warning,
+    n.AlignedByProfiles: _aligned_by_profiles,
+    n.TooUnlike: _too_unlike,
+    n.NotRefined: _not_refined,
+    n.UntestableColumns: _untestable_columns,
+    n.BluntColumns: _blunt_columns,
+    n.LossySet: _lossy_set,
+    n.DifferentRoutes: _different_routes,
+    n.MachineDiffered: _machine_differed,
+    n.MissingRuns: _missing_runs,
+    n.SmallSet: _small_set,
+    n.NothingDecides: _nothing_decides,
+    n.NothingInCommon: _nothing_in_common,
+    n.TooFewExecutions: _too_few_executions,
+    n.HiddenByLevels: _hidden_by_levels,
+    n.OutlyingExecutions: _outlying_executions,
+    n.OutliersAlone: _outliers_alone,
+    n.SlowerAsMachine: _slower_as_machine,
+    n.StatesAsMachine: _states_as_machine,
+    n.RivalHadCpu: _rival_had_cpu,
+    n.BeyondRecordings: _beyond_recordings,
+    n.WithinRecordings: _within_recordings,
+    n.ProgramSign: _program_sign,
+    n.Unconfirmed: _unconfirmed,
+    n.Quantile: _quantile,
+    n.UnboundedQuantile: _unbounded_quantile,
+    n.FlaggedByRule: _flagged_by_rule,
+    n.NotFlaggedByRule: _not_flagged_by_rule,
+    n.FlaggedByGate: _flagged_by_gate,
+    n.NotFlaggedByGate: _not_flagged_by_gate,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -25,24 +24,16 @@ _NAMED: Final = 2  # technical: kinds that are told one by one
 
 def noun_of(document: ComparisonDocument, count: int = 2) -> str:
     """Return what an execution is called, in the plural unless there is one."""
-    one = document.sets.sample
+    return noun_of_set(document.sets.sample, count)
+
+
+def noun_of_set(one: SetEntry, count: int = 2) -> str:
+    """Return what an execution of a set is called, in the plural unless there is one."""
     kind = one.specification.partition(":")[0].partition(",")[0].strip()
     noun = _NOUNS.get(kind, "request")
     if noun == "process" and any(one.commands):
         noun = "run"
     return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
-
-
-_EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
-
-
-def with_noun(document: ComparisonDocument, text: str) -> str:
-    """Call executions what this comparison's are, in a sentence of ours."""
-
-    def named(found: re.Match[str]) -> str:
-        return ("a " if found[1] else "") + noun_of(document, 2 if found[2] else 1)
-
-    return _EXECUTION.sub(named, text)
 
 
 def small_print(document: ComparisonDocument) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Final
 from critpath.model import LOCAL_PACKET, State, is_recorder
 from critpath.model.details import OTHERS, SOFTIRQS, read_detail, whose_packet
 from critpath.schema.parameters.text import WORDS
-from critpath.units import format_ns, format_share, plural
 
 # In a word or two, for who waits for the rest of the answer.
 VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inconclusive"}
@@ -149,14 +148,3 @@ def state_words(state: State) -> str:
     if state == State.WAIT_CPU:
         return "waiting for a CPU"
     return _WHAT[state].partition(":")[0].format("")
-
-
-def sufficient_recording(
-    where: str, executions: int, seen: int, wanted: int, seconds: float, overhead: float
-) -> str:
-    """How long, or under which budget, enough executions would have been recorded."""
-    under = "" if overhead <= 0 else f", or under {format_share(overhead)} of overhead"
-    return (
-        f"{executions:,} of {plural(seen, 'execution')} {where} were recorded: "
-        f"{format_ns(int(seconds * 1e9))}{under} would have had {wanted:,}"
-    )

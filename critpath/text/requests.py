@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from critpath.schema.parameters.text import WORDS
-from critpath.text.phrases import quoted
 from critpath.units import format_ns, format_share, plural
 
 if TYPE_CHECKING:
@@ -101,49 +99,3 @@ def describe_crossing(who: str, whom: str, bound: int | None) -> str:
 def describe_inferred(probability: float) -> str:
     """Return that it is inferred who worked for whom, and how sure that is."""
     return CROSSINGS["inferred"].format(sure=sure_share(probability))
-
-
-# Which requests of two sets are compared.
-
-
-def joined_kinds(services: Sequence[str]) -> str:
-    """Say that requests of a service ask others than before."""
-    return (
-        f"many requests of {', '.join(map(quoted, services))} ask other services than before: "
-        "they are compared as one kind, whomever they ask"
-    )
-
-
-def new_services(services: Sequence[str], requests: tuple[int, int], mean: float) -> str:
-    """Name requests after of services that had none before, or hardly any (mean time in ns)."""
-    be = "is" if requests[0] == 1 else "are"
-    named = ", ".join(map(quoted, services[:3]))
-    named += f" and {plural(len(services) - 3, 'more service')}" if len(services) > 3 else ""
-    return (
-        f"{requests[0]:,} of {requests[1]:,} requests after {be} of {named}, which had fewer than "
-        f"5 before (mean {format_ns(mean)}): left out"
-    )
-
-
-def rare_kinds(requests: int) -> str:
-    """Count requests after of a kind that hardly any before were of."""
-    ask = "asks" if requests == 1 else "ask"
-    return (
-        f"{plural(requests, 'request')} after {ask} services that fewer than 5 before asked: "
-        "compared with the usual requests of their own service"
-    )
-
-
-def new_clients(what: str, clients: Sequence[str], requests: tuple[int, int], mean: float) -> str:
-    """Say that new clients asked for something else (mean of their requests in ns)."""
-    who = f" (`{clients[0]}`)" if len(clients) == 1 and what == "client" and clients[0] else ""
-    return (
-        f"{requests[0]:,} of {requests[1]:,} requests after are of {plural(len(clients), what)}"
-        f"{who} that did not ask before, of another kind (mean {format_ns(mean)}): left out, only "
-        "what they did to the others' requests counts"
-    )
-
-
-def gone_clients(what: str, requests: int, total: int) -> str:
-    """Count requests before that are of clients that did not ask any more."""
-    return f"{requests:,} of {total:,} requests before are of {what}s not there after: left out"

@@ -28,7 +28,8 @@ from critpath.model import (
 from critpath.model.details import read_detail
 from critpath.model.stacks import location_of
 from critpath.processes import side_by_side
-from critpath.text import notes
+from critpath.schema import notes
+from critpath.schema.notes import Note
 from critpath.vectors._count import add_up, count, count_trips, spent_on
 
 
@@ -336,7 +337,7 @@ class Coder:
     folded : int
         See `Alphabet`.
     kind : str
-    warnings : tuple of str
+    warnings : tuple of Note
         Says so, if it is of another kind than asked for: see `like_alphabet`.
     """
 
@@ -389,7 +390,7 @@ def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
 # Two sets of which only one was recorded with functions, or with system calls.
 
 
-def like_alphabet(kind: str, path_sets: Sequence[PathSet]) -> tuple[str, tuple[str, ...]]:
+def like_alphabet(kind: str, path_sets: Sequence[PathSet]) -> tuple[str, tuple[Note, ...]]:
     """Return the alphabet in which sets can be compared, and a warning if it is another one.
 
     Places in the code that only some of the sets know would be symbols that the others never had.
@@ -401,7 +402,7 @@ def like_alphabet(kind: str, path_sets: Sequence[PathSet]) -> tuple[str, tuple[s
     if all(known):
         return kind, ()
     which = ("normal", "sample")[known.index(True)] if any(known) else ""
-    return "thread", (notes.in_one_set(which, "stacks" if kind == "code" else kind),)
+    return "thread", (notes.InOneSet(which, "stacks" if kind == "code" else kind),)
 
 
 _COARSE = {
@@ -413,7 +414,7 @@ _COARSE = {
 }
 
 
-def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet, tuple[str, ...]]:
+def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet, tuple[Note, ...]]:
     """Leave out what system calls tell where one of two sets was traced without them.
 
     Otherwise every running segment of one set would be a state that the other never
@@ -422,7 +423,7 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     Returns
     -------
     normal, sample : PathSet
-    warnings : tuple of str
+    warnings : tuple of Note
         Says so, if it was done.
     """
     traced = side_by_side(partial(_has_syscalls, normal), partial(_has_syscalls, sample))
@@ -432,7 +433,7 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     return (
         without_syscalls(normal),
         without_syscalls(sample),
-        (notes.in_one_set(which, "system calls"),),
+        (notes.InOneSet(which, "system calls"),),
     )
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from critpath.schema.notes import Note
+from critpath.text.notes import word
+
 DIGITS = 7  # what linear algebra adds up in another order agrees in more
 NOTHING = 1e-8
 MOST = 40  # numbers of a row that are listed; longer ones are told by sums
@@ -35,6 +38,8 @@ def _scalar(value: object) -> str | None:
     if isinstance(value, str):
         few = len(value.split()) <= WORDS
         return repr(value) if few else "#" + ",".join(re.findall(r"\d[\d.,]*", value))
+    if isinstance(value, Note):
+        return _scalar(word(value))
     if type(value).__name__ == "Symbol":
         return str(value.name)  # type: ignore[attr-defined]  # as its type says
     return None

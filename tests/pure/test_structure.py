@@ -84,7 +84,12 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
     "duckdb": ("commands/query.py",),
-    "msgspec": ("documents/", "report/", "known/entries.py"),  # and stores have millions of counts
+    "msgspec": (
+        "documents/",
+        "report/",
+        "known/entries.py",
+        "schema/notes.py",
+    ),  # and stores have millions of counts
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     # A regular expression of a user takes linear time there.
     "pyarrow": (

@@ -74,7 +74,9 @@ from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
 from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
-from critpath.text.page import with_noun
+from critpath.text.notes import Words, word, word_all
+from critpath.text.page import noun_of_set
+from critpath.text.recognized import identify
 from critpath.units import NS_PER_S
 
 # Losses are listed one by one up to here; their sums are always complete.
@@ -100,7 +102,12 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         Times in ns since the trace clock's origin, durations in ns.  The same
         comparison gives an equal document, whatever the process.
     """
-    aligned = [_aligned(comparison, one) for one in comparison.aligned]
+    normal, sample = describe_set(comparison.normal), describe_set(comparison.sample)
+    words = Words(noun_of_set(sample, 1), noun_of_set(sample), comparison.name_types())
+    reasons, warnings = (
+        word_all(remarks, words) for remarks in (comparison.reasons, comparison.warnings)
+    )
+    aligned = [_aligned(comparison, one, words) for one in comparison.aligned]
     outliers = comparison.outliers
     table = ExecutionTable(
         {"normal": len(comparison.normal), "sample": len(comparison.sample)},
@@ -113,13 +120,10 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         format=COMPARISON_FORMAT,
         version=__version__,
         verdict=cast("Verdict", comparison.verdict),
-        reasons=list(comparison.reasons),
-        warnings=list(comparison.warnings),
+        reasons=reasons,
+        warnings=warnings,
         settings=plain(comparison.settings),
-        sets=Sets(
-            normal=describe_set(comparison.normal),
-            sample=describe_set(comparison.sample),
-        ),
+        sets=Sets(normal=normal, sample=sample),
         symbols=choose_letters(
             [
                 SymbolEntry(name=s.name, state=s.state.name, role=s.role, place=s.place)
@@ -128,12 +132,12 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             aligned,
         ),
         states=_states(comparison),
-        detection=_detection(comparison),
+        detection=_detection(comparison, words),
         clusters=Clusters(
-            normal=_clustering(comparison.normal_clusters, comparison.normal, order=entries),
-            sample=_clustering(comparison.sample_clusters, comparison.sample, order=entries),
+            normal=_clustering(comparison.normal_clusters, comparison.normal, words, order=entries),
+            sample=_clustering(comparison.sample_clusters, comparison.sample, words, order=entries),
             pairs=_pairs(comparison.pairs),
-            notes=list(comparison.pairs.notes),
+            notes=word_all(comparison.pairs.notes, words),
         ),
         plane=project_counts(comparison.normal_vectors, comparison.sample_vectors)
         if entries
@@ -141,7 +145,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         outliers=OutliersEntry(
             anomalous=int(outliers.anomalous.sum()),
             paper=int(outliers.paper.sum()),
-            notes=list(outliers.notes),
+            notes=word_all(outliers.notes, words),
         ),
         executions=[*table] if entries else cast("list[ExecutionEntry]", table),
         findings=[_finding(comparison, finding) for finding in comparison.findings],
@@ -157,26 +161,26 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             for cause in comparison.causes
         ],
         aligned=aligned,
+        reason_ids=[identify(remark) for remark in comparison.reasons],
+        warning_ids=[
+            identify(remark, said)
+            for remark, said in zip(comparison.warnings, warnings, strict=True)
+        ],
     )
     document.waits = [*comparison.waits]
     document.pictures = draw_pictures(comparison, document)
-    _word(document)
+    _word(document, words)
     return document
 
 
-def _word(document: ComparisonDocument) -> None:
+def _word(document: ComparisonDocument, words: Words) -> None:
     """Say causes as every output does, and call executions what these are."""
     examined = find_examined(document)
     for cause in document.causes:
         cause.sentence = describe_cause(document, cause, examined=examined)
-    both, clusters = (document.sets.normal, document.sets.sample), document.clusters
-    lists = [document.reasons, document.warnings, document.detection.notes, document.outliers.notes]
-    lists += [clusters.notes, clusters.normal.notes, clusters.sample.notes]
-    lists += [texts for one in both for texts in (one.notes, one.warnings)]
-    for texts in lists:
-        texts[:] = [with_noun(document, text) for text in texts]
-    for aligned in document.aligned:
-        aligned.note = with_noun(document, aligned.note)
+    for one in (document.sets.normal, document.sets.sample):
+        for texts in (one.notes, one.warnings):
+            texts[:] = word_all(texts, words)
 
 
 def describe_set(paths: PathSet) -> SetEntry:
@@ -295,12 +299,13 @@ def _alphabet(comparison: Analysis) -> Sequence[Any]:
     return max(comparison.normal_vectors.symbols, comparison.sample_vectors.symbols, key=len)
 
 
-def _detection(comparison: Analysis) -> DetectionEntry:
+def _detection(comparison: Analysis, words: Words) -> DetectionEntry:
     detection, settings = comparison.detection, comparison.settings
     shown = detection.slow_shown
     return fill(
         DetectionEntry,
         detection,
+        notes=word_all(detection.notes, words),
         minimum=settings.get("minimum_executions", 0),
         levels=[LevelEntry(*pair) for pair in settings.get("level", ())],
         whole=None if detection.whole is None else fill(DurationTest, detection.whole),
@@ -341,11 +346,13 @@ def _members(clusters: Clustering) -> list[I64]:
     return [order[first:after] for first, after in pairwise(bounds.tolist())]
 
 
-def _clustering(clusters: Clustering, paths: PathSet, *, order: bool) -> ClusteringEntry:
+def _clustering(
+    clusters: Clustering, paths: PathSet, words: Words, *, order: bool
+) -> ClusteringEntry:
     duration = paths.executions.end - paths.executions.begin
     return ClusteringEntry(
         method=clusters.method,
-        notes=list(clusters.notes),
+        notes=word_all(clusters.notes, words),
         clusters=[
             ClusterEntry(
                 cluster=k,
@@ -481,7 +488,7 @@ def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
     )
 
 
-def _aligned(comparison: Analysis, aligned: Aligned) -> AlignedEntry:
+def _aligned(comparison: Analysis, aligned: Aligned, words: Words) -> AlignedEntry:
     """Return one anomalous execution with its normal group; its row is the last."""
     alignment, statistics = aligned.alignment, aligned.statistics
     symbols, durations = alignment.symbols, alignment.column_durations
@@ -514,7 +521,7 @@ def _aligned(comparison: Analysis, aligned: Aligned) -> AlignedEntry:
                 for name in AlignedStatistics.__struct_fields__
             }
         ),
-        note=statistics.note,
+        note=word(statistics.note, words) if statistics.note else "",
         segments=_segments(comparison, aligned),
         loops=[
             fill(LoopEntry, loop, iterations=loop.iterations.tolist()) for loop in alignment.loops

@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
-from critpath.text.notes import redacted
+from critpath.schema.notes import NamesReplaced
+from critpath.text import notes
 from critpath.text.phrases import location
 from critpath.units import safe_text
 
@@ -203,7 +204,10 @@ def redact(
         for comm in sorted(_threads(document)):
             names.add(comm, "thread")
     shared: ComparisonDocument = msgspec.convert(_walk(plain, names), ComparisonDocument)
-    shared.warnings.append(redacted(names.used_of(), threads=threads))
+    replaced = NamesReplaced(tuple(names.used_of().items()), threads)
+    if len(shared.warning_ids) == len(shared.warnings):  # files of earlier versions have none
+        shared.warning_ids.append(replaced.id)
+    shared.warnings.append(notes.word(replaced))
     return shared
 
 
@@ -235,5 +239,14 @@ def _walk(value: Any, names: _Names) -> Any:
 # Keys whose values are words of ours, of which a name may be one by accident.
 _WORDS: Final = frozenset(
     {"format", "version", "verdict", "set", "kind", "level", "doing", "doings", "rule", "group"}
-    | {"change", "counted", "certainty", "method", "boundary", "attribution"}
+    | {
+        "reason_ids",
+        "warning_ids",
+        "change",
+        "counted",
+        "certainty",
+        "method",
+        "boundary",
+        "attribution",
+    }
 )

@@ -36,8 +36,8 @@ from critpath.text.answer import (
     describe_headline,
     describe_hints,
     describe_why,
-    is_usual,
     left_out,
+    unusual_warnings,
 )
 from critpath.text.page import small_print
 
@@ -172,8 +172,8 @@ def _date(document: ComparisonDocument) -> str:
 
 
 def _answer(document: ComparisonDocument, answer: str) -> str:
-    warnings = document.warnings if document.verdict == "inconclusive" else left_out(document)
-    warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in warnings if not is_usual(one))
+    find = unusual_warnings if document.verdict == "inconclusive" else left_out
+    warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in find(document))
     small = " ".join([*small_print(document), *describe_hints(document)])
     why = f'<p class="why">{prose(describe_why(document))}</p>'
     headline = describe_headline(document).sentence

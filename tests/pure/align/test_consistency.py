@@ -20,6 +20,7 @@ from critpath.align.posteriors import (
     reason_against,
 )
 from critpath.align.profiles import f81_model
+from critpath.schema.notes import AlignedByProfiles
 
 SEQUENCES = st.lists(
     st.lists(st.integers(0, 3), min_size=1, max_size=12).map(lambda x: np.array(x, np.uint8)),
@@ -144,7 +145,7 @@ def test_a_long_missing_block_leaves_the_others_in_their_place():
 def test_too_much_is_given_up(limit):
     a, b = blocks(5, 80, 80)
     rows = [np.concatenate([a, b]), np.concatenate([b, a])]
-    with pytest.raises(TooMuchError, match="aligned by profiles"):
+    with pytest.raises(TooMuchError, match="TooUnlike"):
         find_posteriors(rows, model_of(rows, 10).ratio, GapChances(), **limit)
 
 
@@ -154,7 +155,7 @@ def test_what_was_given_up_is_aligned_by_profiles_and_said(monkeypatch):
     rows = [a, b, np.concatenate([a, [1, 2, 3] * 30, b]).astype(np.uint8)]
     times = [np.ones(len(row), np.int64) for row in rows]
     aligned, plain = align(rows, times, 10), align(rows, times, 10, method="muscle")
-    assert "for an alignment by posteriors: aligned by profiles" in aligned.notes[-1]
+    assert aligned.notes[-1].id == "too-unlike"
     assert (aligned.rows == plain.rows).all()
 
 
@@ -368,5 +369,5 @@ def test_degenerate_input(sequences, alphabet):
 def test_what_is_too_much_is_said():
     few = [np.zeros(300, np.uint8)] * 30
     assert reason_against(few) is None
-    assert "aligned by profiles" in reason_against([np.zeros(LONGEST + 1, np.uint8)] * 2)
-    assert "too many" in reason_against([np.zeros(200, np.uint8)] * 2000)
+    for many in ([np.zeros(LONGEST + 1, np.uint8)] * 2, [np.zeros(200, np.uint8)] * 2000):
+        assert reason_against(many) == AlignedByProfiles(len(many), len(many[0]))

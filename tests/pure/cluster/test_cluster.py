@@ -12,6 +12,7 @@ from critpath.cluster.optics import METHODS, cluster
 from critpath.cluster.pairing import pair
 from critpath.cluster.types import cluster_sample
 from critpath.model import State, Symbol, VectorTable
+from critpath.text.notes import word_all
 
 NAMES = [Symbol(state, "") for state in State][:7]
 
@@ -139,7 +140,7 @@ def test_noise_joins_its_nearest_cluster_and_is_marked():
     assert found.weak[-1]
     assert (found.weak == (found.raw_labels < 0)).all()
     assert found.labels[-1] in found.labels[:-1]
-    assert any("nearest neighbour" in note for note in found.notes)
+    assert any("nearest neighbour" in note for note in word_all(found.notes))
 
 
 @pytest.mark.parametrize("method", METHODS)

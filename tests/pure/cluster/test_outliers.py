@@ -13,6 +13,7 @@ from critpath.cluster.pairing import pair
 from critpath.cluster.types import cluster_sample
 from critpath.detect.coarse import detect
 from critpath.model import State, Symbol, VectorTable
+from critpath.text.notes import word_all
 
 
 def chain(normal, sample, *, permutations=499):
@@ -148,8 +149,8 @@ def test_large_sets_are_scored_once_and_it_is_said(simulated, monkeypatch):
     assert quick.score == pytest.approx(exact.score)
     assert np.abs(quick.p_value - exact.p_value).max() < 0.1
     assert quick.anomalous.tolist() == exact.anomalous.tolist()
-    assert any("computed once" in note for note in quick.notes)
-    assert not any("computed once" in note for note in exact.notes)
+    assert any("computed once" in note for note in word_all(quick.notes))
+    assert not any("computed once" in note for note in word_all(exact.notes))
 
 
 def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
@@ -159,7 +160,8 @@ def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
     few = judge(table(drawn[:15]), table(drawn[[*range(15, 35), 40]]), types_known=True)
     assert not few.anomalous.any()
     assert any(
-        "beyond all 15 before" in note and "839 executions before" in note for note in few.notes
+        "beyond all 15 before" in note and "839 executions before" in note
+        for note in word_all(few.notes)
     )
 
 
@@ -255,7 +257,7 @@ def test_an_execution_of_a_new_type_does_not_slip_through(simulated, healthy):
     durations[0, 1] = 90_000_000
     found, _ = chain(normal, VectorTable(normal.symbols, counts, durations))
     assert found.anomalous.tolist() == [True]
-    assert any("not there before" in note for note in found.notes)
+    assert any("not there before" in note for note in word_all(found.notes))
 
 
 @pytest.mark.parametrize(
@@ -286,8 +288,8 @@ def test_degenerate_sets_have_finite_answers(normal, sample):
 
 def test_few_normal_executions_are_said():
     found = judge(table([[5, 5], [6, 5]]), table([[5, 5]]))
-    assert any("low support" in note for note in found.notes)
-    assert any("no p-value can be below" in note for note in found.notes)
+    assert any("low support" in note for note in word_all(found.notes))
+    assert any("no p-value can be below" in note for note in word_all(found.notes))
 
 
 def test_the_order_of_executions_does_not_matter(simulated, healthy, faulty):

@@ -14,6 +14,7 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import merged_scores, normal_space, pair
 from critpath.cluster.space import distinct, stabilise
 from critpath.model import Clustering, State, Symbol, VectorTable
+from critpath.text.notes import word_all
 
 BLOCK = block_size()
 SYMBOLS = tuple(Symbol(State.RUN, str(i)) for i in range(4))
@@ -146,7 +147,7 @@ def test_one_normal_cluster_is_everybodys_partner():
     assert pairs.pair.tolist() == [0, 0]
     assert np.isnan(pairs.score).all()
     assert pairs.novel.tolist() == [False, True]
-    assert any("unlike every type before" in note for note in pairs.notes)
+    assert any("unlike every type before" in note for note in word_all(pairs.notes))
 
 
 def test_a_negative_best_score_still_pairs_and_is_weak():

@@ -152,7 +152,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
-                lambda *_, **__: SimpleNamespace(verdict=state.verdict, warnings=state.warnings),
+                lambda *_, **__: SimpleNamespace(
+                    verdict=state.verdict, warnings=state.warnings, name_types=dict
+                ),
             ),
             "CompareSettings": SimpleNamespace,
             "note_repaired_switches": lambda paths: paths,

@@ -12,6 +12,7 @@ from critpath.detect.verdict import decide as verdict_of
 from critpath.detect.verdict import symbol_level, symbol_levels
 from critpath.model import CompareSettings, State, Symbol, VectorTable
 from critpath.pipeline.comparison import judge
+from critpath.text.notes import word, word_all
 
 RUN = Symbol(State.RUN)
 HELPER = Symbol(State.RUN, "kworker/#:#")
@@ -77,13 +78,13 @@ def test_a_state_at_warn_fails_neither_by_itself_nor_through_the_total(waiting):
     assert not found.flagged
     assert (found.slower, len(found.states)) == ((), 5)
     [warning] = said
-    assert warning.startswith("WAIT_CPU is +")
-    assert warning.endswith(": level warn")
+    assert word(warning).startswith("WAIT_CPU is +")
+    assert word(warning).endswith(": level warn")
     shown = {s.name: s for s in found.states}
     before = {s.name: s for s in alone.states}
     assert shown["WAIT_CPU"] == replace(before["WAIT_CPU"], level="warn")
     assert not shown["total"].flagged
-    assert any("with them the total is +" in note for note in found.notes)
+    assert any("with them the total is +" in note for note in word_all(found.notes))
 
 
 def test_at_off_nothing_is_said(waiting):
@@ -104,7 +105,7 @@ def test_the_total_can_be_taken_out_of_it(waiting):
     found, said = decide(*waiting, {"WAIT_CPU*": "off", "total": "warn"})
     assert not found.flagged
     assert len(said) == 1
-    assert "total is +" in said[0]
+    assert "total is +" in word(said[0])
 
 
 def test_everything_may_be_off(waiting):
@@ -116,7 +117,7 @@ def test_everything_may_be_off(waiting):
 def test_the_papers_rules_heed_levels(waiting):
     assert decide(*waiting, rule="paper")[0].flagged
     found, said = decide(*waiting, {"WAIT_CPU": "warn"}, rule="paper")
-    assert "WAIT_CPU is +" in said[0]
+    assert "WAIT_CPU is +" in word(said[0])
     assert {s.name for s in found.states if s.flagged and s.level == "error"} <= {"RUN", "RUN@k"}
 
 
@@ -145,7 +146,7 @@ def test_the_total_alone_is_that_of_everything(waiting):
     assert found.states[-1].effect == full.states[-1].effect
     assert found.whole is None
     assert [c.name for c in found.slower] == ["total"]
-    assert any("only the total decides" in note for note in found.notes)
+    assert any("only the total decides" in note for note in word_all(found.notes))
     rng = np.random.default_rng(6)
     equal, _ = decide(table(rng, 40), table(rng, 40), levels)
     assert not equal.flagged
@@ -153,7 +154,9 @@ def test_the_total_alone_is_that_of_everything(waiting):
     lossless = np.zeros(40, np.bool_)
     verdict, (reason,) = verdict_of(equal, outliers, (lossless, lossless), ((), ()))
     assert verdict == "ok"
-    assert reason.startswith("the total, which alone decides, is not slower at alpha 0.01; a chan")
+    assert word(reason).startswith(
+        "the total, which alone decides, is not slower at alpha 0.01; a chan"
+    )
     nothing, _ = decide(*waiting, {"*": "off"})
     assert not nothing.flagged
 

@@ -12,7 +12,8 @@ from critpath.executions.specification import parse_specification
 from critpath.explore.conditions import LONGEST, TERMS, parse_condition
 from critpath.model import Kind, Manifest
 from critpath.pipeline.requesting import require_sockets
-from critpath.text import notes
+from critpath.schema.notes import RequestsDoubtful
+from critpath.text.notes import word
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
 
@@ -157,7 +158,7 @@ def test_huge_lengths_are_messages_and_overflow_nothing(asked, size):
 
 
 def test_a_set_with_too_many_doubtful_requests_is_inconclusive():
-    said = notes.requests_doubtful("sample", 12, {8443: 12}, 100)
+    said = word(RequestsDoubtful("sample", 12, ((8443, 12),), 100))
     assert said.startswith("12 % of the requests of the sample set")
     assert "(:8443)" in said
 

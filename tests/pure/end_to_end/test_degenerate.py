@@ -76,7 +76,7 @@ def test_an_answer_or_a_reason(case, rule):
     if rule == "gate":
         assert found.verdict == verdict, found.reasons
     if found.verdict == "inconclusive":
-        assert "needs" in found.reasons[0]
+        assert "needs" in document.reasons[0]
 
 
 @pytest.mark.parametrize("method", ["optics", "raw", "silcut", "linkage"])

@@ -13,7 +13,8 @@ from critpath.pipeline import CompareSettings, compare
 from critpath.pipeline.recordings import join_sets
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
-from critpath.text.notes import with_type_names
+from critpath.schema.notes import PartialComparison, Shift, SlowerType
+from critpath.text.notes import Words, word, word_all
 
 QUICK = CompareSettings(permutations=500)
 
@@ -57,9 +58,11 @@ def test_what_was_chosen_is_compared(machine, specification):
 def test_alike_programs_are_compared_and_their_arguments_are_unknown(machine):
     sets = [machine(python3=30, work=30) for _ in range(2)]
     result = compare(*sets, QUICK)
-    [said] = [w for w in result.warnings if "whatever they were given" in w]
+    [said] = [w for w in word_all(result.warnings) if "whatever they were given" in w]
     assert said.startswith("processes of `python3` are compared whatever they were given")
-    assert not [t for t in (*result.reasons, *result.warnings) if " n0" in t or " n1" in t]
+    assert not [
+        t for t in word_all((*result.reasons, *result.warnings)) if " n0" in t or " n1" in t
+    ]
 
 
 SCRIPTS = {"python3 a.py": 30, "python3 b.py": 30}
@@ -68,12 +71,14 @@ SCRIPTS = {"python3 a.py": 30, "python3 b.py": 30}
 def test_scripts_are_compared_with_themselves(machine):
     result = compare(machine(**SCRIPTS), machine(**SCRIPTS), QUICK)
     assert {*result.normal.executions.label} == {*SCRIPTS}
-    assert not [w for w in result.warnings if "whatever they were given" in w]
+    assert not [w for w in word_all(result.warnings) if "whatever they were given" in w]
 
 
 def test_code_that_interpreters_were_given_is_not_known(machine):
     sets = [machine(**{"python3 -": 30, "python3 a.py": 30}) for _ in range(2)]
-    [said] = [w for w in compare(*sets, QUICK).warnings if "whatever they were given" in w]
+    [said] = [
+        w for w in word_all(compare(*sets, QUICK).warnings) if "whatever they were given" in w
+    ]
     assert said.startswith("processes of `python3` are")
 
 
@@ -93,16 +98,18 @@ def test_a_recording_without_scripts_is_compared_by_program(machine):
     ):
         result = compare(*sets, QUICK)
         assert {*result.normal.executions.label, *result.sample.executions.label} == {"python3"}
-        assert [w for w in result.warnings if "whatever they were given" in w]
+        assert [w for w in word_all(result.warnings) if "whatever they were given" in w]
 
 
 def test_types_are_called_by_their_labels():
-    names = {0: "checkout", 1: "render", 2: "render"}
-    said = "RUN@n0 is +1 ms an execution of type n0 (p = 0.1); types n1 (3), n2 (4), n3 (5)"
-    assert with_type_names(said, names) == (
-        "RUN@n0 is +1 ms an execution of type `checkout` (p = 0.1); "
-        "types `render` (n1) (3), `render` (n2) (4), n3 (5)"
+    words = Words(types={0: "checkout", 1: "render", 2: "render"})
+    shift = Shift("RUN", 1e6, 0, "", 0.1)
+    assert word(SlowerType(shift), words) == (
+        "type `checkout` by itself: RUN +1.00 ms (adjusted p = 0.1)"
     )
+    said = word(PartialComparison(5, 17, (0,), ((1, 3), (2, 4), (3, 5))), words)
+    assert "(type `checkout`)" in said
+    assert said.endswith("of the types `render` (n1) (3), `render` (n2) (4), n3 (5)")
 
 
 def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
@@ -159,7 +166,7 @@ def test_a_stray_request_of_another_service_leaves_the_kinds_as_they_are(machine
     normal, sample = machine("requests", **usual), machine("requests", **usual, **{"cron:?": 1})
     result = compare(normal, sample, QUICK)
     assert {*result.sample.executions.label} == {*usual}
-    [said] = [w for w in result.warnings if "cron" in w]
+    [said] = [w for w in word_all(result.warnings) if "cron" in w]
     assert said.startswith("1 of 71 requests after is of `cron:?`, which had fewer than 5 before")
     assert said.endswith("left out")
     few = machine("requests", **usual, **{"cron:?": 4})
@@ -174,7 +181,7 @@ def test_a_kind_that_is_rare_is_compared_with_the_usual_one_of_its_service(machi
     result = compare(machine("requests", **usual), machine("requests", **usual, **rare), QUICK)
     assert {*result.sample.executions.label} == {*usual}
     assert sum(label == "web:80 → db:5" for label in result.sample.executions.label) == 62
-    assert [w for w in result.warnings if w.startswith("2 requests after ask services")]
+    assert [w for w in word_all(result.warnings) if w.startswith("2 requests after ask services")]
 
 
 def test_requests_of_new_clients_that_ask_for_something_else_are_no_slower_requests(healthy):
@@ -183,14 +190,16 @@ def test_requests_of_new_clients_that_ask_for_something_else_are_no_slower_reque
     hog = asked_by(healthy([120], [9.0], seed=3), OTHERS, 100_000)
     result = compare(before, join(after, hog), QUICK)
     assert (result.verdict, len(result.sample)) == ("ok", 60)
-    said = result.warnings[0]
+    said = word(result.warnings[0])
     assert said.startswith("120 of 180 requests after are of 2 connections that did not ask before")
     page = render_html(comparison_document(result))
     assert said[:60] in page.partition('id="recordings"')[0].partition('class="warn"')[2]
     # As many from before that are gone are said, too.
     gone = asked_by(healthy([40], seed=4), ("127.0.0.1:5009",), 7)
     result = compare(join(before, gone), join(after, hog), QUICK)
-    assert "40 of 100 requests before are of connections not there after" in result.warnings[1]
+    assert "40 of 100 requests before are of connections not there after" in word(
+        result.warnings[1]
+    )
 
 
 def test_more_of_the_same_from_new_clients_is_compared(healthy):
@@ -208,4 +217,4 @@ def test_where_no_connection_stays_a_client_is_a_process_or_an_address(healthy):
         result = compare(before, join(after, asked_by(slow, (where,), 100_000, client)), QUICK)
         assert result.verdict == "ok"
         said = f"60 of 120 requests after are of 1 client (`{client}`) that did not ask before"
-        assert result.warnings[0].startswith(said)
+        assert word(result.warnings[0]).startswith(said)

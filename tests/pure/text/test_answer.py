@@ -16,6 +16,7 @@ from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import SCREEN, answer_lines
+from critpath.schema.notes import SomeExamined
 from critpath.text import notes
 from critpath.text.answer import (
     describe_chance,
@@ -25,7 +26,7 @@ from critpath.text.answer import (
     serious_warnings,
 )
 from critpath.text.explanation import describe_cause
-from critpath.text.page import recordings_line, with_noun
+from critpath.text.page import noun_of, recordings_line
 
 MS = 1_000_000.0
 GOLDEN = sorted((Path(__file__).parents[1] / "report" / "golden").glob("*.json"))
@@ -285,7 +286,7 @@ def test_normal_operation_is_no_warning(document):
             9, 1, RequestAccount(), {"certain": 1.0}, {"certain": 0.8, "likely": 0.2}
         ),
         notes.requests_found(9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 1.0}),
-        notes.some_examined(50, 296),
+        notes.word(SomeExamined(50, 296)),
         "a loss",
     ]
     assert serious_warnings(found) == ["A loss"]
@@ -389,7 +390,8 @@ def test_executions_are_called_what_they_are(document, commands, specification, 
     found = document()
     found.sets.sample.specification, found.sets.sample.commands = specification, commands
     said = "3 executions after, an execution of 40; see --execution and recs/executions"
-    assert with_noun(found, said) == expected
+    words = notes.Words(noun_of(found, 1), noun_of(found))
+    assert notes.word(said, words) == expected
 
 
 @pytest.mark.parametrize("place", GOLDEN, ids=lambda place: place.stem)

@@ -14,7 +14,7 @@ from msgspec import structs
 from critpath.documents import CauseFacts, CodePlace
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import answer_lines
-from critpath.text import notes
+from critpath.schema.notes import SomeExamined
 from critpath.text.answer import describe_hints
 from critpath.text.explanation import (
     describe_cause,
@@ -24,6 +24,7 @@ from critpath.text.explanation import (
     describe_share,
     explained,
 )
+from critpath.text.notes import word
 
 MS = 1_000_000.0
 TABLE = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
@@ -84,7 +85,8 @@ def test_all_of_a_kind_are_all(told):
 
 def test_of_many_slow_ones_those_examined_are_told(told):
     document, cause = told()
-    document.warnings = [notes.some_examined(2, 6)]
+    examined = SomeExamined(2, 6)
+    document.warnings, document.warning_ids = [word(examined)], [examined.id]
     assert describe_cause(document, cause).startswith("2 of 2 `mixed` requests examined run ")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.text.notes import word
 from critpath.vectors.table import with_like_states, without_syscalls
 
 
@@ -55,5 +56,5 @@ def test_only_unlike_sets_are_changed_and_it_is_said():
     assert with_like_states(PLAIN, PLAIN) == (PLAIN, PLAIN, ())
     normal, sample, notes = with_like_states(PLAIN, FINE)
     assert normal.paths.state.tolist() == sample.paths.state.tolist()
-    assert "only what is after" in notes[0]
-    assert "only what is before" in with_like_states(FINE, PLAIN)[2][0]
+    assert "only what is after" in word(notes[0])
+    assert "only what is before" in word(with_like_states(FINE, PLAIN)[2][0])

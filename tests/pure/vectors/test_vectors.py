@@ -22,6 +22,7 @@ from critpath.model import (
     Symbol,
 )
 from critpath.pipeline import compare
+from critpath.schema.notes import InOneSet
 from critpath.vectors.table import (
     ALPHABETS,
     LIMIT,
@@ -187,8 +188,8 @@ def test_functions_that_one_set_knows_are_left_out():
     assert like_alphabet("functions", (known, known)) == ("functions", ())
     kind, warnings = like_alphabet("functions", (known, unknown))
     assert kind == "thread"
-    assert "recorded with functions" in warnings[0]
-    assert "neither set" in like_alphabet("functions", (unknown, unknown))[1][0]
+    assert warnings == (InOneSet("normal", "functions"),)
+    assert like_alphabet("functions", (unknown, unknown))[1] == (InOneSet("", "functions"),)
     assert like_alphabet("thread", (known, unknown)) == ("thread", ())
 
 
@@ -243,7 +244,7 @@ def test_code_divides_what_threads_do_by_the_location_of_their_stacks():
     assert like_alphabet("code", (stacked, stacked)) == ("code", ())
     kind, (warning,) = like_alphabet("code", (one, stacked))
     assert kind == "thread"
-    assert "recorded with stacks" in warning
+    assert warning == InOneSet("sample", "stacks")
 
 
 @pytest.mark.parametrize(

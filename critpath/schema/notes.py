@@ -1,0 +1,761 @@
+"""Every note, warning and reason, declared once: its id, its level and its facts.
+
+Judging makes these records; `critpath.text.notes` makes sentences of them, last.  An id is the
+class's name in small letters, ``SomeExamined`` being ``some-examined``: it stays.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+# What a reader should make of a note:
+# doubt     no verdict can be given, or it cannot be trusted
+# reason    why the verdict is what it is
+# left-out  somebody who counts executions would miss some
+# warning   to be known before the answer is believed
+# note      how something was done, or what else differs
+# usual     how critpath usually works
+Level = Literal["doubt", "reason", "left-out", "warning", "note", "usual"]
+
+
+def _id_of(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+class Fact(Struct, frozen=True):
+    """Several facts that belong together."""
+
+
+class Note(Struct, frozen=True, tag_field="id", tag=_id_of):
+    """A note, a warning or a reason; its fields are its facts."""
+
+    level: ClassVar[Level] = "note"
+
+    @property
+    def id(self) -> str:
+        """What it is called in JSON, whatever the sentence is."""
+        return str(type(self).__struct_config__.tag)
+
+
+# As long as notes of recordings are made as sentences.
+Remark = Note | str
+UNNAMED: Final = "other"  # what sentences are called that are of no kind declared here
+
+
+class Shift(Fact, frozen=True):
+    """A state, or the total, is slower by so much (ns), in a type or, of kind -1, in all."""
+
+    name: str
+    effect: float
+    kind: int = -1
+    label: str = ""
+    p_value: float | None = None
+
+
+class Flagged(Fact, frozen=True):
+    """What a rule flags: how many states, and whether the total."""
+
+    rule: str
+    states: int
+    total: bool
+
+
+class Faster(Fact, frozen=True):
+    """By how much the total is faster (ns), the ends of the 95 % interval, the mean before.
+
+    ``whole`` says that the total is that of all states.
+    """
+
+    effect: float
+    low: float
+    high: float
+    mean: float
+    whole: bool
+
+
+class Shown(Fact, frozen=True):
+    """The least change of the mean (ns) that would have shown, and of so many executions.
+
+    ``whole`` says that the mean is that of all states.
+    """
+
+    effect: float
+    mean: float
+    whole: bool
+    slow: tuple[int, float] | None = None
+
+
+class ProbeDiffered(Fact, frozen=True, tag="probe"):
+    """A probe took longer, or less long, in the sample: by what factor."""
+
+    kind: str
+    ratio: float
+
+
+class ShareDiffered(Fact, frozen=True, tag="share"):
+    """A share of the machine was another in the sample."""
+
+    what: Literal["pressure", "others"]
+    before: float
+    after: float
+
+
+# What a slow machine does not make.
+SignKind = Literal["count", "new", "share", "kind", "quota", "clients"]
+
+
+class Passed(NamedTuple):
+    """Devices of one kind that packets pass, in one set: ``names`` are empty where not known."""
+
+    kind: str
+    devices: int
+    packets: float  # of an execution
+    names: tuple[str, ...] = ()
+
+
+# The sets, and how they were recorded.
+
+# Keys of the sets' environments that should be alike, and what each is called.
+ENVIRONMENT: Final = {
+    "kernel_release": "kernels",
+    "tracer_name": "tracers",
+    "recorded_on": "machines",
+    "recorded_cpu": "processors",
+    "recorded_cpus": "numbers of cpus",
+    "recorded_profile": "profiles",
+}
+
+
+class OfSet(Note, frozen=True):
+    """What is said of one set alone."""
+
+    name: str
+    said: Remark
+
+
+class NamesReplaced(Note, frozen=True):
+    """Names were replaced for a page that others see: how many of a kind; those of threads, too."""
+
+    level = "warning"
+    counts: tuple[tuple[str, int], ...]
+    threads: bool
+
+
+class DifferentEnvironments(Note, frozen=True):
+    """Two sets differ in a key of `ENVIRONMENT`."""
+
+    level = "warning"
+    key: str
+    normal: tuple[str, ...]
+    sample: tuple[str, ...]
+
+
+class DifferentPrograms(Note, frozen=True):
+    """Two sets are of different programs."""
+
+    level = "warning"
+    normal: tuple[str, ...]
+    sample: tuple[str, ...]
+
+
+class UnknownArguments(Note, frozen=True):
+    """Processes of programs that run what they are given are compared."""
+
+    level = "warning"
+    programs: tuple[str, ...]
+
+
+class DifferentRecordings(Note, frozen=True):
+    """The recordings of one set differ in a key of `ENVIRONMENT`."""
+
+    level = "warning"
+    key: str
+    values: tuple[str, ...]
+
+
+class EmptyRecording(Note, frozen=True):
+    """A recording of a set has no execution."""
+
+    level = "warning"
+    source: str
+
+
+class SameExecutions(Note, frozen=True):
+    """Some executions of the sample (or all) are in the normal set as well."""
+
+    level = "warning"
+    common: int
+    total: int
+
+
+class OtherPartner(Note, frozen=True):
+    """A set was recorded in alternation with one that it is not compared with."""
+
+    level = "warning"
+    name: str
+    partners: tuple[str, ...]
+
+
+class FoldedSymbols(Note, frozen=True):
+    """The alphabet is full: rare symbols share a code."""
+
+    level = "warning"
+    count: int
+
+
+class InOneSet(Note, frozen=True):
+    """Only one set was recorded with something, or none."""
+
+    level = "warning"
+    name: str
+    what: str
+
+
+class PartialComparison(Note, frozen=True):
+    """Most normal executions are of types that no sample execution is of.
+
+    ``unused`` are (type, executions), the largest first.
+    """
+
+    level = "warning"
+    used: int
+    total: int
+    types: tuple[int, ...]
+    unused: tuple[tuple[int, int], ...]
+
+
+class MachineDiffered(Note, frozen=True):
+    """The machine was not the same while the two sets were recorded."""
+
+    level = "warning"
+    differences: tuple[ProbeDiffered | ShareDiffered, ...]
+
+
+class DifferentRoutes(Note, frozen=True):
+    """Packets of the two sets pass other devices: kinds, their number, packets an execution."""
+
+    level = "warning"
+    routes: tuple[tuple[Passed, ...], ...]
+    deferred: tuple[float, ...]
+    devices: tuple[float, ...]
+
+
+class SomeExamined(Note, frozen=True):
+    """Not every execution that stands out was aligned."""
+
+    level = "usual"
+    examined: int
+    total: int
+
+
+# Which requests of two sets are compared.
+
+
+class JoinedKinds(Note, frozen=True):
+    """Requests of services ask others than before."""
+
+    level = "warning"
+    services: tuple[str, ...]
+
+
+class NewServices(Note, frozen=True):
+    """Requests after, of all, are of services that hardly any before were of (mean in ns)."""
+
+    level = "left-out"
+    services: tuple[str, ...]
+    requests: tuple[int, int]
+    mean: float
+
+
+class RareKinds(Note, frozen=True):
+    """Requests after are of a kind that hardly any before were of."""
+
+    level = "warning"
+    requests: int
+
+
+class NewClients(Note, frozen=True):
+    """New clients, of a kind, asked for something else: requests, of all, and their mean (ns)."""
+
+    level = "left-out"
+    what: str
+    clients: tuple[str, ...]
+    requests: tuple[int, int]
+    mean: float
+
+
+class GoneClients(Note, frozen=True):
+    """Requests before are of clients, of a kind, that did not ask any more."""
+
+    level = "left-out"
+    what: str
+    requests: int
+    total: int
+
+
+# Types of executions, and their pairs.
+
+
+class SingleType(Note, frozen=True):
+    """All executions have the same counts."""
+
+    executions: int
+
+
+class NoDenseGroup(Note, frozen=True):
+    """The clustering found noise only."""
+
+
+class NoiseAssigned(Note, frozen=True):
+    """Noise joined the type of its nearest neighbour."""
+
+    noise: int
+    total: int
+
+
+class NoisePaired(Note, frozen=True):
+    """Noise of the sample was paired with normal types execution by execution."""
+
+    noise: int
+    total: int
+
+
+class DividedClusters(Note, frozen=True):
+    """Sample clusters were divided."""
+
+    count: int
+
+
+class WeakPairs(Note, frozen=True):
+    """Sample clusters have a negative silhouette with every normal type."""
+
+    clusters: int
+
+
+class NovelExecutions(Note, frozen=True):
+    """Sample executions are farther from every normal type than its members are."""
+
+    executions: int
+
+
+# Single executions that stand out.
+
+
+class LowSupport(Note, frozen=True):
+    """Executions are compared with a small type."""
+
+    executions: int
+    least: int
+
+
+class LoneReferences(Note, frozen=True):
+    """Normal executions are the only one of their type."""
+
+    executions: int
+
+
+class FewReferences(Note, frozen=True):
+    """Conformal p-values have a least value."""
+
+    scores: int
+
+
+class SplitConformal(Note, frozen=True):
+    """The sets are too large for full conformal prediction."""
+
+    references: int
+    executions: int
+
+
+class BeyondReferences(Note, frozen=True):
+    """Executions score higher than every normal one, and chance does so too often."""
+
+    count: int
+    executions: int
+    references: int
+    needed: int
+
+
+class NewType(Note, frozen=True):
+    """Executions are of a type that the normal set does not have."""
+
+    executions: int
+    anomalous: int
+
+
+# The tests of states and of the total.
+
+
+class FewPermutations(Note, frozen=True):
+    """The sets are too large for all permutations asked for."""
+
+    permutations: int
+
+
+class SessionsPermuted(Note, frozen=True):
+    """Sessions, not executions, were permuted."""
+
+
+class FewSessions(Note, frozen=True):
+    """Whole sessions cannot be permuted."""
+
+    normal: int
+    sample: int
+
+
+class RaisedFloor(Note, frozen=True):
+    """The sessions' means ask for a higher floor than the settings (shares)."""
+
+    floor: float
+    raised: float
+
+
+class TooSmallSets(Note, frozen=True):
+    """No permutation test can reach the level."""
+
+    normal: int
+    sample: int
+    alpha: float
+
+
+class FasterSample(Note, frozen=True):
+    """The sample is faster by more than the floor (ns)."""
+
+    ns: float
+
+
+class OtherMix(Note, frozen=True):
+    """The shares of the types differ."""
+
+    p_value: float
+
+
+class Orphans(Note, frozen=True):
+    """Sample executions have no normal ones of their type."""
+
+    executions: int
+
+
+class SlowerType(Note, frozen=True):
+    """One type alone is slower in a state."""
+
+    change: Shift
+
+
+class AverageRuleSkipped(Note, frozen=True):
+    """The paper's average rule needs a standard deviation."""
+
+
+class MuteRatio(Note, frozen=True):
+    """The paper's probability rule cannot fire for some columns."""
+
+    t2: float
+    names: tuple[str, ...]
+    columns: int
+
+
+class StatesLeftOut(Note, frozen=True):
+    """States do not decide; with them the total (effect in ns, p) is another.
+
+    ``states`` are (name, level); ``total`` is None where the total alone decides.
+    """
+
+    states: tuple[tuple[str, str], ...]
+    total: tuple[float, float] | None
+
+
+class LevelWarning(Note, frozen=True):
+    """A state of level warn is slower."""
+
+    level = "warning"
+    change: Shift
+
+
+# Alignments.
+
+
+class AlignedByProfiles(Note, frozen=True):
+    """The posteriors would cost too much."""
+
+    level = "warning"
+    paths: int
+    longest: int
+
+
+class TooUnlike(Note, frozen=True):
+    """Paths have too little in common for posteriors."""
+
+    level = "warning"
+    paths: int
+    longest: int
+
+
+class NotRefined(Note, frozen=True):
+    """A pass of refinement would cost too much."""
+
+    level = "warning"
+    paths: int
+    columns: int
+
+
+class UntestableColumns(Note, frozen=True):
+    """Too few normal rows for the leave-one-out comparison."""
+
+    normals: int
+
+
+class BluntColumns(Note, frozen=True):
+    """Too few normal rows for a single column to be significant."""
+
+    normals: int
+    least: int
+
+
+# Why a verdict cannot be given.
+
+
+class SufficientRecording(Note, frozen=True):
+    """How long (s), or under which budget, enough executions would have been recorded."""
+
+    level = "doubt"
+    name: str
+    executions: int
+    seen: int
+    wanted: int
+    seconds: float
+    overhead: float
+
+
+class LossySet(Note, frozen=True):
+    """A set lost too much for a verdict."""
+
+    level = "doubt"
+    name: str
+    events: int
+    packets: int
+    ranges: int
+    affected: int
+    total: int
+
+
+class MissingRuns(Note, frozen=True):
+    """A set's traces lack runs that its recorder counted."""
+
+    level = "doubt"
+    name: str
+    missing: int
+    total: int
+
+
+class RequestsDoubtful(Note, frozen=True):
+    """Of too many requests of a set the begin or the end is in doubt; at which ports by sharing."""
+
+    level = "doubt"
+    name: str
+    doubtful: int
+    shared: tuple[tuple[int, int], ...]
+    total: int
+
+
+class RequestsUnsure(Note, frozen=True):
+    """Too many requests of a set were left out because it is not sure what they asked."""
+
+    level = "doubt"
+    name: str
+    unsure: int
+    total: int
+
+
+class SmallSet(Note, frozen=True):
+    """A set has fewer executions than the settings ask for."""
+
+    level = "doubt"
+    name: str
+    executions: int
+    minimum: int
+
+
+class NothingInCommon(Note, frozen=True):
+    """The sets share no type of execution."""
+
+    level = "doubt"
+
+
+class TooFewExecutions(Note, frozen=True):
+    """The permutation test cannot reach its level."""
+
+    level = "doubt"
+    alpha: float
+    needed: int
+
+
+class UnboundedQuantile(Note, frozen=True):
+    """The sets are too small for an interval of a percentile."""
+
+    level = "doubt"
+    name: str
+    executions: tuple[int, ...]
+    needed: int
+
+
+class Unconfirmed(Note, frozen=True):
+    """A difference is too large to be called none, and no test confirms it."""
+
+    level = "doubt"
+    effect: float
+    low: float
+    high: float
+    alpha: float
+
+
+class RivalHadCpu(Note, frozen=True):
+    """Somebody else had the cpu, before and after (ns), and all took longer (share of the mean)."""
+
+    level = "doubt"
+    name: str
+    before: float
+    after: float
+    share: float
+
+
+class SlowerAsMachine(Note, frozen=True):
+    """A slow-down is such as a slower machine makes (share of the mean)."""
+
+    level = "doubt"
+    share: float
+    waiting: bool
+
+
+class StatesAsMachine(Note, frozen=True):
+    """States are longer, the whole is not, and a machine can make that."""
+
+    level = "doubt"
+
+
+class WithinRecordings(Note, frozen=True):
+    """Recordings of one program can differ by so much."""
+
+    level = "doubt"
+    slower: float
+    beyond: float
+    recordings: tuple[int, int]
+
+
+# Why a verdict is what it is.
+
+
+class NothingDecides(Note, frozen=True):
+    """No state has the level error."""
+
+    level = "reason"
+
+
+class HiddenByLevels(Note, frozen=True):
+    """A baseline refuses what the levels of states let pass."""
+
+    level = "warning"
+
+
+class OutlyingExecutions(Note, frozen=True):
+    """Executions of an anomaly stand out."""
+
+    level = "reason"
+    count: int
+    total: int
+
+
+class OutliersAlone(Note, frozen=True):
+    """Executions stand out, and the sets do not differ."""
+
+    level = "reason"
+    count: int
+    total: int
+
+
+class BeyondRecordings(Note, frozen=True):
+    """Recordings of one program do not differ by so much."""
+
+    level = "reason"
+    slower: float
+    beyond: float
+    recordings: tuple[int, int]
+
+
+class ProgramSign(Note, frozen=True):
+    """Something that a slow machine does not make; it tells that the program changed."""
+
+    level = "reason"
+    kind: SignKind
+    name: str
+    label: str
+    before: float
+    after: float
+    effect: float
+
+
+class Quantile(Note, frozen=True):
+    """A percentile decides: how the sets differ in it."""
+
+    level = "reason"
+    name: str
+    effect: float
+    low: float | None
+    high: float | None
+
+
+class FlaggedByRule(Note, frozen=True):
+    """Any rule fires: the largest difference, and how many states it flags."""
+
+    level = "reason"
+    name: str
+    effect: float
+    flagged: Flagged
+
+
+class NotFlaggedByRule(Note, frozen=True):
+    """Any rule fires for nothing."""
+
+    level = "reason"
+    rule: str
+
+
+class FlaggedByGate(Note, frozen=True):
+    """The gate fires: the largest change, how many executions are slower than any before."""
+
+    level = "reason"
+    largest: Shift
+    slow: int
+    flagged: Flagged
+
+
+class NotFlaggedByGate(Note, frozen=True):
+    """The gate fires for nothing: what is nearest, and what would have shown.
+
+    ``decides`` says which states do: the total alone, some, or all.
+    """
+
+    level = "reason"
+    alpha: float
+    faster: Faster | None
+    slight: Shift | None
+    floor: float
+    shown: Shown | None
+    decides: Literal["total", "some", "all"]
+
+
+NOTES: Final[dict[str, type[Note]]] = {
+    str(kind.__struct_config__.tag): kind for kind in Note.__subclasses__()
+}
+# Of sentences that are made while a recording is made, or read.
+_SAID: Final = (
+    *("labelled-by-field", "execution-in-memory", "recording-in-memory", "recorder-note"),
+    *("execution-chosen", "tracefs-mounted", "clock-aligned", "one-clock", "hosts-as-one"),
+    *("claim-held", "requests-found"),
+)
+LEVELS: Final[dict[str, Level]] = {
+    **dict.fromkeys(_SAID, "usual"),
+    **{name: kind.level for name, kind in NOTES.items()},
+}

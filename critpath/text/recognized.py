@@ -1,0 +1,69 @@
+"""What sentences without an id tell: of recorders, of recordings, of files of earlier versions.
+
+Who reads these has no record of them, only words; here alone they are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from critpath.schema.notes import LEVELS, UNNAMED, Level, Note, OfSet, Remark
+
+if TYPE_CHECKING:
+    from critpath.documents import ComparisonDocument
+
+_KNOWN: Final = {
+    "some-examined": re.compile(r"slow \w+ were examined, evenly spread"),
+    "labelled-by-field": re.compile(r"are labelled by field"),
+    "execution-in-memory": re.compile(r"^an \w+ of .* was in memory as a whole"),
+    "recording-in-memory": re.compile(r"was in memory as a whole"),
+    "recorder-note": re.compile(r"^note: "),
+    "execution-chosen": re.compile(r"no --execution given: used "),
+    "tracefs-mounted": re.compile(r"tracefs was not mounted"),
+    "clock-aligned": re.compile(r"clocks: [^;]+ aligned with [^;]+, within [^;]+$"),
+    "one-clock": re.compile(r"clocks: [^;]+ one kernel's: one clock$"),
+    "hosts-as-one": re.compile(r"^recordings of the hosts "),
+    "claim-held": re.compile(r"the operating systems say [^;]+; the messages allow that$"),
+    "requests-found": re.compile(
+        r"requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
+        r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
+    ),
+    "gone-clients": re.compile(r"^[\d,]+ of [\d,]+ requests before (is|are) of "),
+    "new-clients": re.compile(r"^[\d,]+ of [\d,]+ requests after are of .* did not ask before"),
+    "new-services": re.compile(r"^[\d,]+ of [\d,]+ requests after (is|are) of "),
+}
+
+
+def recognize(sentence: str) -> str:
+    """Return the id of what a sentence says, `UNNAMED` for what nobody asks for."""
+    return next((name for name, of in _KNOWN.items() if of.search(sentence)), UNNAMED)
+
+
+def identify(remark: Remark, sentence: str = "") -> str:
+    """Return the id of a note; ``sentence`` is what is said, where that is known."""
+    said = remark.said if isinstance(remark, OfSet) else remark
+    return said.id if isinstance(said, Note) else recognize(sentence or said)
+
+
+def find_level(remark: Remark) -> Level:
+    """Return what a reader should make of a note."""
+    return LEVELS.get(identify(remark), "warning")
+
+
+def has_warning(document: ComparisonDocument, name: str) -> bool:
+    """Tell whether a document warns of something, by its id."""
+    return name in _warning_ids(document)
+
+
+def warnings_with_levels(document: ComparisonDocument) -> list[tuple[str, Level]]:
+    """Return the warnings of a document, which may be one of an earlier version."""
+    levels = [LEVELS.get(name, "warning") for name in _warning_ids(document)]
+    return list(zip(document.warnings, levels, strict=True))
+
+
+def _warning_ids(document: ComparisonDocument) -> list[str]:
+    ids = document.warning_ids
+    if len(ids) == len(document.warnings):
+        return ids
+    return [recognize(warning) for warning in document.warnings]
