@@ -44,10 +44,11 @@ def tables() -> str:
     for stage in sorted({group.__module__ for group in groups.values()}):
         lines += ["", f"## {stage.rpartition('.')[2].capitalize()}"]
         for group in (g for g in groups.values() if g.__module__ == stage):
-            lines += ["", f"**{group.name}**: {group.__doc__}", ""]
+            mine = [p for p in parameters.values() if p.name.startswith(f"{group.name}.")]
+            guards = next((f" Guards {p.guards}." for p in mine if p.guards), "")
+            lines += ["", f"**{group.name}**: {group.__doc__}{guards}", ""]
             lines += ["| number | value | what it is | from | halved | doubled |"]
             lines += ["|---|---:|---|---|---|---|"]
-            mine = [p for p in parameters.values() if p.name.startswith(f"{group.name}.")]
             lines += [_row(one, known["parameters"].get(one.name)) for one in mine]
     return "\n".join(lines)
 
@@ -63,8 +64,7 @@ def _row(parameter: Parameter[Number], known: Any) -> str:
     source = parameter.source
     where = source.source if isinstance(source, Chosen) else f"{_kind(parameter)}: {source.source}"
     name = parameter.name.partition(".")[2]
-    what = parameter.what + (f" (guards {parameter.guards})" if parameter.guards else "")
-    cells = [f"`{name}`", f"{_value(parameter.declared)} {parameter.unit}", what, where]
+    cells = [f"`{name}`", f"{_value(parameter.declared)} {parameter.unit}", parameter.what, where]
     cells += [_flips(known, "0.5"), _flips(known, "2")]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

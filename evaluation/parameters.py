@@ -6,7 +6,7 @@ Every number of `critpath.schema.parameters` is halved and doubled, and what it 
 answered again: recordings of ``fixtures/`` and, where they are there, of ``../shared``.  Only the
 numbers that an answer reads are tried on it; recordings are read once, and again for those that
 reading itself asks for.  WORK keeps what is unpacked, extracted and answered, a line each: a run
-that was stopped goes on.  At the end two files are written: evaluation/results/parameters.json,
+that was stopped goes on.  At the end two files are written: results/parameters/answers.json,
 with every answer that changed, and critpath/schema/sensitivities.json, which `compare --why` shows.
 
 Halved and doubled is what a number has room for: of a share or probability above 0.5 the distance
@@ -419,7 +419,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="*", help="parameters, as machine.*")
     parser.add_argument("--cases", nargs="+", default=["*"], help="cases, as sample-*")
-    parser.add_argument("--results", type=Path, default=RESULTS / "parameters.json")
+    parser.add_argument("--results", type=Path, default=RESULTS / "parameters/answers.json")
     parser.add_argument("--summary", type=Path, default=SENSITIVITIES)
     arguments = parser.parse_args()
     work = arguments.work.resolve()

@@ -99,17 +99,21 @@ class Parameter(Generic[N]):
 
 
 class Group:
-    """Numbers of one subject, each an attribute of its declaration's name."""
+    """Numbers of one subject, each an attribute of its declaration's name.
+
+    ``guards`` is what they are there for where no recording that critpath is tried on needs them.
+    """
 
     groups: ClassVar[list[type[Group]]] = []
     name: ClassVar[str]
 
-    def __init_subclass__(cls, name: str) -> None:
+    def __init_subclass__(cls, name: str, guards: str = "") -> None:
         cls.name = name
         cls.groups.append(cls)
         for attribute, found in vars(cls).items():
             if isinstance(found, Parameter):
                 found.name = f"{name}.{attribute}"
+                found.guards = found.guards or guards
 
 
 @cache

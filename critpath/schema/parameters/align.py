@@ -7,7 +7,7 @@ from typing import Final
 from critpath.schema.parameters import COST, CUSTOM, FAMILIES, SIGHT, Group, Paper, Parameter
 
 
-class Posteriors(Group, name="posteriors"):
+class Posteriors(Group, name="posteriors", guards="alignments, by families that were drawn"):
     """How likely two segments are one, and what is aligned by it."""
 
     least = Parameter(0.02, "share", "smaller posteriors are left out", FAMILIES)
@@ -39,7 +39,7 @@ class Posteriors(Group, name="posteriors"):
 POSTERIORS: Final = Posteriors()
 
 
-class Profiles(Group, name="profiles"):
+class Profiles(Group, name="profiles", guards="paths that are too long for posteriors"):
     """Alignment by profiles, as in the paper, where there is too much for posteriors."""
 
     pi = Parameter(0.6, "share", "of letters expected not to be redrawn", FAMILIES)
@@ -102,7 +102,7 @@ class Profiles(Group, name="profiles"):
 PROFILES: Final = Profiles()
 
 
-class Loops(Group, name="loops"):
+class Loops(Group, name="loops", guards="repetitions, which paths of these recordings hardly have"):
     """Which repetitions are a loop."""
 
     most_period = Parameter(16, "states", "of an iteration", FAMILIES)

@@ -7,7 +7,9 @@ from typing import Final
 from critpath.schema.parameters import COST, HOSTS, Derived, Group, Paper, Parameter
 
 
-class Clocks(Group, name="clocks"):
+class Clocks(
+    Group, name="clocks", guards="clocks that bend, step, or are hardly tied to each other"
+):
     """What a clock can do, and which connection's two ends are one."""
 
     late = Parameter(

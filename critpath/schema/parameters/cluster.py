@@ -7,7 +7,7 @@ from typing import Final
 from critpath.schema.parameters import COST, CUSTOM, SERVICES, SIMULATED, Group, Paper, Parameter
 
 
-class Types(Group, name="types"):
+class Types(Group, name="types", guards="against types by chance, and too many of them"):
     """How types of executions are found."""
 
     no_structure = Parameter(
@@ -47,7 +47,7 @@ class Types(Group, name="types"):
 TYPES: Final = Types()
 
 
-class Pairing(Group, name="pairing"):
+class Pairing(Group, name="pairing", guards="executions of kinds that the other set has not"):
     """Which types of two sets are one."""
 
     novel = Parameter(
@@ -65,7 +65,7 @@ class Pairing(Group, name="pairing"):
 PAIRING: Final = Pairing()
 
 
-class Outliers(Group, name="outliers"):
+class Outliers(Group, name="outliers", guards="against healthy executions that are marked"):
     """Which single executions stand out."""
 
     group_floor = Parameter(

@@ -80,7 +80,9 @@ class Calibration(Group, name="calibration"):
 CALIBRATION: Final = Calibration()
 
 
-class Coarse(Group, name="coarse"):
+class Coarse(
+    Group, name="coarse", guards="the share of false alarms that is told of the paper's rules"
+):
     """How the paper's rules, and the mix of types, are tried by chance."""
 
     least_splits = Parameter(
@@ -103,7 +105,9 @@ class Coarse(Group, name="coarse"):
 COARSE: Final = Coarse()
 
 
-class Comparability(Group, name="comparability"):
+class Comparability(
+    Group, name="comparability", guards="against sets of which no verdict can be given"
+):
     """When two sets cannot be compared, or are not alike."""
 
     most_unused = Parameter(
@@ -181,7 +185,7 @@ class Comparability(Group, name="comparability"):
 COMPARABILITY: Final = Comparability()
 
 
-class Effects(Group, name="effects"):
+class Effects(Group, name="effects", guards="the level over both families of tests"):
     """The size of what differs, and how the level is shared."""
 
     replicates = Parameter(
@@ -229,7 +233,7 @@ class Effects(Group, name="effects"):
 EFFECTS: Final = Effects()
 
 
-class Flame(Group, name="flame"):
+class Flame(Group, name="flame", guards="what is marked in a flame graph"):
     """Which nodes of a flame graph are marked."""
 
     least_change = Parameter(
@@ -244,7 +248,11 @@ class Flame(Group, name="flame"):
 FLAME: Final = Flame()
 
 
-class Gate(Group, name="gate"):
+class Gate(
+    Group,
+    name="gate",
+    guards="the level of the test where sets are small, uneven or of several sessions",
+):
     """The permutation test that decides."""
 
     tail = Parameter(
@@ -278,7 +286,9 @@ class Gate(Group, name="gate"):
 GATE: Final = Gate()
 
 
-class Machine(Group, name="machine"):
+class Machine(
+    Group, name="machine", guards="against a slow machine that is taken for a slow program"
+):
     """What a slow machine makes of a program, and what it cannot."""
 
     pace = Parameter(
@@ -353,7 +363,9 @@ class Machine(Group, name="machine"):
 MACHINE: Final = Machine()
 
 
-class Tails(Group, name="tails"):
+class Tails(
+    Group, name="tails", guards="few slow executions, and tails that are heavier than they look"
+):
     """Few slow executions, and percentiles."""
 
     least_slow = Parameter(

@@ -17,7 +17,7 @@ from critpath.schema.parameters import (
 )
 
 
-class Causes(Group, name="causes"):
+class Causes(Group, name="causes", guards="the order of causes where the machine is busy"):
     """In what order causes stand, and what is one cause."""
 
     minor = Parameter(
@@ -83,7 +83,7 @@ class Causes(Group, name="causes"):
 CAUSES: Final = Causes()
 
 
-class Columns(Group, name="columns"):
+class Columns(Group, name="columns", guards="against columns that stand out by chance"):
     """Whether a column of the alignment is out of the ordinary."""
 
     missing = Parameter(
@@ -125,7 +125,7 @@ class Columns(Group, name="columns"):
 COLUMNS: Final = Columns()
 
 
-class Counts(Group, name="counts"):
+class Counts(Group, name="counts", guards="against counts that differ by chance"):
     """What is done more often."""
 
     longer = Parameter(3, "times", "as long as the others may one of several trips be", SERVICES)
@@ -148,7 +148,7 @@ class Counts(Group, name="counts"):
 COUNTS: Final = Counts()
 
 
-class Enough(Group, name="enough"):
+class Enough(Group, name="enough", guards="how many executions have to be explained"):
     """How many executions are explained."""
 
     first = Parameter(18, "executions", "of the first batch", SIMULATED)
@@ -162,7 +162,7 @@ class Enough(Group, name="enough"):
 ENOUGH: Final = Enough()
 
 
-class Facts(Group, name="facts"):
+class Facts(Group, name="facts", guards="what is told of a cause"):
     """What is told of a cause."""
 
     nearly_all = Parameter(0.8, "share", "of the time in one part: it is named alone", SIGHT)
@@ -172,7 +172,7 @@ class Facts(Group, name="facts"):
 FACTS: Final = Facts()
 
 
-class Findings(Group, name="findings"):
+class Findings(Group, name="findings", guards="against crumbs that are told as findings"):
     """What of an execution's excess is a finding."""
 
     least_turns = Parameter(
@@ -226,7 +226,7 @@ class Findings(Group, name="findings"):
 FINDINGS: Final = Findings()
 
 
-class Segments(Group, name="segments"):
+class Segments(Group, name="segments", guards="slowdowns of all that only some stand out by"):
     """What others of a kind tell of those that stand out."""
 
     alike = Parameter(
@@ -251,7 +251,7 @@ class Segments(Group, name="segments"):
 SEGMENTS: Final = Segments()
 
 
-class Waits(Group, name="waits"):
+class Waits(Group, name="waits", guards="against late starts that are taken for throttling"):
     """What is not the program's."""
 
     late = Parameter(

@@ -7,7 +7,11 @@ from typing import Final
 from critpath.schema.parameters import FIXTURES, HOSTS, LOCATIONS, SERVICES, Group, Parameter
 
 
-class Waiting(Group, name="waiting"):
+class Waiting(
+    Group,
+    name="waiting",
+    guards="against polls, late starts and other clocks that are taken for reasons",
+):
     """What a wait was for, as the replay and the walk tell it."""
 
     held_back = Parameter(

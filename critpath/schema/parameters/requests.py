@@ -7,7 +7,7 @@ from typing import Final
 from critpath.schema.parameters import COST, CUSTOM, SERVERS, Derived, Group, Parameter
 
 
-class Tokens(Group, name="tokens"):
+class Tokens(Group, name="tokens", guards="requests whose order is in doubt"):
     """Who asked, where no rule decides it."""
 
     unsure = Parameter(
@@ -63,7 +63,7 @@ class Tokens(Group, name="tokens"):
 TOKENS: Final = Tokens()
 
 
-class Owners(Group, name="owners"):
+class Owners(Group, name="owners", guards="loops whose order is in doubt"):
     """Whose work is whose, by the order of events."""
 
     leads = Parameter(
@@ -121,7 +121,7 @@ class Owners(Group, name="owners"):
 OWNERS: Final = Owners()
 
 
-class Pools(Group, name="pools"):
+class Pools(Group, name="pools", guards="pools of threads"):
     """Which of a pool's threads works for which request."""
 
     learned_from = Parameter(1000, "units", "by which it is learned how sharp both ends are", COST)
@@ -150,7 +150,7 @@ class Pools(Group, name="pools"):
 POOLS: Final = Pools()
 
 
-class Rounds(Group, name="rounds"):
+class Rounds(Group, name="rounds", guards="loops with helpers"):
     """How loops hand requests to helpers."""
 
     most = Parameter(
@@ -177,7 +177,7 @@ class Rounds(Group, name="rounds"):
 ROUNDS: Final = Rounds()
 
 
-class Transitions(Group, name="transitions"):
+class Transitions(Group, name="transitions", guards="services of many kinds of requests"):
     """What a request does next."""
 
     seen = Parameter(5, "times", "a whole history was seen: enough to go by", SERVERS)
@@ -197,7 +197,9 @@ class Transitions(Group, name="transitions"):
 TRANSITIONS: Final = Transitions()
 
 
-class Turns(Group, name="turns"):
+class Turns(
+    Group, name="turns", guards="several requests at once on a connection, streams and pushes"
+):
     """What is one request and one answer on a connection."""
 
     intruded = Parameter(

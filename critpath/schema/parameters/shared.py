@@ -59,7 +59,7 @@ class Normal(Group, name="normal"):
 NORMAL: Final = Normal()
 
 
-class Permutations(Group, name="permutations"):
+class Permutations(Group, name="permutations", guards="time and memory of large sets"):
     """How many assignments a test looks at, and what changes places."""
 
     units = Parameter(
@@ -79,7 +79,9 @@ class Permutations(Group, name="permutations"):
 PERMUTATIONS: Final = Permutations()
 
 
-class Spreads(Group, name="spreads"):
+class Spreads(
+    Group, name="spreads", guards="against spreads of nothing where few executions are alike"
+):
     """How little executions are ever believed to differ."""
 
     least = Parameter(

@@ -7,7 +7,7 @@ from typing import Final
 from critpath.schema.parameters import CUSTOM, SIGHT, Derived, Group, Parameter
 
 
-class Answers(Group, name="answers"):
+class Answers(Group, name="answers", guards="what is told of an answer"):
     """From when on an answer says something."""
 
     most_of_kind = Parameter(
@@ -42,7 +42,7 @@ class Answers(Group, name="answers"):
 ANSWERS: Final = Answers()
 
 
-class Words(Group, name="words"):
+class Words(Group, name="words", guards="what is told of a cause"):
     """From when on a cause's sentence says something."""
 
     more_often = Parameter(1.5, "times", "as many: it is said that it is done more often", SIGHT)

@@ -96,6 +96,7 @@ def test_numbers_say_what_changes_with_them(monkeypatch):
     flips = "of 9 recorded answers change, halved, 1 verdict; doubled, 2 first causes"
     assert why.describe_flips(numbers["machine.pace"]) == flips
     assert why.describe_flips(numbers["machine.disk"]) == (
-        "none of 1 recorded answer changes either way"
+        "none of 1 recorded answer changes either way, guards against a slow machine that is taken "
+        "for a slow program"
     )
     assert why.describe_flips(numbers["machine.kind"]) == "no recorded answer reads it"
