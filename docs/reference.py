@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
 from critpath.schema.kinds import Kind, State
+from critpath.schema.notes import LEVELS, NOTES, SAID, OfSet
 from critpath.schema.parameters import list_parameters
 
 # What a notebook calls, in the order in which it does.
@@ -86,6 +87,17 @@ def numbers() -> str:
         value = f"{one.value:.3g}" if isinstance(one.value, float) else f"{one.value}"
         rows.append((f"`{one.name}`", f"{value} {one.unit}", one.what, origin))
     return "\n".join(table(("name", "number", "what it is", "from"), rows))
+
+
+def notes() -> str:
+    """Return the ids of reasons and warnings with their level, from their declarations."""
+    rows = [
+        (f"`{name}`", note.level, str(note.__doc__).splitlines()[0].replace("`ENVIRONMENT`", "it"))
+        for name, note in sorted(NOTES.items())
+        if note is not OfSet and note.level != "note"
+    ]
+    rows += [(f"`{name}`", LEVELS[name], meaning) for name, meaning in SAID.items()]
+    return "\n".join(table(("id", "level", "what it says"), rows))
 
 
 def schemas() -> dict[str, str]:

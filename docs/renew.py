@@ -29,7 +29,7 @@ import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
 import transcripts  # noqa: E402
-from reference import calls, events, formats, numbers, schemas, states, table  # noqa: E402
+from reference import calls, events, formats, notes, numbers, schemas, states, table  # noqa: E402
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -123,7 +123,8 @@ def reading() -> str:
 
 def json_reference() -> str:
     """Return docs/reference-json.md with every key that the schemas have."""
-    return between(JSON.read_text(encoding="utf-8"), "formats", formats())
+    text = between(JSON.read_text(encoding="utf-8"), "formats", formats())
+    return between(text, "ids", notes())
 
 
 def critical_path() -> str:

@@ -750,12 +750,20 @@ NOTES: Final[dict[str, type[Note]]] = {
     str(kind.__struct_config__.tag): kind for kind in Note.__subclasses__()
 }
 # Of sentences that are made while a recording is made, or read.
-_SAID: Final = (
-    *("labelled-by-field", "execution-in-memory", "recording-in-memory", "recorder-note"),
-    *("execution-chosen", "tracefs-mounted", "clock-aligned", "one-clock", "hosts-as-one"),
-    *("claim-held", "requests-found"),
-)
+SAID: Final = {
+    "labelled-by-field": "A field of an event says of which kind executions are.",
+    "execution-in-memory": "An execution was larger than --max-memory.",
+    "recording-in-memory": "A recording could not be read piece by piece.",
+    "recorder-note": "The recorder notes something.",
+    "execution-chosen": "What an execution is was chosen, as nobody said it.",
+    "tracefs-mounted": "The recorder mounted tracefs.",
+    "clock-aligned": "A host's clock is aligned with another's, so surely.",
+    "one-clock": "Two hosts have one kernel's clock.",
+    "hosts-as-one": "Recordings of hosts are taken as one.",
+    "claim-held": "Messages allow what operating systems say of their clocks.",
+    "requests-found": "Requests were found, and all is sure of them.",
+}
 LEVELS: Final[dict[str, Level]] = {
-    **dict.fromkeys(_SAID, "usual"),
+    **dict.fromkeys(SAID, "usual"),
     **{name: kind.level for name, kind in NOTES.items()},
 }
