@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from critpath.commands.settings import (
 )
 from critpath.commands.settings import SETTINGS as ALL
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
+from critpath.schema.environment import Environment, list_values
 from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
@@ -225,13 +226,13 @@ def check_baseline(file: Path) -> None:
 
 FORMAT: Final = "critpath/baseline-summary/1"
 # What tells one machine and tracer from another; see critpath.detect.comparability.
-_FACTS: Final = {
-    "hostname": "host",
-    "kernel_release": "kernel",
-    "tracer_name": "tracer",
-    "recorded_cpu": "processor",
-    "recorded_cpus": "cpus",
-    "recorded_profile": "profile",
+_FACTS: Final[Mapping[str, Callable[[Environment], str | int | None]]] = {
+    "host": lambda told: told.hostname,
+    "kernel": lambda told: told.kernel_release,
+    "tracer": lambda told: told.tracer_name,
+    "processor": lambda told: told.recorded_cpu,
+    "cpus": lambda told: told.recorded_cpus,
+    "profile": lambda told: told.recorded_profile,
 }
 
 
@@ -275,13 +276,9 @@ def _session(session: Session) -> dict[str, Any]:
         "segments": len(paths.paths.begin),
         "lossy": int(paths.lossy.sum()),
         "means": {name: mean for name, mean, _ in mean_times(paths)},
-        **{name: _fact(paths, key) for key, name in _FACTS.items()},
+        **{name: list_values(paths.environment, of) for name, of in _FACTS.items()},
         "warnings": list(note_repaired_switches(paths).warnings),
     }
-
-
-def _fact(paths: PathSet, key: str) -> list[str]:
-    return sorted({str(e[key]) for e in paths.environment if key in e})
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -96,9 +96,9 @@ def _describe_gaps(events: Events, manifest: Manifest) -> Iterator[str]:
 
 def _missing_runs(events: Events) -> Iterator[str]:
     for counted in events.environment:
-        missing = counted.get("runs_missing")
-        if isinstance(missing, int) and missing > 0:
-            total = counted.get("runs_recorded")
+        missing = counted.runs_missing or 0
+        if missing > 0:
+            total = counted.runs_recorded or 0
             yield f"{missing:,} of {total:,} runs of the command are not in the trace"
 
 

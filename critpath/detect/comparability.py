@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from critpath.model import I64, PathSet, State, summarize_machine
-from critpath.model.recording import split_devices
+from critpath.model.recording import name_devices
 from critpath.schema import notes
-from critpath.schema.notes import ENVIRONMENT, Note, OfSet, Passed, Remark
+from critpath.schema.environment import Environment, add_counts, list_values
+from critpath.schema.notes import Note, OfSet, Passed, Remark
 from critpath.schema.parameters.detect import COMPARABILITY
 
-_BEGINS: Final = re.compile("[0-9]{1,18}( [0-9]{1,18})*")
-# How many requests of a port share a connection, in a recording's environment.
-_SHARED_AT: Final = re.compile("requests_shared_([0-9]{1,5})")
-# Which devices packets passed (`critpath.timeline.routes`).
-_ROUTE: Final = re.compile(
-    "route_executions|route_(packets|devices|perhaps|begun|names)_[a-z0-9_]{1,30}"
-)
-_PASSED, _NAMES = "route_devices_", "route_names_"
+_Value = Callable[[Environment], str | int | None]
+# What should be alike in two sets, by what `notes` calls it; then what only critpath's own
+# recordings say, so that not to say it is no difference.
+_TRACED: Final[Mapping[str, _Value]] = {
+    "kernel_release": lambda told: told.kernel_release,
+    "tracer_name": lambda told: told.tracer_name,
+}
+_RECORDED: Final[Mapping[str, _Value]] = {
+    "recorded_on": lambda told: told.recorded_on,
+    "recorded_cpu": lambda told: told.recorded_cpu,
+    "recorded_cpus": lambda told: told.recorded_cpus,
+    "recorded_profile": lambda told: told.recorded_profile,
+}
 
 
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark, ...]:
@@ -58,15 +65,15 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark,
 def environment_differences(normal: PathSet, sample: PathSet) -> list[Remark]:
     """Return a line for everything that should be alike in two sets' environments and is not."""
     result: list[Remark] = []
-    for key in ENVIRONMENT:
-        seen = [_values(s, key) for s in (normal, sample)]
-        # Only critpath's own recordings have the latter keys: not to have one is no difference.
-        known = all(seen) or not key.startswith("recorded_")
+    for key, of in {**_TRACED, **_RECORDED}.items():
+        seen = [_values(s, of) for s in (normal, sample)]
+        known = all(seen) or key in _TRACED
         # One set's kernel trace has a release, its user-space traces have none.
         if seen[0] != seen[1] and known:
             result.append(notes.DifferentEnvironments(key, *seen))
     # What was recorded in alternation was meant to be compared, whatever it is called.
-    programs = [_values(s, "recorded_program") for s in (normal, sample)]
+    both = (normal, sample)
+    programs = [_values(each, lambda told: told.recorded_program) for each in both]
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
         result.append(notes.DifferentPrograms(*programs))
     return result
@@ -119,51 +126,44 @@ def find_routes(
         How many devices a packet is queued at; empty where that is not known.
     """
     both = [_sum_routes(each) for each in (normal, sample)]
-    if not all(counts for counts, _ in both):
+    if not all(of.executions for of in both):
         return None
-    counts = [of for of, _ in both]
-    if not any(map(_passes_more, counts, counts[::-1])):
+    if not any(map(_passes_more, both, both[::-1])):
         return None
     routes = []
-    for of, texts in both:
-        kinds = {key.removeprefix(_PASSED) for key in of if key.startswith(_PASSED)}
-        names = {kind: split_devices(texts[kind]) for kind in kinds if kind in texts}
+    for of in both:
         route = [
             Passed(
-                *(kind, of[_PASSED + kind], of["route_packets_" + kind] / of["route_executions"]),
-                found if len(found := names.get(kind, ())) == of[_PASSED + kind] else (),
+                *(kind, of.devices[kind], of.packets[kind] / of.executions),
+                found if len(found := name_devices(of.names[kind])) == of.devices[kind] else (),
             )
-            for kind in sorted(kinds)
+            for kind in sorted(of.devices)
         ]
         if any(passed.kind.startswith("bridged_") for passed in route):
-            bridges = {name for text in texts.get("bridge", ()) for name in text.split("/")}
-            route.append(Passed("bridge", len(bridges), 0, split_devices(texts.get("bridge", ()))))
+            bridges = of.names["bridge"]
+            route.append(Passed("bridge", len(bridges), 0, name_devices(bridges)))
         routes.append(route)
     deferred = [
         float((s.paths.end - s.paths.begin)[s.paths.state == State.SOFTIRQ].sum()) / len(s)
         for s in (normal, sample)
     ]
-    known = all(_total(of, "begun") for of in counts)
-    devices = [_total(of, "packets") / _total(of, "begun") for of in counts] if known else []
+    known = all(of.begun.total() for of in both)
+    devices = [of.packets.total() / of.begun.total() for of in both] if known else []
     return routes, deferred, devices
 
 
-def _total(of: Counter[str], what: str) -> int:
-    return sum(count for key, count in of.items() if key.startswith(f"route_{what}_"))
-
-
-def _passes_more(one: Counter[str], other: Counter[str]) -> bool:
+def _passes_more(one: _RouteSums, other: _RouteSums) -> bool:
     """Return whether packets of one set pass devices that those of the other surely do not."""
-    many = one["route_executions"], other["route_executions"]
-    kinds = {key.removeprefix(_PASSED) for key in one if key.startswith(_PASSED)} - {"unknown"}
-    more = {kind for kind in kinds if one[_PASSED + kind] > other["route_perhaps_" + kind]}
-    new = {kind for kind in more if not other["route_perhaps_" + kind]}
-    sent = [_total(of, "begun") for of in (one, other)]
+    many = one.executions, other.executions
+    kinds = one.devices.keys() - {"unknown"}
+    more = {kind for kind in kinds if one.devices[kind] > other.perhaps[kind]}
+    new = {kind for kind in more if not other.perhaps[kind]}
+    sent = [of.begun.total() for of in (one, other)]
     if not all(sent):  # not known how many packets these are
         return bool(more)
 
-    def per_packet(of: Counter[str], kind: str) -> float:
-        return of["route_packets_" + kind] / _total(of, "begun")
+    def per_packet(of: _RouteSums, kind: str) -> float:
+        return of.packets[kind] / of.begun.total()
 
     if any(
         per_packet(one, kind) > COMPARABILITY.more_devices * per_packet(other, kind)
@@ -173,35 +173,40 @@ def _passes_more(one: Counter[str], other: Counter[str]) -> bool:
     if not new:
         return False
     went_on = all(
-        one[key] / many[0] > COMPARABILITY.same_route * count / many[1]
-        for key, count in other.items()
-        if key.startswith("route_packets_")
+        one.packets[kind] / many[0] > COMPARABILITY.same_route * count / many[1]
+        for kind, count in other.packets.items()
     )
     added = sent[0] / many[0] - sent[1] / many[1]
-    begun = sum(one["route_begun_" + kind] for kind in new) / many[0]
+    begun = sum(one.begun[kind] for kind in new) / many[0]
     return not (went_on and begun and added > COMPARABILITY.same_route * begun)
 
 
-def _sum_routes(path_set: PathSet) -> tuple[Counter[str], dict[str, list[str]]]:
-    """Return what recordings of a set counted, and the texts with names of devices by their kind.
+@dataclass(frozen=True)
+class _RouteSums:
+    """The routes of a set's recordings by kind of device: packets add up, devices are the most."""
 
-    Packets add up, devices are those of the most.
-    """
-    result: Counter[str] = Counter()
-    names: dict[str, list[str]] = {}
-    for entry in path_set.environment if len(path_set) else ():
-        for key, count in entry.items():
-            if not _ROUTE.fullmatch(key):
-                continue
-            if isinstance(count, str):
-                if key.startswith(_NAMES):
-                    names.setdefault(key.removeprefix(_NAMES), []).append(count)
-            elif count > 0 and not key.startswith(_NAMES):
-                adds = key == "route_executions" or key.startswith(
-                    ("route_packets_", "route_begun_")
-                )
-                result[key] = result[key] + count if adds else max(result[key], count)
-    return (result if result["route_executions"] else Counter()), names
+    executions: int
+    devices: Counter[str]
+    perhaps: Counter[str]
+    packets: Counter[str]
+    begun: Counter[str]
+    names: Mapping[str, set[str]]
+
+
+def _sum_routes(path_set: PathSet) -> _RouteSums:
+    devices, perhaps, packets, begun = (Counter[str]() for _ in range(4))
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    environment = path_set.environment if len(path_set) else ()
+    executions = 0
+    for routes in (each.routes for each in environment if each.routes is not None):
+        executions += max(routes.executions, 0)
+        for kind, route in routes.kinds.items():
+            devices |= Counter({kind: route.devices or 0})
+            perhaps |= Counter({kind: route.perhaps or 0})
+            packets += Counter({kind: route.packets or 0})
+            begun += Counter({kind: route.begun or 0})
+            names[kind].update(route.names or ())
+    return _RouteSums(executions, devices, perhaps, packets, begun, names)
 
 
 def missing_runs(normal: PathSet, sample: PathSet) -> list[Note]:
@@ -211,10 +216,8 @@ def missing_runs(normal: PathSet, sample: PathSet) -> list[Note]:
     """
     result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
-        total, missing = (
-            sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
-            for key in ("runs_recorded", "runs_missing")
-        )
+        total = add_counts(path_set.environment, lambda told: told.runs_recorded)
+        missing = add_counts(path_set.environment, lambda told: told.runs_missing)
         if missing > COMPARABILITY.lossy * total:
             result.append(notes.MissingRuns(name, missing, total))
     return result
@@ -224,18 +227,17 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line for each set with too many requests whose begin or end is in doubt."""
     result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
-        total, doubtful, unsure = (
-            sum(n for e in path_set.environment if isinstance(n := e.get(key), int) and n > 0)
-            for key in ("requests", "requests_doubtful", "requests_unsure")
-        )
+        counts = [told.requests for told in path_set.environment if told.requests is not None]
+        total = sum(max(each.requests, 0) for each in counts)
+        doubtful = sum(max(each.doubtful, 0) for each in counts)
+        unsure = sum(max(each.unsure, 0) for each in counts)
         if unsure > COMPARABILITY.unsure * (total + unsure):
             result.append(notes.RequestsUnsure(name, unsure, total + unsure))
         if doubtful > COMPARABILITY.doubtful * total:
             shared: Counter[int] = Counter()
-            for entry in path_set.environment:
-                for key, count in entry.items():
-                    if isinstance(count, int) and (at := _SHARED_AT.fullmatch(key)):
-                        shared[int(at[1])] += max(count, 0)
+            for each in counts:
+                for port, count in each.shared.items():
+                    shared[port] += max(count, 0)
             result.append(notes.RequestsDoubtful(name, doubtful, tuple(shared.items()), total))
     return result
 
@@ -244,11 +246,12 @@ def recording_differences(normal: PathSet) -> tuple[Note, ...]:
     """Return what the recordings of one set differ in, and which have no execution."""
     empty = [s for i, s in enumerate(normal.sources) if not (normal.session == i).any()]
     result: list[Note] = [notes.EmptyRecording(source) for source in empty]
-    for key in ENVIRONMENT:
+    for key, of in {**_TRACED, **_RECORDED}.items():
         # A recording's kernel and user-space traces have each a tracer of its own.
         by_domain: dict[str, set[str]] = {}
-        for each in (e for e in normal.environment if key in e):
-            by_domain.setdefault(str(each.get("domain", "")), set()).add(str(each[key]))
+        for each in normal.environment:
+            if (value := of(each)) is not None:
+                by_domain.setdefault(each.domain or "", set()).add(str(value))
         seen = max(by_domain.values(), key=len, default=set())
         if len(seen) > 1:
             result.append(notes.DifferentRecordings(key, tuple(sorted(seen))))
@@ -261,7 +264,7 @@ def recorded_apart(normal: PathSet, sample: PathSet) -> bool:
     Not what `critpath record --interleave` recorded, nor executions that take turns on one
     clock; nor sets that come from no recording.
     """
-    recorded = [any(set(e) - {"domain"} for e in s.environment) for s in (normal, sample)]
+    recorded = [any(told.recorded for told in s.environment) for s in (normal, sample)]
     if not all(recorded):
         return False  # drawn or made up, not recorded
     return not _sessions(normal) & _sessions(sample) and not _take_turns(normal, sample)
@@ -294,7 +297,7 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
                 number, until, session = number + 1, end, key[0]
             run[key], until = number, max(until, end)
         found.append(np.array([run[key] for key in keys], np.int64))
-    turns = _places(normal, sample, "recorded_turns")
+    turns = _places(normal, sample, lambda told: told.recorded_turns)
     if turns and (
         normal.specification.startswith("requests")
         or any(one.max() < turn.max() for one, turn in zip(found, turns, strict=True))
@@ -316,12 +319,15 @@ def find_blocks(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     (int64 [n], int64 [m]) or None
         None where no order was drawn (older recordings), or the sets are not of one.
     """
-    return _places(normal, sample, "recorded_blocks")
+    return _places(normal, sample, lambda told: told.recorded_blocks)
 
 
-def _places(normal: PathSet, sample: PathSet, key: str) -> tuple[I64, I64] | None:
+_Moments = Callable[[Environment], tuple[int, ...] | None]
+
+
+def _places(normal: PathSet, sample: PathSet, of: _Moments) -> tuple[I64, I64] | None:
     """Return in which of the stretches of an interleaved recording each execution began."""
-    sessions = [_stretches(each, key) for each in (normal, sample)]
+    sessions = [_stretches(each, of) for each in (normal, sample)]
     if not sessions[0] or {name for name, _ in sessions[0]} != {name for name, _ in sessions[1]}:
         return None
     numbers: dict[tuple[str, int], int] = {}
@@ -342,20 +348,20 @@ def _places(normal: PathSet, sample: PathSet, key: str) -> tuple[I64, I64] | Non
     return found[0], found[1]
 
 
-def _stretches(path_set: PathSet, key: str) -> list[tuple[str, I64]]:
+def _stretches(path_set: PathSet, of: _Moments) -> list[tuple[str, I64]]:
     """Return every source's session and when its stretches begin; nothing if one has none."""
-    found, name, begins = [], "", ""
+    found: list[tuple[str, tuple[int, ...]]] = []
+    name = ""
+    begins: tuple[int, ...] = ()
     for each in path_set.environment:
-        name = str(each.get("recorded_session", name))
-        begins = str(each.get(key, begins))
-        if "recording" in each:  # the last entry of a source
+        name = name if each.recorded_session is None else each.recorded_session
+        begins = of(each) or begins
+        if each.recording is not None:  # the last entry of a source
             found.append((name, begins))
-            name, begins = "", ""
-    if len(found) != len(path_set.sources) or not all(
-        name and _BEGINS.fullmatch(begins) for name, begins in found
-    ):
+            name, begins = "", ()
+    if len(found) != len(path_set.sources) or not all(name and begins for name, begins in found):
         return []
-    return [(n, np.cumsum(np.array(b.split(), np.int64))) for n, b in found]
+    return [(name, np.array(begins, np.int64)) for name, begins in found]
 
 
 def _take_turns(normal: PathSet, sample: PathSet) -> bool:
@@ -363,7 +369,8 @@ def _take_turns(normal: PathSet, sample: PathSet) -> bool:
     moments = [_moments(each) for each in (normal, sample)]
     if not all(moments) or not all(epoch for each in moments for epoch, *_ in each):
         return False
-    hosts = [set(_values(each, "hostname")) for each in (normal, sample)]
+    both = (normal, sample)
+    hosts = [list_values(each.environment, lambda told: told.hostname) for each in both]
     if hosts[0] != hosts[1]:
         return False
     order = sorted(
@@ -375,8 +382,8 @@ def _take_turns(normal: PathSet, sample: PathSet) -> bool:
     return turns >= COMPARABILITY.turns * min(map(len, moments))
 
 
-def _sessions(path_set: PathSet) -> set[str | int]:
-    return {e["recorded_session"] for e in path_set.environment if e.get("recorded_session")}
+def _sessions(path_set: PathSet) -> set[str]:
+    return {e.recorded_session for e in path_set.environment if e.recorded_session}
 
 
 def _common_executions(normal: PathSet, sample: PathSet) -> list[Note]:
@@ -389,9 +396,9 @@ def _common_executions(normal: PathSet, sample: PathSet) -> list[Note]:
     return [notes.SameExecutions(len(both), len(theirs))]
 
 
-def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
+def _moments(path_set: PathSet) -> list[tuple[int, int, int, str]]:
     """Return what identifies every execution, nothing where clocks are unknown."""
-    epochs = [e["clock_epoch"] for e in path_set.environment if "clock_epoch" in e]
+    epochs = [e.clock_epoch for e in path_set.environment if e.clock_epoch is not None]
     if len(epochs) != len(path_set.sources) or not epochs:
         return []
     executions = path_set.executions
@@ -407,19 +414,19 @@ def _moments(path_set: PathSet) -> list[tuple[int | str, int, int, str]]:
     ]
 
 
-def _values(path_set: PathSet, key: str) -> tuple[str, ...]:
-    return tuple(sorted({str(e[key]) for e in path_set.environment if key in e}))
+def _values(path_set: PathSet, of: _Value) -> tuple[str, ...]:
+    return tuple(list_values(path_set.environment, of))
 
 
 def _other_partners(normal: PathSet, sample: PathSet) -> list[Note]:
     """Warn where a recording was interleaved with one that it is not compared with."""
     # Both of a pair are of one session.
     sessions = [
-        {e.get("recorded_session") for e in s.environment if "recorded_beside" in e}
+        {e.recorded_session for e in s.environment if e.recorded_beside is not None}
         for s in (normal, sample)
     ]
     return [
-        notes.OtherPartner(name, _values(path_set, "recorded_beside"))
+        notes.OtherPartner(name, _values(path_set, lambda told: told.recorded_beside))
         for name, path_set, mine, others in (
             ("normal", normal, sessions[0], sessions[1]),
             ("sample", sample, sessions[1], sessions[0]),

@@ -186,7 +186,7 @@ def _company(begin: I64, end: I64, tids: I64, label: Any, recording: Any) -> tup
 
 def _hours(paths: PathSet) -> I64 | None:
     """Return the hour of every begin (UTC), None where a recording does not say its date."""
-    epochs = {e.get("recording"): e.get("clock_epoch") for e in paths.environment}
+    epochs = {e.recording: e.clock_epoch for e in paths.environment}
     known = [epochs.get(source) for source in paths.sources]
     if not all(isinstance(one, int) and one for one in known):
         return None

@@ -20,7 +20,6 @@ from critpath.model import (
     Blocks,
     Bool,
     CriticalPaths,
-    Events,
     Executions,
     Loss,
     PathSet,
@@ -29,11 +28,12 @@ from critpath.model import (
     Workers,
     rival_name,
 )
-from critpath.model.clocks import HostClock, dump_clocks
+from critpath.model.clocks import HostClock, describe_clocks
 from critpath.model.details import IDLE
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host
+from critpath.schema.environment import Environment
 from critpath.schema.parameters.replay import WAITING
 from critpath.units import plural
 
@@ -378,7 +378,11 @@ def extract_paths(
             lossy=lossy[rows],
             environment=(
                 *events.environment,
-                {**_tell_clocks(events), "recording": recording},
+                Environment(
+                    clock_epoch=events.clock.epoch,
+                    clocks=describe_clocks(events.clocks) if events.clocks else None,
+                    recording=recording,
+                ),
             ),
             events=events.total,
             warnings=(*events.warnings, *replayed.warnings, *notes),
@@ -447,14 +451,6 @@ def bound_crossings(paths: CriticalPaths, clocks: Sequence[HostClock]) -> Critic
             found[rows] += bounds
             unknown[rows] |= bounds < 0
     return replace(paths, uncertainty=np.where(unknown, -1, found))
-
-
-def _tell_clocks(events: Events) -> dict[str, str | int]:
-    """Return what a set says of a recording's clock, and of how sure each host's is."""
-    told: dict[str, str | int] = {"clock_epoch": events.clock.epoch}
-    if events.clocks:
-        told["clocks"] = dump_clocks(events.clocks)
-    return told
 
 
 def _join_pieces(

@@ -292,8 +292,7 @@ def is_throttled(normal: PathSet, sample: PathSet) -> bool:
 
 def inferred_holders(sample: PathSet) -> frozenset[str]:
     """Return the roles of threads that were found, by coincidence, to have what others wait for."""
-    texts = (str(env.get("holders_inferred", "")) for env in sample.environment)
-    names = {name for text in texts for name in text.split("\n") if name}
+    names = {name for each in sample.environment for name in each.holders_inferred or ()}
     return frozenset(role_name(name, hosts=sample.hosts) for name in names)
 
 

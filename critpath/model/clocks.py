@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -161,22 +160,20 @@ class HostClock:
         return bounds
 
 
-def dump_clocks(clocks: Sequence[HostClock]) -> str:
-    """Return what a set of paths keeps of its hosts' clocks, as JSON: a list in their order."""
-    return json.dumps(
-        [
-            {
-                "host": clock.host,
-                "source": clock.source,
-                "ahead_ns": -clock.lines[0].offset if clock.lines else 0,
-                "drift": f"{clock.drift:.12f}",
-                "uncertainty_ns": clock.bound if clock.aligned else None,
-                "middle_ns": clock.middle_bound if clock.aligned else None,
-                "steps": [{"at": at, "by_ns": -by} for at, by in clock.steps],
-                "messages": list(clock.messages),
-            }
-            for clock in clocks
-        ]
+def describe_clocks(clocks: Sequence[HostClock]) -> tuple[dict[str, object], ...]:
+    """Return what a set of paths keeps of its hosts' clocks, in their order: as `HostEntry`."""
+    return tuple(
+        {
+            "host": clock.host,
+            "source": clock.source,
+            "ahead_ns": -clock.lines[0].offset if clock.lines else 0,
+            "drift": f"{clock.drift:.12f}",
+            "uncertainty_ns": clock.bound if clock.aligned else None,
+            "middle_ns": clock.middle_bound if clock.aligned else None,
+            "steps": [{"at": at, "by_ns": -by} for at, by in clock.steps],
+            "messages": list(clock.messages),
+        }
+        for clock in clocks
     )
 
 

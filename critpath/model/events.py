@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ import numpy as np
 from critpath.model.gaps import Gaps
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
+from critpath.schema.environment import Environment
 from critpath.schema.kinds import Kind
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ class Events(Table):
         for or not, where the reader knows it.
     total : int
         Number of events in the recording, asked for or not.
-    environment : tuple of mapping
-        The ``env`` of every trace read.
+    environment : tuple of Environment
+        What every trace read says of itself; then what its manifest does, and who counts.
     streams : tuple of StreamFacts
         Every stream file that was read.
     warnings : tuple of str
@@ -214,7 +214,7 @@ class Events(Table):
     begin: int = 0
     end: int = 0
     total: int = 0
-    environment: tuple[Mapping[str, str | int], ...] = ()
+    environment: tuple[Environment, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()

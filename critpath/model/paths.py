@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,6 +14,7 @@ import numpy as np
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.model.vectors import name_on_host, number_codes, role_name
+from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
 from critpath.units import format_ns, plural, safe_text
 
@@ -423,7 +423,8 @@ class PathSet(Table):
     losses : tuple of Loss
     lossy : bool [executions]
         The execution's window overlaps a loss on its host.
-    environment : tuple of mapping
+    environment : tuple of Environment
+        What each trace, manifest and step of the extraction says.
     events : int
         Events in the recordings.
     warnings : tuple of str
@@ -436,7 +437,7 @@ class PathSet(Table):
     specification: str
     losses: tuple[Loss, ...]
     lossy: Bool
-    environment: tuple[Mapping[str, str | int], ...] = ()
+    environment: tuple[Environment, ...] = ()
     events: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -464,11 +465,10 @@ class PathSet(Table):
     def hosts(self) -> frozenset[str]:
         """The hosts that threads' names end with; none of recordings of one host each."""
         found = set()
-        for clocks in {str(about["clocks"]) for about in self.environment if "clocks" in about}:
-            try:
-                found |= {name_on_host("-", str(clock["host"])) for clock in json.loads(clocks)}
-            except (ValueError, LookupError, TypeError, RecursionError):
-                continue  # a trace's own, of that name
+        for about in self.environment:
+            clocks = about.clocks or ()
+            if all("host" in clock for clock in clocks):  # else a trace's own, of that name
+                found |= {name_on_host("-", str(clock["host"])) for clock in clocks}
         return frozenset(name.removeprefix("-@") for name in found)
 
     def uncertainty(self, index: int) -> int | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from critpath.schema.environment import Environment, Machine
 
 if TYPE_CHECKING:
     from critpath.documents import MachineEntry
@@ -266,32 +268,37 @@ class Manifest:
         return sum(loss.events for loss in self.loss)
 
 
-# The machine while it was recorded. A set's `environment` has whole numbers: shares in
-# millionths, probes in nanoseconds, one mapping per recording with this prefix.
-MACHINE: Final = "machine_"
 _MILLION: Final = 1_000_000  # technical
 
 
-def summarize_machine(environment: Iterable[Mapping[str, str | int]]) -> MachineEntry | None:
+def summarize_machine(environment: Iterable[Environment]) -> MachineEntry | None:
     """Return what the machine was like while a set was recorded, None where nothing measured it."""
     from critpath.documents import MachineEntry  # noqa: PLC0415 - start-up time
 
-    found: dict[str, list[int]] = {}
-    for each in environment:
-        for key, value in each.items():
-            if key.startswith(MACHINE) and isinstance(value, int):
-                found.setdefault(key.removeprefix(MACHINE), []).append(value)
-    middle = {key: float(median(values)) for key, values in found.items()}
-    share = {key: value / _MILLION for key, value in middle.items()}
+    measured = [each.machine for each in environment if each.machine is not None]
+
+    def middle(of: Callable[[Machine], int | None]) -> float | None:
+        values = [value for each in measured if (value := of(each)) is not None]
+        return median(values) / _MILLION if values else None
+
+    pressure = _take_medians(each.pressure for each in measured)
     summary = MachineEntry(
-        {key[6:]: value for key, value in middle.items() if key.startswith("probe_")},
-        {key[9:]: value for key, value in share.items() if key.startswith("pressure_")},
-        share.get("others_cpu"),
-        share.get("recorder_cpu"),
-        share.get("steal"),
+        _take_medians(each.probes for each in measured),
+        {what: share / _MILLION for what, share in pressure.items()},
+        middle(lambda each: each.others_cpu),
+        middle(lambda each: each.recorder_cpu),
+        middle(lambda each: each.steal),
     )
     known = summary.probes or summary.pressure or summary.others_cpu is not None
     return summary if known else None
+
+
+def _take_medians(tables: Iterable[Mapping[str, int]]) -> dict[str, float]:
+    found: dict[str, list[int]] = {}
+    for table in tables:
+        for name, value in table.items():
+            found.setdefault(name, []).append(value)
+    return {name: float(median(values)) for name, values in found.items()}
 
 
 # Names of devices in an environment: the kernel allows neither of these characters in them.
@@ -308,14 +315,9 @@ class Passed(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def join_devices(names: Iterable[str]) -> str:
-    """Return names of devices as one text, as many as `split_devices` needs."""
-    return "/".join(sorted(names)[: MOST_NAMED + 1])
-
-
-def split_devices(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in some texts; none where they are too many, or not names of devices."""
-    names = sorted({name for text in texts for name in text[:1000].split("/")})
+def name_devices(given: Iterable[str]) -> tuple[str, ...]:
+    """Return names, each once; none where they are too many, or not names of devices."""
+    names = sorted(set(given))
     few = len(names) <= MOST_NAMED and all(map(_DEVICE.fullmatch, names))
     return tuple(names) if few else ()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.schema.environment import Environment
 from critpath.schema.notes import HiddenByLevels
 from critpath.text import notes
 from critpath.units import plural
@@ -70,20 +71,20 @@ def _note_left_out(name: str, kept: int, out: int) -> str:
 
 def _drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
     """Return a set without the note of `split_baseline`, and how many executions it left out."""
-    marks = [e for e in part.environment if "left_out" in e]
+    marks = [(e, e.left_out) for e in part.environment if e.left_out is not None]
     if not marks:
         return part, 0
     said = {
-        _note_left_out(str(m.get("left_out_of")), int(m["left_out_kept"]), int(m["left_out"]))
-        for m in marks
-        if isinstance(m["left_out"], int) and isinstance(m.get("left_out_kept"), int)
+        _note_left_out(str(mark.left_out_of), mark.left_out_kept, out)
+        for mark, out in marks
+        if mark.left_out_kept is not None
     }
     plain = replace(
         part,
-        environment=tuple(e for e in part.environment if "left_out" not in e),
+        environment=tuple(e for e in part.environment if e.left_out is None),
         warnings=tuple(w for w in part.warnings if w not in said),
     )
-    return plain, sum(m["left_out"] for m in marks if isinstance(m["left_out"], int))
+    return plain, sum(out for _, out in marks)
 
 
 def split_baseline(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet]:
@@ -99,11 +100,7 @@ def split_baseline(baseline: Baseline, file: Path, *, interrupts: bool) -> list[
         paths, out = session.paths, session.left_out
         if out:
             name = ", ".join(paths.sources)
-            mark: dict[str, str | int] = {
-                "left_out": out,
-                "left_out_of": name,
-                "left_out_kept": len(paths),
-            }
+            mark = Environment(left_out=out, left_out_of=name, left_out_kept=len(paths))
             paths = replace(
                 paths,
                 environment=(*paths.environment, mark),
@@ -203,7 +200,7 @@ def _recordings(sessions: Sequence[Session]) -> int:
 
 def _moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
     """Yield what no execution of another recording has in common with each of these."""
-    epochs = [e["clock_epoch"] for e in paths.environment if "clock_epoch" in e]
+    epochs = [e.clock_epoch for e in paths.environment if e.clock_epoch is not None]
     known = len(epochs) == len(paths.sources)
     executions = paths.executions
     begins, ends = executions.begin.tolist(), executions.end.tolist()

@@ -39,6 +39,7 @@ from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.requests.activity import ActivityEvents
 from critpath.requests.crossings import find_receipts
 from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
+from critpath.schema.environment import Environment
 from critpath.text import clocks as words
 from critpath.timeline.network import HEADERS, PACKETS
 from critpath.timeline.replay import prev_states
@@ -67,7 +68,7 @@ class MessageEvents:
     Parameters
     ----------
     hosts : sequence of str
-    environment : sequence of mapping
+    environment : sequence of Environment
         As `Events` has it.
     waking : bool
         Whether there are ``sched_waking``.
@@ -76,7 +77,7 @@ class MessageEvents:
     def __init__(
         self,
         hosts: Sequence[str],
-        environment: Sequence[Mapping[str, str | int]],
+        environment: Sequence[Environment],
         *,
         waking: bool,
     ) -> None:
@@ -243,7 +244,7 @@ def tell_alignment(events: Events, alignment: ClockAlignment, account: JoinedAcc
     bound = max(clock.bound for clock in alignment.hosts)
     return replace(
         events,
-        environment=(*events.environment, {"clocks_sure_to_ns": bound}),
+        environment=(*events.environment, Environment(clocks_sure_to_ns=bound)),
         clocks=alignment.hosts,
         warnings=(
             *events.warnings,

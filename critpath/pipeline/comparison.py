@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from critpath.model import CompareSettings
 from critpath.pipeline.alike import require_alike_processes, with_like_clients, with_like_labels
 from critpath.pipeline.progress import Progress, Stage, name_place
 from critpath.processes import side_by_side
+from critpath.schema.environment import add_counts
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note, SomeExamined, SufficientRecording
 from critpath.schema.parameters.detect import COMPARABILITY, FLAME
@@ -247,17 +247,15 @@ def _sufficient(
         return
     wanted = max(by[0].minimum_executions, by[1].detection.needed)
     for name, paths in (("normal", normal), ("sample", sample)):
-        of = [e for e in paths.environment if "executions_whole" in e and "recording_overhead" in e]
+        gaps = (told.gaps for told in paths.environment)
+        of = [each for each in gaps if each is not None and each.overhead is not None]
         if not of or not 0 < len(paths) < wanted:
             continue
         more = wanted / len(paths)
-        kinds = ("executions_whole", "executions_partial", "executions_bystander")
-        seen = sum(int(e.get(kind, 0)) for e in of for kind in kinds)
-        seconds = sum(int(e["recorded_ns"]) for e in of) / 1e9
-        try:
-            target = float(json.loads(str(of[0]["recording_overhead"]))["target"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            target = 0.0
+        seen = sum(each.whole + each.partial + (each.bystander or 0) for each in of)
+        seconds = sum(each.recorded_ns for each in of) / 1e9
+        asked = (of[0].overhead or {}).get("target")
+        target = float(asked) if isinstance(asked, int | float) else 0.0
         target = more * target if wanted <= seen else 0.0
         yield SufficientRecording(name, len(paths), seen, wanted, more * seconds, target)
 
@@ -756,10 +754,8 @@ def note_repaired_switches(paths: PathSet) -> PathSet:
         same object if there were none.
     """
     # A trace of anybody's may have such a key with anything as its value.
-    put, written = (
-        sum(n for e in paths.environment if isinstance(n := e.get(key), int) and n > 0)
-        for key in ("switches_put_in", "switches_written")
-    )
+    put = add_counts(paths.environment, lambda told: told.switches_put_in)
+    written = add_counts(paths.environment, lambda told: told.switches_written)
     if not put:
         return paths
     note = notes.repaired_switches(put, put + written)

@@ -33,13 +33,14 @@ from critpath.read.event_names import KERNEL_EVENTS, SOURCE_PORT
 from critpath.read.metadata.schema import get_event_names
 from critpath.read.streaming import OutOfOrder
 from critpath.record.profiles import PACKETS, SOCKETS
+from critpath.schema.environment import Environment, name_timers
 from critpath.text import notes
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
 from critpath.timeline.functions import FunctionEvents, name_functions
 from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import MissingSwitches, insert_switches
 from critpath.timeline.network import linked_packets, network_events
-from critpath.timeline.replay import Replayer, prev_states, timer_functions
+from critpath.timeline.replay import Replayer, prev_states
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
 from critpath.units import plural, safe_text
 
@@ -258,7 +259,7 @@ def count_missing_runs(
     if specification.kind != "process" or specification.where or not manifest.runs:
         return events
     whole = sum(run.whole for run in manifest.runs)
-    counted = {"runs_recorded": whole, "runs_missing": max(0, whole - found)}
+    counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
     return replace(events, environment=(*events.environment, counted))
 
 
@@ -297,7 +298,7 @@ def _walk(
     names = EVERY if len(replayed.events.hosts) == 1 else ()
     stacks = [found for name in names if (found := open_stacks(recording, name)) is not None]
     if stacks:
-        counted = {"stacks": sum(map(len, stacks))}
+        counted = Environment(stacks=sum(map(len, stacks)))
         events = replace(replayed.events, environment=(*replayed.events.environment, counted))
         replayed = replace(replayed, events=events)
     for paths in extract_paths(
@@ -689,7 +690,7 @@ def _replay_once(
         put = put.recoded(assumed.strings.__getitem__, source.code)
         chunks = insert_switches(iter(source), put, source.classes)
     rows = 0
-    timers = timer_functions(source.environment)
+    timers = name_timers(source.environment)
     ends = [at for at, name in timers.items() if name == PERIOD_TIMER]
     resources = ResourceEvents(ends)
     # None or one: what threads do with sockets and to each other, where that is asked for.

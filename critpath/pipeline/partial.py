@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
 from critpath.record.budget.natural import compare_sides
 from critpath.record.budget.selection import Chosen
+from critpath.schema.environment import Environment, GapCounts
 from critpath.schema.parameters.ab import WINDOWS
 from critpath.text import partial as notes
 
@@ -80,7 +80,8 @@ def leave_out_partial(
         for kind, those in fates.items()
     }
     counted = _describe_share(replayed, counts, share.overhead)
-    said = [notes.executions_whole(int((~partial).sum()), len(partial), counted)]
+    whole = int((~partial).sum())
+    said = [notes.executions_whole(whole, len(partial), counted.gaps, counted.gaps_ns)]
     ours = ~partial
     if chosen is not None:
         ours = chosen
@@ -89,9 +90,10 @@ def leave_out_partial(
     took = _relative_times(executions)
     felt = compare_sides(took[ours].tolist(), took[~ours].tolist(), 0, "more")
     if felt is not None:
-        counted["recorded_took"] = json.dumps(felt, sort_keys=True)
+        counted = replace(counted, took=felt)
         said.append(notes.recorded_took(felt["more"], felt["low"], felt["high"]))
-    events = replace(replayed.events, environment=(*replayed.events.environment, counted))
+    told = (*replayed.events.environment, Environment(gaps=counted))
+    events = replace(replayed.events, environment=told)
     taken = given.take(rows)
     return (
         replace(replayed, events=events),
@@ -240,39 +242,37 @@ def _find_partial(
 
 def _describe_share(
     replayed: ReplayedRecording, counts: Mapping[str, Counter[str]], overhead: Mapping[str, object]
-) -> dict[str, str | int]:
-    """Return what a set's environment has of a recording's gaps."""
+) -> GapCounts:
+    """Return what a set says of a recording's gaps."""
     events = replayed.events
     base = events.gaps.of(BASE)
     labels = {
         kind: dict(of.most_common(_MOST_LABELS)) if len(of) > 1 or "" not in of else {}
         for kind, of in counts.items()
     }
-    counted: dict[str, str | int] = {
-        "gaps": len(base),
-        "gaps_ns": int((np.minimum(base.end, events.end) - base.begin).clip(min=0).sum()),
-        "recorded_ns": events.end - events.begin,
-        "executions_whole": counts["whole"].total(),
-        "executions_partial": counts["partial"].total(),
-        "executions_by_label": json.dumps(labels, sort_keys=True),
-        "gaps_strip": json.dumps(_strip(base, events.begin, events.end)),
-    }
-    if "bystander" in counts:
-        counted["executions_bystander"] = counts["bystander"].total()
-        counted["executions_cut"] = counts["cut"].total()
-    if overhead:
-        counted["recording_overhead"] = json.dumps(overhead, sort_keys=True)[:10_000]
-    return counted
+    return GapCounts(
+        gaps=len(base),
+        gaps_ns=int((np.minimum(base.end, events.end) - base.begin).clip(min=0).sum()),
+        recorded_ns=events.end - events.begin,
+        whole=counts["whole"].total(),
+        partial=counts["partial"].total(),
+        by_label=labels,
+        strip=_strip(base, events.begin, events.end),
+        bystander=counts["bystander"].total() if "bystander" in counts else None,
+        cut=counts["cut"].total() if "bystander" in counts else None,
+        overhead=overhead or None,
+    )
 
 
-def _strip(gaps: Gaps, begin: int, end: int) -> list[Any]:
+def _strip(gaps: Gaps, begin: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return where gaps are, in millionths of the recording: so many places, joined."""
     span = max(end - begin, 1)
     edges = begin + span * np.arange(_STRIP + 1) // _STRIP
     covered = np.diff(_covered(gaps, edges))
     hidden = 2 * covered > np.diff(edges)
     places = np.flatnonzero(np.diff(np.concatenate([[False], hidden, [False]]).astype(np.int8)))
-    return (places.reshape(-1, 2) * _MILLION // _STRIP).tolist()
+    shares = (places.reshape(-1, 2) * _MILLION // _STRIP).tolist()
+    return tuple((first, last) for first, last in shares)
 
 
 def _covered(gaps: Gaps, times: I64) -> I64:

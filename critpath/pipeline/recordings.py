@@ -646,9 +646,6 @@ def _rename_texts(paths: PathSet, named: Callable[[str], str]) -> PathSet:
         sources=tuple(map(named, paths.sources)),
         specification=named(paths.specification),
         losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
-        environment=tuple(
-            {key: named(value) if isinstance(value, str) else value for key, value in e.items()}
-            for e in paths.environment
-        ),
+        environment=tuple(each.map_texts(named) for each in paths.environment),
         warnings=tuple(map(named, paths.warnings)),
     )

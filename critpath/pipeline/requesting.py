@@ -47,6 +47,7 @@ from critpath.requests.links import (
 from critpath.requests.paths import compose_paths, find_calls
 from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
+from critpath.schema.environment import Environment, RequestCounts
 from critpath.text import notes
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
@@ -119,17 +120,12 @@ def find_requests(
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
     at_once = kept[found.requests.why[kept] == MULTIPLEXED]
     ports = found.endpoints.local_port[found.requests.endpoint[at_once]].tolist()
-    counted = {
-        "requests": len(kept),
-        "requests_doubtful": doubtful,
-        **{
-            f"requests_{name}": count
-            for name, count in asdict(found.account).items()
-            if count and name != "way"
-        },
-        **{f"requests_shared_{port}": count for port, count in Counter(ports).most_common(_PORTS)},
-    }
-    return executions, replace(events, environment=(*events.environment, counted)), pieces
+    account = asdict(found.account)
+    del account["way"]
+    shared = dict(Counter(ports).most_common(_PORTS))
+    counted = RequestCounts(requests=len(kept), doubtful=doubtful, **account, shared=shared)
+    told = (*events.environment, Environment(requests=counted))
+    return executions, replace(events, environment=told), pieces
 
 
 def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:

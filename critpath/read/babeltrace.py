@@ -41,6 +41,7 @@ from critpath.read.metadata.schema import (
     VariantClass,
 )
 from critpath.read.selection import compile_requests, select_fields
+from critpath.schema.environment import read_environment
 
 DEFAULT_MEMORY_LIMIT = 4 << 30
 
@@ -329,7 +330,7 @@ class Collector:
         schema = TraceClass(
             streams=streams,
             clocks=self._clocks[index],
-            environment=self._traces[index]["environment"],
+            environment=read_environment(self._traces[index]["environment"]),
             uuid=self._traces[index]["uuid"],
         )
         return Trace(directory.name, directory, (), schema)

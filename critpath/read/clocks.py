@@ -36,12 +36,12 @@ class Trace(Record):
     @property
     def domain(self) -> str:
         """``kernel``, ``ust`` or what the environment says."""
-        return str(self.schema.environment.get("domain", "kernel"))
+        return known if (known := self.schema.environment.domain) is not None else "kernel"
 
     @property
     def host(self) -> str:
         """Name of the traced machine, "" if unknown."""
-        return str(self.schema.environment.get("hostname", ""))
+        return self.schema.environment.hostname or ""
 
 
 def natural_key(path: Path) -> tuple[tuple[int, str], ...]:

@@ -283,8 +283,7 @@ def name_traces(host: HostRecording, traces: Sequence[Trace]) -> list[Trace]:
     """Return the traces of a host under its name in the set, whatever they call it."""
     named = []
     for trace in traces:
-        schema = replace(
-            trace.schema, environment={**trace.schema.environment, "hostname": host.name}
-        )
+        environment = trace.schema.environment.with_texts(hostname=host.name)
+        schema = replace(trace.schema, environment=environment)
         named.append(replace(trace, name=f"{host.directory.name}/{trace.name}", schema=schema))
     return named

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,12 +31,12 @@ from critpath.model import (
 from critpath.model.recording import (
     BLOCK_RUNS,
     GAPS_FORMAT,
-    MACHINE,
     MANIFEST_BYTES,
     SAMPLE,
     ReachedLimit,
 )
 from critpath.read.recording import find_trace_directories
+from critpath.schema.environment import Environment, fit_moments, read_machine
 from critpath.units import format_ns, plural, safe_text
 from critpath.untrusted import load_json
 
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
 _SHOWN: Final = 5  # gaps that somebody made
-_LONGEST_BLOCKS: Final = 90_000  # letters: a longer text is no part of a saved set
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
@@ -364,19 +362,19 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
         were recorded, and one more ``environment``: what two
         recordings should have in common (`critpath.detect.comparability`).
     """
-    data = {
-        "recorded_on": manifest.host.get("name"),
-        "recorded_cpu": manifest.host.get("cpu_model"),
-        "recorded_cpus": manifest.host.get("cpus"),
-        "recorded_profile": manifest.profile,
-        "recorded_session": manifest.session,
-        "recorded_beside": manifest.interleaved,
-        "recorded_command": shlex.join(manifest.command),
-        "recorded_program": PurePath(manifest.command[0]).name if manifest.command else "",
-        "recorded_blocks": _block_starts(manifest),
-        "recorded_turns": _turn_starts(manifest),
-    }
-    plain = {k: v for k, v in data.items() if v and (isinstance(v, str) or type(v) is int)}
+    cpus = manifest.host.get("cpus")
+    told = Environment(
+        recorded_on=_known_text(manifest.host.get("name")),
+        recorded_cpu=_known_text(manifest.host.get("cpu_model")),
+        recorded_cpus=cpus or None if type(cpus) is int else None,
+        recorded_profile=manifest.profile or None,
+        recorded_session=manifest.session or None,
+        recorded_beside=manifest.interleaved or None,
+        recorded_command=shlex.join(manifest.command) or None,
+        recorded_program=PurePath(manifest.command[0]).name or None if manifest.command else None,
+        recorded_blocks=_block_starts(manifest),
+        recorded_turns=_turn_starts(manifest),
+    )
     events = add_counted_losses(events, manifest)
     events = _add_machine(events, manifest)
     if manifest.streams:
@@ -384,13 +382,17 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
 
         lost = tuple(find_changed_streams(events, manifest))
         events = replace(events, losses=(*events.losses, *lost)) if lost else events
-    if not plain:
+    if not told.recorded:
         return events
-    return replace(events, environment=(*events.environment, plain))
+    return replace(events, environment=(*events.environment, told))
 
 
-def _block_starts(manifest: Manifest) -> str:
-    """Return when each block of an interleaved recording begins: the first, then steps (ns).
+def _known_text(value: object) -> str | None:
+    return value or None if isinstance(value, str) else None
+
+
+def _block_starts(manifest: Manifest) -> tuple[int, ...] | None:
+    """Return when each block of an interleaved recording begins (ns).
 
     Begins are those of this recording's own first run in the block, which its executions do
     not precede.
@@ -398,23 +400,23 @@ def _block_starts(manifest: Manifest) -> str:
     side = "A" if manifest.interleaved == SAMPLE else "B"
     places = [place for place, which in enumerate(manifest.order) if which == side]
     if not manifest.interleaved or any(not 0 < r.number <= len(places) for r in manifest.runs):
-        return ""
+        return None
     starts: dict[int, int] = {}
     for run in sorted(manifest.runs, key=lambda run: run.number):
         starts.setdefault(places[run.number - 1] // BLOCK_RUNS, run.begin)
     if list(starts) != list(range(len(starts))):  # no recorder writes that
-        return ""
-    return _as_steps(list(starts.values()))
+        return None
+    return _few_moments(list(starts.values()))
 
 
-def _turn_starts(manifest: Manifest) -> str:
-    """Return when each run of an interleaved recording begins: the first, then steps (ns)."""
-    return _as_steps(sorted(r.begin for r in manifest.runs)) if manifest.interleaved else ""
+def _turn_starts(manifest: Manifest) -> tuple[int, ...] | None:
+    """Return when each run of an interleaved recording begins (ns)."""
+    return _few_moments(sorted(r.begin for r in manifest.runs)) if manifest.interleaved else None
 
 
-def _as_steps(begins: list[int]) -> str:
-    text = " ".join(map(str, [*begins[:1], *(b - a for a, b in pairwise(begins))]))
-    return text if len(text) <= _LONGEST_BLOCKS else ""
+def _few_moments(begins: list[int]) -> tuple[int, ...] | None:
+    """Return moments, if a saved set has room for them."""
+    return tuple(begins) if begins and fit_moments(begins) else None
 
 
 def add_counted_losses(events: Events, manifest: Manifest) -> Events:
@@ -439,13 +441,13 @@ def _add_machine(events: Events, manifest: Manifest) -> Events:
     """Add what the machine was like meanwhile."""
     summary = manifest.machine.get("summary")
     measured = {
-        MACHINE + key: value
+        key: value
         for key, value in (summary if isinstance(summary, dict) else {}).items()
         if type(value) is int and 0 <= value <= _WHOLE
     }
     if not measured:
         return events
-    return replace(events, environment=(*events.environment, measured))
+    return replace(events, environment=(*events.environment, read_machine(measured)))
 
 
 def find_reached_limits(manifest: Manifest) -> tuple[ReachedLimit, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
@@ -13,6 +13,7 @@ import numpy as np
 from critpath.model import I64, Bool
 from critpath.read.program import Role
 from critpath.read.records import Record
+from critpath.schema.environment import Environment
 
 
 class PacketColumn(IntEnum):
@@ -127,18 +128,19 @@ _PART: Final = re.compile(r".*-\d{8}-\d{6}-\d+|\d{8}T\d{6}[+-]\d{4}-(\d{8}T\d{6}
 _LEVELS: Final = 5  # down to ust/uid/0/64-bit
 
 
-def identify_tracer(environment: Mapping[str, str | int], directory: Path | None = None) -> Tracer:
+def identify_tracer(environment: Environment, directory: Path | None = None) -> Tracer:
     """Identify the tracer by the ``env`` of the trace and the directories it lies in.
 
     Snapshots and rotated chunks are written while events go on, one buffer after the other.
     """
-    lttng = str(environment.get("tracer_name", "")).startswith("lttng-")
-    major, minor = (environment.get(f"tracer_{part}", 0) for part in ("major", "minor"))
+    name = environment.tracer_name or ""
+    lttng = name.startswith("lttng-")
+    major, minor = environment.tracer_major or 0, environment.tracer_minor or 0
     version = (major, minor) if isinstance(major, int) and isinstance(minor, int) else (0, 0)
     parts = directory.parts[-_LEVELS:] if directory is not None else ()
     partial = any(_PART.fullmatch(part) for part in parts)
-    kernel = environment.get("tracer_name", "") == "lttng-modules"
-    by_cpu = lttng or environment.get("tracer_name", "") == "critpath-ftrace"
+    kernel = name == "lttng-modules"
+    by_cpu = lttng or name == "critpath-ftrace"
     return Tracer(
         lttng, lttng and version >= (2, 9) and not partial, kernel and not partial, by_cpu
     )

@@ -258,7 +258,7 @@ class Description:
         parses its class, which raises `MetadataError` if it is malformed.
     texts : mapping of str to tuple of str
         The payload's text fields, by event name; likewise.
-    environment : mapping
+    environment : Environment
     """
 
     __slots__ = ("domain", "environment", "events", "host", "name", "texts")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from critpath.read.metadata.schema import TraceClass, get_parse_warnings
 from critpath.read.packets import PacketColumn, StreamFile, identify_tracer
 from critpath.read.selection import compile_requests
 from critpath.read.streams import describe_streams
+from critpath.schema.environment import Environment
 
 # Rows that all decoders together keep waiting, so that they stay in the cache; a decoder
 # gets its share of them within bounds.
@@ -135,7 +136,7 @@ class EventStream:
     classes : list of EventClass
         Those that have occurred; it grows.
     hosts : tuple of str
-    environment : tuple of mapping
+    environment : tuple of Environment
         The ``env`` of every trace.
     gaps : Gaps
         When some of it was not recorded: who opens it knows.
@@ -215,7 +216,7 @@ class EventStream:
         return tuple(self._summary.hosts) or ("",)
 
     @property
-    def environment(self) -> tuple[Mapping[str, str | int], ...]:
+    def environment(self) -> tuple[Environment, ...]:
         """The ``env`` of every trace."""
         return tuple(t.trace.schema.environment for t in self._traces)
 
@@ -593,7 +594,7 @@ class Source(Protocol):
         """Every machine of the recording."""
 
     @property
-    def environment(self) -> tuple[Mapping[str, str | int], ...]:
+    def environment(self) -> tuple[Environment, ...]:
         """What the traces say of themselves."""
 
     def __iter__(self) -> Iterator[EventChunk]: ...

@@ -26,6 +26,7 @@ from critpath.model import (
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import own_stack
+from critpath.schema.environment import Environment, read_environment
 from critpath.store import write_text
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
@@ -240,19 +241,19 @@ def _loss(given: Mapping[str, Any], place: str) -> Loss:
     )
 
 
-def _environment(given: Mapping[str, Any], place: str) -> Mapping[str, str | int]:
+def _environment(given: Mapping[str, Any], place: str) -> Environment:
+    told = read_environment(
+        {
+            _text(key, place): _text(value, f"{place}.{key:.40}")
+            if type(value) is str
+            else _whole(value, f"{place}.{key:.40}", -_END)
+            for key, value in given.items()
+        }
+    )
     # What others rely on: where one of the two is, the other is, and of the right kind.
-    if ("clock_epoch" in given) != ("recording" in given):
+    if (told.clock_epoch is None) != (told.recording is None):
         _wrong(place, "both of recording and clock_epoch")
-    if "clock_epoch" in given:
-        _whole(given["clock_epoch"], f"{place}.clock_epoch", -_END)
-        _text(given["recording"], f"{place}.recording")
-    return {
-        _text(key, place): _text(value, f"{place}.{key:.40}")
-        if type(value) is str
-        else _whole(value, f"{place}.{key:.40}", -_END)
-        for key, value in given.items()
-    }
+    return told
 
 
 def _paths(
@@ -549,7 +550,7 @@ def _session_lines(session: Session) -> Iterator[str]:
         "notes": _clean(executions.notes),
         "warnings": _clean(paths.warnings),
         "losses": _clean([loss.saved() for loss in paths.losses]),
-        "environment": _clean([dict(e) for e in paths.environment]),
+        "environment": _clean([e.saved() for e in paths.environment]),
         "means": [list(pair) for pair in mean_times(paths)],
         "kinds": list(map(list, kinds)),
         "threads": list(map(list, threads)),
@@ -733,22 +734,19 @@ def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
             Loss(x.begin, x.end, x.host, x.cpu, x.events, x.packets, clean(x.reason))
             for x in part.losses
         ),
-        environment=tuple(
-            {
-                # Arguments may be confidential.
-                key: each.get("recorded_program", "")
-                if key == "recorded_command"
-                else value
-                if not isinstance(value, str)
-                else names.get(value, value)
-                if key == "recording"
-                else _ABSOLUTE.sub(r"\1", value)
-                for key, value in each.items()
-            }
-            for each in part.environment
-        ),
+        environment=tuple(_hide_places(each, names) for each in part.environment),
         warnings=tuple(map(clean, part.warnings)),
     )
+
+
+def _hide_places(told: Environment, names: Mapping[str, str]) -> Environment:
+    """Return an environment with other names of recordings, without directories and arguments."""
+    hidden = told.map_texts(lambda text: _ABSOLUTE.sub(r"\1", text))
+    if told.recording is not None:
+        hidden = hidden.with_texts(recording=names.get(told.recording, told.recording))
+    if told.recorded_command is not None:  # arguments may be confidential
+        hidden = hidden.with_texts(recorded_command=told.recorded_program or "")
+    return hidden
 
 
 def stratified_sample(labels: Sequence[str], most: int, seed: int) -> I64:

@@ -26,6 +26,7 @@ from critpath.model import (
     join_paths,
 )
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.schema.environment import read_environment
 from critpath.store.columns import (
     ABOUT,
     EXECUTION,
@@ -281,7 +282,7 @@ class _PathsFile:
             specification=about["specification"],
             losses=tuple(Loss(**loss) for loss in about["losses"]),
             lossy=_numbers(table, "lossy"),
-            environment=tuple(about["environment"]),
+            environment=tuple(map(read_environment, about["environment"])),
             events=about["events"],
             warnings=tuple(about["warnings"]),
         )

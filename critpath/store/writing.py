@@ -171,7 +171,7 @@ class PathsWriter:
             self._stacks |= stacked
         elif stacked and not self._stacks:
             raise ValueError("stacks in a file without")
-        several = any("clocks" in about for about in chunk.environment)
+        several = any(about.clocks is not None for about in chunk.environment)
         parquet = self._open(requests=several or chunk.executions.requests is not None)
         table = _table(chunk, rows, self._base, parquet.schema, self._strings)
         parquet.write_table(table, row_group_size=len(table))
@@ -180,7 +180,7 @@ class PathsWriter:
         facts = {
             "sources": paths.sources,
             "losses": tuple(loss.saved() for loss in paths.losses),
-            "environment": tuple(dict(e) for e in paths.environment),
+            "environment": tuple(e.saved() for e in paths.environment),
             "events": paths.events,
             "warnings": paths.warnings,
             "incomplete": paths.executions.incomplete,
@@ -202,7 +202,7 @@ class PathsWriter:
 
 def has_stacks(paths: PathSet) -> bool:
     """Tell whether paths are of a recording with stacks."""
-    return any("stacks" in about for about in paths.environment)
+    return any(about.stacks is not None for about in paths.environment)
 
 
 def settle() -> None:

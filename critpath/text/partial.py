@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from critpath.units import format_ns, format_share, plural, safe_text
 
 
-def executions_whole(whole: int, total: int, counted: Mapping[str, str | int]) -> str:
+def executions_whole(whole: int, total: int, gaps: int, gaps_ns: int) -> str:
     """How many executions of a recording with gaps were recorded whole."""
     return (
         f"{whole:,} of {plural(total, 'execution')} recorded whole; "
-        f"{plural(int(counted['gaps']), 'gap')}, {format_ns(int(counted['gaps_ns']))} in all: "
+        f"{plural(gaps, 'gap')}, {format_ns(gaps_ns)} in all: "
         "not recorded, and never crossed by a path"
     )
 

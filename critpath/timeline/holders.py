@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, role_name
+from critpath.schema.environment import Environment
 from critpath.schema.parameters.replay import WAITING
 
 NO_HOLDER: Final = -1  # technical
@@ -82,10 +83,11 @@ class Holds:
     recorded: frozenset[str] = frozenset()
 
     @property
-    def counted(self) -> dict[str, str]:
-        """What a recording's environment says of them: names, one a line."""
-        named = {"holders_inferred": self.inferred, "holders_recorded": self.recorded}
-        return {key: "\n".join(sorted(names)) for key, names in named.items() if names}
+    def counted(self) -> Environment:
+        """What a set says of them."""
+        return Environment(
+            holders_inferred=self.inferred or None, holders_recorded=self.recorded or None
+        )
 
 
 def find_holds(

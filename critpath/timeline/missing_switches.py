@@ -26,6 +26,7 @@ import numpy as np
 
 from critpath.model import I32, I64, Bool, EventChunk, EventClass, Events, Kind, Loss
 from critpath.model.gaps import BASE, Gaps
+from critpath.schema.environment import Environment
 from critpath.timeline._missing import Search
 from critpath.units import plural
 
@@ -64,9 +65,9 @@ class Insertions:
         return len(self.after)
 
     @property
-    def counted(self) -> dict[str, int]:
-        """What an environment tells of them."""
-        return {"switches_put_in": len(self), "switches_written": self.written}
+    def counted(self) -> Environment:
+        """What a set says of them."""
+        return Environment(switches_put_in=len(self), switches_written=self.written)
 
     @property
     def warnings(self) -> tuple[str, ...]:

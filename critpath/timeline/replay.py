@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from critpath.model import (
 )
 from critpath.model.gaps import Gaps
 from critpath.model.packing import BlockArena, BufferPool, PackedTable
+from critpath.schema.environment import Environment, name_interrupts, name_timers
 from critpath.timeline._replay import CPU_LIMIT, Replay
 from critpath.timeline.after_gaps import (
     IN_CALL,
@@ -57,7 +57,7 @@ class Replayer:
     ----------
     hosts : sequence of str
         All that events may come from; `EventClass.host` is an index into them.
-    environment : sequence of mapping
+    environment : sequence of Environment
         The ``env`` of every trace: what ``prev_state`` means depends on the kernel.
     losses : sequence of Loss
         As far as they are known; one that ends before an event is taken into account
@@ -93,7 +93,7 @@ class Replayer:
         self,
         *,
         hosts: Sequence[str],
-        environment: Sequence[Mapping[str, str | int]],
+        environment: Sequence[Environment],
         losses: Sequence[Loss],
         code: Callable[[str], int],
         text: Callable[[int], str],
@@ -106,8 +106,8 @@ class Replayer:
         table, edges = gap_tables(gaps or Gaps())
         told, call_states = _recode(resumed, code)
         self._code, self._text = code, text
-        self._functions = timer_functions(environment)
-        self._devices = net_devices(environment)
+        self._functions = name_timers(environment)
+        self._devices = name_interrupts(environment)
         self._core = Replay(
             len(hosts),
             has_waking=int(has_waking),
@@ -433,14 +433,10 @@ def fixed_tables(code: Callable[[str], int]) -> dict[str, Any]:
     }
 
 
-def prev_states(
-    hosts: Sequence[str], environment: Sequence[Mapping[str, str | int]]
-) -> NDArray[np.int64]:
+def prev_states(hosts: Sequence[str], environment: Sequence[Environment]) -> NDArray[np.int64]:
     """Return per host: dead mask, stopped mask, then the runnable values (padded by repeats)."""
     releases = {
-        str(e.get("hostname", "")): str(e["kernel_release"])
-        for e in environment
-        if "kernel_release" in e
+        e.hostname or "": e.kernel_release for e in environment if e.kernel_release is not None
     }
     rows = []
     for host in hosts:
@@ -450,25 +446,6 @@ def prev_states(
             [meaning.dead, meaning.stopped, *runnable, *[runnable[0]] * (5 - len(runnable))]
         )
     return np.array(rows, np.int64)
-
-
-def timer_functions(environment: Sequence[Mapping[str, str | int]]) -> dict[int, str]:
-    """Return the names of timers' functions by address, as far as recorders have noted them."""
-    names = {}
-    for env in environment:
-        for entry in str(env.get("timer_functions", "")).split(","):
-            address, _, name = entry.partition("=")
-            if re.fullmatch("[0-9a-f]{1,16}", address) and re.fullmatch(r"\w{1,100}", name):
-                number = int(address, 16)
-                names[number - (number >> 63 << 64)] = name
-    return names
-
-
-def net_devices(environment: Sequence[Mapping[str, str | int]]) -> dict[str, str]:
-    """Return whose network interrupts are, by their names, as far as recorders have noted them."""
-    entries = [e for env in environment for e in str(env.get("net_devices", "")).split(",")]
-    found = [re.fullmatch(r"([^=]{1,100})=([^\s/]{1,15})", entry) for entry in entries]
-    return {one[1]: one[2] for one in found if one}
 
 
 def _recode(resumed: Resumed, code: Callable[[str], int]) -> tuple[I64, I32]:

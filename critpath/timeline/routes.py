@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, Bool, EventClass, Events, Executions, Kind
-from critpath.model.recording import join_devices
+from critpath.model.recording import MOST_NAMED
+from critpath.schema.environment import Environment, Route, Routes
 from critpath.schema.parameters.replay import WAITING
 
 _UNKNOWN: Final = "unknown"
@@ -21,7 +22,7 @@ def count_routes(
     executions: Executions,
     kinds: Mapping[str, str],
     bridges: Mapping[str, str] | None = None,
-) -> dict[str, int | str]:
+) -> Environment | None:
     """Count packets by the kind of the device that they were queued at, during executions.
 
     By kind, as names of veth devices are random; those that were surely passed are named beside.
@@ -37,17 +38,15 @@ def count_routes(
 
     Returns
     -------
-    dict of str to int or str
-        ``route_executions``; for every kind ``route_packets_KIND``, ``route_devices_KIND`` that
-        surely were passed, and ``route_perhaps_KIND`` that may have been; ``route_begun_KIND``,
-        packets that set out there: one that goes on to other devices is queued at each;
-        ``route_names_KIND`` and ``route_names_bridge``, some names.  Empty where packets
-        were not recorded, or are fewer than executions.
+    Environment or None
+        With `Environment.routes`; of the kind ``bridge`` the names alone.  A packet that goes on
+        to other devices is queued at each.  None where packets were not recorded, or are fewer
+        than executions.
     """
     sends = np.array([_names_device(c) for c in events.classes], bool)
     begin, end = _merge(executions)
     if not sends.any() or not len(begin):
-        return {}
+        return None
     rows = np.flatnonzero(sends[events.event_class])
     time = events.timestamp[rows]
     piece = np.searchsorted(begin, time, "right") - 1
@@ -55,14 +54,14 @@ def count_routes(
     begun = _set_out(events)
     rows, piece = rows[inside], piece[inside]
     if len(rows) < len(executions):
-        return {}
+        return None
     codes, which, packets = np.unique(
         events.column(rows, "name"), return_inverse=True, return_counts=True
     )
     pairs = np.unique(np.stack([which.reshape(-1), piece]), axis=1)
     often = np.bincount(pairs[0], minlength=len(codes)) * 2 >= len(np.unique(piece))
     first = np.bincount(which.reshape(-1), begun[rows], minlength=len(codes)).astype(np.int64)
-    result: Counter[str] = Counter({"route_executions": len(executions)})
+    kinds_of: dict[str, Counter[str]] = {}
     named: dict[str, set[str]] = {}
     columns = (codes.tolist(), packets.tolist(), often.tolist(), first.tolist())
     for code, count, usual, sent in zip(*columns, strict=True):
@@ -70,16 +69,24 @@ def count_routes(
         kind = "loopback" if name == "lo" else kinds.get(name, _UNKNOWN)
         share = count / int(packets.max())
         if share >= WAITING.not_passed:
-            result[f"route_perhaps_{kind}"] += 1
+            kinds_of.setdefault(kind, Counter()).update(perhaps=1)
         if usual and share >= WAITING.passed:
-            result[f"route_devices_{kind}"] += 1
-            result[f"route_packets_{kind}"] += count
-            result[f"route_begun_{kind}"] += sent
+            kinds_of.setdefault(kind, Counter()).update(devices=1, packets=count, begun=sent)
             named.setdefault(kind, set()).add(name)
             if bridge := (bridges or {}).get(name):
                 named.setdefault("bridge", set()).add(bridge)
-    names = {f"route_names_{kind}": join_devices(of) for kind, of in named.items()}
-    return {**result, **names}
+    names = {kind: tuple(sorted(of)[: MOST_NAMED + 1]) for kind, of in named.items()}
+    routes = {}
+    for kind in dict.fromkeys([*kinds_of, *names]):
+        of = kinds_of.get(kind, Counter[str]())
+        routes[kind] = Route(
+            perhaps=of.get("perhaps"),
+            devices=of.get("devices"),
+            packets=of.get("packets"),
+            begun=of.get("begun"),
+            names=names.get(kind),
+        )
+    return Environment(routes=Routes(executions=len(executions), kinds=routes))
 
 
 def _set_out(events: Events) -> Bool:

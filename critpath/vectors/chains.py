@@ -192,7 +192,9 @@ def chain_times(normal: PathSet, sample: PathSet, coder: Coder | None = None) ->
     """
     chains = _Chains(coder or Coder((normal, sample), "thread"))
     # Of one set alone every function would be new.
-    coded = all(any("stacks" in about for about in one.environment) for one in (normal, sample))
+    coded = all(
+        any(about.stacks is not None for about in one.environment) for one in (normal, sample)
+    )
     places = _Places(chains) if coded else None
     of = places.of if places else chains.of
     found = [[_add_up(part, of) for part in one.chunks()] for one in (normal, sample)]

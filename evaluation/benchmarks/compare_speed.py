@@ -47,6 +47,7 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.pipeline.comparison import judge
+from critpath.schema.environment import Environment
 from critpath.store import save_paths, seal, write_part
 from critpath.vectors.table import ALPHABETS, vector_table
 
@@ -175,7 +176,7 @@ def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
         specification="events:app:request_begin,app:request_end,key=id",
         losses=(),
         lossy=np.zeros(n, np.bool_),
-        environment=({"hostname": "host", "kernel_release": "6.1.0"},),
+        environment=(Environment(hostname="host", kernel_release="6.1.0"),),
         events=len(table) * 3,
     )
 

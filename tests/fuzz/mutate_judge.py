@@ -325,7 +325,7 @@ class Subject:
                 at = p.begin // 8
                 if given[at + 4 : at + 20] != uuid and (near is None or number in near):
                     return "of another trace"
-            cleared = trace.schema.environment.get("tracer_name") != "lttng-ust"
+            cleared = trace.schema.environment.tracer_name != "lttng-ust"
             if wrong := mutate_rules.of_file(given, places, original, near, cleared=cleared):
                 return wrong
             files[name] = given, places
@@ -338,7 +338,7 @@ class Subject:
         several = len(by_trace) > 1
         for name, files in by_trace.items() if together else ():
             env = next(t for t in self.traces if t.name == name).schema.environment
-            version = env.get("tracer_major", 0), env.get("tracer_minor", 0)
+            version = env.tracer_major or 0, env.tracer_minor or 0
             if not any(p for _, p in files.values()):
                 if several:
                     return "no stream at all"

@@ -44,6 +44,7 @@ from critpath.graph.critical_path import take_executions
 from critpath.model import Kind
 from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.metadata.schema import IntegerClass, VarintClass
+from critpath.schema.environment import Environment
 from critpath.store import DATASET, part_name
 
 HERE = Path(__file__).resolve().parent
@@ -249,7 +250,7 @@ def saved_seeds() -> None:
     whole = pipeline.extract([recording], specification="thread")
     paths = take_executions(whole, np.arange(min(len(whole), 12)))
     paths = replace(
-        paths, sources=("recording",), environment=({"recording": "r", "clock_epoch": 1},)
+        paths, sources=("recording",), environment=(Environment(recording="r", clock_epoch=1),)
     )
     save_paths(paths, given / "paths.parquet")
     parquet = (given / "paths.parquet").read_bytes()

@@ -62,7 +62,7 @@ def _fragments(trace: TraceClass, aliases: bool) -> Iterator[dict[str, Any]]:
         "namespace": NAMESPACE,
         "name": "",
         "uid": str(uid),
-        "environment": dict(trace.environment),
+        "environment": trace.environment.saved(),
         **dict(scope("packet-header-field-class", trace.packet_header)),
     }
     for clock in trace.clocks.values():

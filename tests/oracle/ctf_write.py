@@ -23,6 +23,7 @@ from critpath.read.metadata.schema import (
     VariantClass,
     VarintClass,
 )
+from critpath.schema.environment import Environment
 
 
 class Writer:
@@ -194,7 +195,7 @@ class Generator:
             0, StructureClass(tuple(context)), event_header, event_context, events, "c"
         )
         version = (1, 8) if rng.random() < 0.7 else (2, 0)
-        return TraceClass(header, {0: stream}, {"c": clock}, {}, "", self.big, version)
+        return TraceClass(header, {0: stream}, {"c": clock}, Environment(), "", self.big, version)
 
     def event_header(self, role):
         """A plain header, or one as LTTng's: compact ids, and an escape to wide ones."""

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, Events, Kind
+from critpath.schema.environment import Environment
 
 _OPENS: Final = frozenset({Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY})
 _CLOSES: Final = frozenset({Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_EXIT})
@@ -196,7 +197,7 @@ def _insert(events: Events, put: I64) -> Events:
     at = place + 1
     kinds = np.array([c.kind for c in events.classes], np.uint8)
     written = int((kinds[events.event_class] == Kind.SWITCH).sum())
-    counted = {"switches_put_in": len(put), "switches_written": written}
+    counted = Environment(switches_put_in=len(put), switches_written=written)
     return replace(
         events,
         timestamp=np.insert(events.timestamp, at, events.timestamp[place]),

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from critpath.schema.environment import Environment
+
 ROWS = 6  # of a table that are shown
 LONG = 110  # characters of a row that are shown
 DEEP = 6  # how far into a result
@@ -67,7 +69,7 @@ def tables_of(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str,
 
 
 def is_table(value: Any) -> bool:
-    return is_dataclass(value) and not isinstance(value, type)
+    return is_dataclass(value) and not isinstance(value, type | Environment)
 
 
 def columns_of(value: Any, name: str, depth: int) -> Iterator[tuple[str, list[Any]]]:
@@ -93,6 +95,8 @@ def plain(value: Any, depth: int = 0) -> Any:
             found = [plain(each, depth + 1) for each in value]
         elif isinstance(value, set | frozenset):
             found = sorted((plain(each, depth + 1) for each in value), key=str)
+        elif isinstance(value, Environment):
+            found = plain(value.saved(), depth)
         elif isinstance(value, Mapping):
             rows = [[plain(k, depth + 1), plain(v, depth + 1)] for k, v in value.items()]
             found = sorted(rows, key=str)

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from critpath.model import Kind, State
+from critpath.schema.environment import saved_keys
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "critpath"
 MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
@@ -387,6 +388,64 @@ def test_a_number_is_recognized(tmp_path, monkeypatch, text, wrong):
     path = tmp_path / "stage.py"
     path.write_text(text, encoding="utf-8")
     assert bool(undeclared_numbers(path)) == wrong
+
+
+# What alone knows how an `Environment` is saved; a recorder writes what a trace has.
+KEYS_OF_ENVIRONMENTS: Final = ("schema/environment.py", "record/")
+
+
+def taken_by_key(path: Path) -> list[str]:
+    """Return where something is had from an environment by its saved key, not as an attribute."""
+    keys = {key for key in saved_keys() if "_" in key} - {"left_out"}
+    prefixes = ("requests_", "route_", "machine_probe_", "machine_pressure_")
+
+    def is_environment(node: ast.expr) -> bool:
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        return isinstance(node, ast.Attribute) and node.attr == "environment"
+
+    found = []
+    for node in walk(path):
+        asked: list[ast.expr] = []
+        wrong = False
+        if isinstance(node, ast.Subscript):
+            asked = [node.slice]
+            wrong = is_environment(node.value) and isinstance(node.slice, ast.Constant)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in {"get", "startswith", "removeprefix"}:
+                asked = node.args[:1]
+                wrong = is_environment(node.func.value)
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            asked = [node.left]
+        texts = [one.value for one in asked if isinstance(one, ast.Constant)]
+        named = any(isinstance(x, str) and (x in keys or x.startswith(prefixes)) for x in texts)
+        if named or (wrong and any(isinstance(text, str) for text in texts)):
+            found.append(f"{place(path)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node)}")
+    return found
+
+
+def test_environments_have_attributes():
+    stages = [p for p in PYTHON if not place(p).startswith(KEYS_OF_ENVIRONMENTS)]
+    assert [f for p in stages for f in taken_by_key(p)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("x.environment[0]['hostname']", True),
+        ("x.environment.get('domain')", True),
+        ("[e.get('runs_missing') for e in x.environment]", True),
+        ("[e for e in found if 'switches_put_in' in e]", True),
+        ("[k for k in e if k.startswith('route_devices_')]", True),
+        ("x.environment[0].hostname", False),
+        ("document.get('hostname')", False),
+    ],
+)
+def test_a_key_of_an_environment_is_recognized(tmp_path, monkeypatch, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / "stage.py"
+    path.write_text(text, encoding="utf-8")
+    assert bool(taken_by_key(path)) == wrong
 
 
 def test_nothing_is_evaluated():

@@ -26,6 +26,7 @@ from critpath.read.metadata.schema import (
     VarintClass,
 )
 from critpath.read.records import replace
+from critpath.schema.environment import read_environment
 
 RECORD_SEPARATOR = "\x1e"
 
@@ -113,7 +114,7 @@ class _Builder:
             self.header,
             streams,
             self.clocks,
-            self.environment,
+            read_environment(self.environment),
             self.uuid,
             version=(2, 0),
             warnings=tuple(self.warnings),

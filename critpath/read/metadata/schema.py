@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from critpath.read.records import Record
+from critpath.schema.environment import Environment
 
 
 class IntegerClass(Record):
@@ -179,7 +180,7 @@ class TraceClass(Record):
     packet_header: StructureClass | None = None
     streams: Mapping[int, StreamClass] = MappingProxyType({})
     clocks: Mapping[str, ClockClass] = MappingProxyType({})
-    environment: Mapping[str, str | int] = MappingProxyType({})
+    environment: Environment = Environment()
     uuid: str = ""
     big_endian: bool = False
     version: tuple[int, int] = (1, 8)

@@ -35,6 +35,7 @@ from critpath.read.metadata.tsdl_types import (
     read_value,
 )
 from critpath.read.records import replace
+from critpath.schema.environment import read_environment
 
 _SIGNATURE = re.compile(r"\s*+/\*\s*+CTF\s++([0-9]++)\.([0-9]++)\s*+\*/")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -102,7 +103,7 @@ class _Assembler:
             header,
             streams,
             clocks,
-            self.blocks.environment,
+            read_environment(self.blocks.environment),
             self._uuid(trace),
             self.blocks.big_endian,
             warnings=tuple(self.types.warnings),

@@ -72,6 +72,7 @@ from critpath.model import (
 )
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
+from critpath.schema.environment import list_values
 from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import Words, word, word_all
@@ -195,8 +196,8 @@ def describe_set(paths: PathSet) -> SetEntry:
         window=Window(begin=int(executions.begin.min()), end=int(executions.end.max()))
         if len(executions)
         else None,
-        hosts=_from_environment(paths, "hostname"),
-        kernels=_from_environment(paths, "kernel_release"),
+        hosts=list_values(paths.environment, lambda e: e.hostname),
+        kernels=list_values(paths.environment, lambda e: e.kernel_release),
         tracers=_tracers(paths),
         loss=LossSummary(
             events=sum(loss.events for loss in paths.losses),
@@ -208,11 +209,11 @@ def describe_set(paths: PathSet) -> SetEntry:
         incomplete=int(executions.incomplete),
         notes=list(executions.notes),
         warnings=list(paths.warnings),
-        machines=_from_environment(paths, "recorded_on"),
-        processors=_from_environment(paths, "recorded_cpu"),
-        cpus=_from_environment(paths, "recorded_cpus"),
-        profiles=_from_environment(paths, "recorded_profile"),
-        commands=_from_environment(paths, "recorded_command"),
+        machines=list_values(paths.environment, lambda e: e.recorded_on),
+        processors=list_values(paths.environment, lambda e: e.recorded_cpu),
+        cpus=list_values(paths.environment, lambda e: e.recorded_cpus),
+        profiles=list_values(paths.environment, lambda e: e.recorded_profile),
+        commands=list_values(paths.environment, lambda e: e.recorded_command),
         epochs=_epochs(paths),
         recorded=begin_dates(paths),
         machine=summarize_machine(paths.environment),
@@ -226,8 +227,9 @@ def _clocks(paths: PathSet) -> list[HostEntry]:
     found: dict[str, HostEntry] = {}
     for about in paths.environment:
         try:
-            told = msgspec.json.decode(str(about.get("clocks", "[]")), type=list[HostEntry])
-        except (msgspec.DecodeError, UnicodeError):
+            told = msgspec.convert(about.clocks or (), list[HostEntry])
+            msgspec.json.encode(told)
+        except (msgspec.ValidationError, UnicodeError):
             continue  # a trace's own, of that name
         for one in told[:_MOST_HOSTS]:
             known = found.get(one.host)
@@ -241,15 +243,11 @@ def _clocks(paths: PathSet) -> list[HostEntry]:
 
 def _account(paths: PathSet) -> AccountEntry | None:
     """Return what became of the requests of all recordings of a set."""
-    known = [one for one in paths.environment if "requests" in one]
+    known = [one.requests for one in paths.environment if one.requests is not None]
     if not known:
         return None
-    counts = {
-        name: sum(int(one.get(key, 0)) for one in known)
-        for name in AccountEntry.__struct_fields__
-        for key in ("requests" if name == "requests" else f"requests_{name}",)
-    }
-    return AccountEntry(**counts)
+    names = AccountEntry.__struct_fields__
+    return AccountEntry(**{name: sum(getattr(one, name) for one in known) for name in names})
 
 
 def begin_dates(paths: PathSet) -> list[str]:
@@ -263,13 +261,8 @@ def begin_dates(paths: PathSet) -> list[str]:
 
 def _epochs(paths: PathSet) -> list[int]:
     """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
-    known = {
-        e["recording"]: e["clock_epoch"]
-        for e in paths.environment
-        if "recording" in e and "clock_epoch" in e
-    }
-    epochs = (known.get(source, 0) for source in paths.sources)
-    return [epoch if isinstance(epoch, int) else 0 for epoch in epochs]
+    known = {e.recording: e.clock_epoch for e in paths.environment if e.clock_epoch is not None}
+    return [known.get(source) or 0 for source in paths.sources]
 
 
 def _format_utc(moment: int) -> str:
@@ -280,17 +273,13 @@ def _format_utc(moment: int) -> str:
     return f"{whole.isoformat()}Z"
 
 
-def _from_environment(paths: PathSet, key: str) -> list[str]:
-    return sorted({str(env[key]) for env in paths.environment if key in env})
-
-
 def _tracers(paths: PathSet) -> list[str]:
     found = set()
     for env in paths.environment:
-        if "tracer_name" in env:
-            parts = [env.get(f"tracer_{part}") for part in ("major", "minor", "patchlevel")]
+        if env.tracer_name is not None:
+            parts = (env.tracer_major, env.tracer_minor, env.tracer_patchlevel)
             numbers = ".".join(str(part) for part in parts if part is not None)
-            found.add(f"{env['tracer_name']} {numbers}".strip())
+            found.add(f"{env.tracer_name} {numbers}".strip())
     return sorted(found)
 
 

@@ -422,10 +422,10 @@ def _whole(value: float | None) -> int | None:
 def _epoch(sets: Sequence[Exported]) -> int:
     """Return what to add to a time for ns since 1970, 0 unless it is one for all."""
     known = {
-        int(about["clock_epoch"])
+        about.clock_epoch
         for one in sets
         for about in one.paths.environment
-        if "clock_epoch" in about
+        if about.clock_epoch is not None
     }
     recordings = sum(len(one.paths.sources) for one in sets)
     return known.pop() if len(known) == 1 and recordings == 1 else 0

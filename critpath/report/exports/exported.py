@@ -19,6 +19,7 @@ from critpath.documents import (
 from critpath.errors import UnreadableError
 from critpath.model import I64, CriticalPaths, Executions, PathSet, RequestFacts, State
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.schema.environment import Environment
 from critpath.units import safe_text
 
 UNSEEN = "unknown thread"
@@ -217,7 +218,9 @@ def _path_set(
         losses=(),
         lossy=lossy,
         environment=tuple(
-            {"recording": recording, "clock_epoch": epoch} for recording, epoch in epochs if epoch
+            Environment(clock_epoch=epoch, recording=recording)
+            for recording, epoch in epochs
+            if epoch
         ),
     )
 

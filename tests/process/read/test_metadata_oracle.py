@@ -188,7 +188,7 @@ def test_every_class_is_as_babeltrace2_reads_it(trace):
     expected = json.loads(done.stdout)
     found = read_metadata(trace)
     assert found.uuid == expected["uuid"]
-    assert found.environment == expected["environment"]
+    assert found.environment.saved() == expected["environment"]
     assert {str(number) for number in found.streams} >= expected["streams"].keys()
     for number, theirs in expected["streams"].items():
         ours = found.streams[int(number)]

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
+from critpath.schema.environment import read_environment
 
 HOSTILE = (
     "</ScRiPt><img src=x onerror=alert(1)>",
@@ -95,7 +96,7 @@ def path_sets(draw: st.DrawFn) -> PathSet:
         lossy=column(0, 1, count).astype(np.bool_),
         environment=draw(
             st.lists(st.dictionaries(TEXTS, st.one_of(TEXTS, NUMBERS), max_size=3), max_size=2).map(
-                tuple
+                lambda given: tuple(map(read_environment, given))
             )
         ),
         events=draw(st.integers(0, 2**62)),

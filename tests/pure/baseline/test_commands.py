@@ -13,6 +13,7 @@ import pytest
 
 from critpath import pipeline
 from critpath.commands import main
+from critpath.schema.environment import Environment, read_environment
 from critpath.store import load_paths, save_paths
 from critpath.store.baseline import stratified_sample
 
@@ -184,7 +185,8 @@ def test_other_machines_are_a_warning_and_strictly_no_verdict(run, tmp_path, ext
 
     other = load_paths(extracted("normal-2"))
     environment = tuple(
-        {**e, "kernel_release": "9.9"} if "kernel_release" in e else e for e in other.environment
+        e if e.kernel_release is None else e.with_texts(kernel_release="9.9")
+        for e in other.environment
     )
     save_paths(replace(other, environment=environment), tmp_path / "other.parquet")
     run("baseline", "save", "normal", "-o", "b.json")
@@ -208,7 +210,9 @@ def test_show_is_safe_on_a_terminal(run, tmp_path, extracted):
     hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
     paths = pipeline.load_saved_paths(extracted("sample-lock"))
     executions = replace(paths.executions, label=(hostile,) * len(paths))
-    environment = tuple(dict.fromkeys(e, hostile) for e in paths.environment[:-1])
+    environment = tuple(
+        read_environment(dict.fromkeys(e.saved(), hostile)) for e in paths.environment[:-1]
+    )
     paths = replace(
         paths, executions=executions, environment=environment, warnings=(hostile,), sources=("e",)
     )
@@ -281,7 +285,7 @@ def test_a_baseline_is_exported_as_a_recording_is(run):
 
 def test_a_program_is_known_by_its_name_alone(run, tmp_path, extracted):
     paths = load_paths(extracted("normal"))
-    said = {"recorded_command": "/srv/me/shop --token hush", "recorded_program": "shop"}
+    said = Environment(recorded_command="/srv/me/shop --token hush", recorded_program="shop")
     told = replace(paths, environment=(*paths.environment, said))
     save_paths(told, tmp_path / "shop.parquet")
     run("baseline", "save", "shop.parquet", "-o", "b.json")
@@ -289,7 +293,7 @@ def test_a_program_is_known_by_its_name_alone(run, tmp_path, extracted):
     assert "hush" not in text
     assert "/srv" not in text
     assert '"recorded_command":"shop"' in text
-    other = {"recorded_command": "./cart", "recorded_program": "cart"}
+    other = Environment(recorded_command="./cart", recorded_program="cart")
     paths = load_paths(extracted("normal-2"))
     save_paths(replace(paths, environment=(*paths.environment, other)), tmp_path / "cart.parquet")
     done = run("compare", "b.json", "cart.parquet", "--json", "c.json", *STRICTLY)

@@ -68,7 +68,7 @@ def plain(paths: PathSet) -> dict:
         ],
         "lossy": paths.lossy.tolist(),
         "environment": [
-            {utf8(k): utf8(v) if isinstance(v, str) else v for k, v in e.items()}
+            {utf8(k): utf8(v) if isinstance(v, str) else v for k, v in e.saved().items()}
             for e in paths.environment
         ],
         "events": paths.events,

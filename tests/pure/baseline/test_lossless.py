@@ -13,6 +13,7 @@ from critpath import pipeline
 from critpath.documents import ComparisonDocument
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
+from critpath.schema.environment import read_environment
 from critpath.store import save_paths
 from critpath.store.baseline import (
     Baseline,
@@ -125,10 +126,11 @@ def test_some_executions_of_a_set_are_those(paths_of):
 def test_recordings_are_called_by_their_own_names(paths_of):
     from dataclasses import replace  # noqa: PLC0415 - near its use
 
+    told = {"recording": "/srv/runs/normal", "trace_name": "normal", "x": "/etc/y"}
     normal = replace(
         paths_of("normal"),
         sources=("/srv/runs/normal",),
-        environment=({"recording": "/srv/runs/normal", "trace_name": "normal", "x": "/etc/y"},),
+        environment=(read_environment(told),),
         specification="windows:/srv/w.csv",
         warnings=("/srv/runs/normal: cut", "see /srv/other/file: it", "a 1/2 of app:x"),
     )
@@ -136,8 +138,9 @@ def test_recordings_are_called_by_their_own_names(paths_of):
     assert one.sources == ("normal",)
     assert one.specification == "windows:w.csv"
     assert one.warnings == ("normal: cut", "see file: it", "a 1/2 of app:x")
-    assert one.environment == ({"recording": "normal", "trace_name": "normal", "x": "y"},)
+    cleaned = {"recording": "normal", "trace_name": "normal", "x": "y"}
+    assert one.environment == (read_environment(cleaned),)
     assert two.sources == ("normal-2",)
-    assert two.environment[0]["recording"] == "normal-2"
+    assert two.environment[0].recording == "normal-2"
     assert two.warnings[0] == "normal-2: cut"
     assert anonymize([one])[0].warnings == one.warnings

@@ -20,6 +20,7 @@ from critpath.detect.comparability import (
     set_warnings,
 )
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.schema.environment import Environment, read_environment
 from critpath.text.notes import name_route, word
 
 
@@ -37,7 +38,7 @@ def path_set(**environment) -> PathSet:
         specification="process",
         losses=(),
         lossy=flags,
-        environment=({"domain": "kernel"}, environment),
+        environment=(Environment(domain="kernel"), read_environment(environment)),
     )
 
 
@@ -77,10 +78,10 @@ def test_an_interleaved_recording_is_best_compared_with_its_partner():
 def test_what_recordings_of_one_set_differ_in_is_said():
     one = path_set(kernel_release="6.1", tracer_name="lttng-modules")
     assert recording_differences(one) == ()
-    kernel, *_ = ({"domain": "kernel", "tracer_name": "lttng-modules"},)
-    user = {"domain": "ust", "tracer_name": "lttng-ust"}
+    kernel = Environment(domain="kernel", tracer_name="lttng-modules")
+    user = Environment(domain="ust", tracer_name="lttng-ust")
     assert recording_differences(replace(one, environment=(kernel, user))) == ()
-    other = {"domain": "kernel", "tracer_name": "critpath"}
+    other = Environment(domain="kernel", tracer_name="critpath")
     (warning,) = recording_differences(replace(one, environment=(kernel, user, other)))
     assert word(warning).endswith("different tracers: critpath, lttng-modules")
     (empty,) = recording_differences(replace(one, sources=("monday",)))
@@ -139,7 +140,10 @@ def test_requests_of_a_server_that_outlives_the_runs_are_of_the_turn_in_which_th
             made,
             executions=replace(made.executions, tid=tid),
             specification=specification,
-            environment=({"recorded_session": "s1", **turns}, *made.environment),
+            environment=(
+                read_environment({"recorded_session": "s1", **turns}),
+                *made.environment,
+            ),
         )
 
     # ABBA, BA: runs begin at 100, 200, ...
@@ -170,7 +174,7 @@ def recorded(begins, epoch=5, **environment) -> PathSet:
         session=zero,
         sources=("r",),
         lossy=np.zeros(n, np.bool_),
-        environment=(*made.environment, {"recording": "r", "clock_epoch": epoch}),
+        environment=(*made.environment, Environment(recording="r", clock_epoch=epoch)),
     )
 
 
@@ -225,7 +229,7 @@ def test_runs_that_the_trace_lacks_leave_no_verdict():
 def in_blocks(begins, blocks, session="s1"):
     made = recorded(begins)
     facts = {"recorded_session": session, **({"recorded_blocks": blocks} if blocks else {})}
-    return replace(made, environment=(facts, *made.environment))
+    return replace(made, environment=(read_environment(facts), *made.environment))
 
 
 def test_executions_are_of_the_blocks_that_a_coin_has_ordered():

@@ -34,6 +34,7 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.pipeline.comparison import judge
+from critpath.schema.environment import read_environment
 
 GOLDEN = Path(__file__).with_name("golden")
 SYMBOLS = (
@@ -573,7 +574,7 @@ def drawn_waits(load, seed, n, rivals, *, environment=(), sessions=1):
                 text += f" {letters[name]}{rng.integers(1, 900)} r{rng.integers(1, 99)}"
         words.append(text)
     made = draw(words, session=[i * sessions // n for i in range(n)])
-    return replace(made, environment=tuple(environment))
+    return replace(made, environment=tuple(map(read_environment, environment)))
 
 
 def test_who_had_the_cpu(snapshot, load):

@@ -10,7 +10,6 @@ import math
 import os
 import re
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from critpath.model import CompareSettings
 from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import show_ratio
+from critpath.schema.environment import Environment
 from critpath.text.answer import describe_headline, describe_why, first_cause
 from critpath.text.explanation import describe_cause
 from critpath.units import format_pair
@@ -65,15 +65,17 @@ def draw_set(rng, n, spread, fault, *, kinds, together, blocked, mix=0.0, pace=1
     names = tuple(f"kind {k}" for k in label.tolist()) if kinds > 1 else made.executions.label
     session = "one" if together else f"of {fault} {rng.integers(1 << 30)}"
     begins = made.executions.begin[::2].tolist()  # of the blocks, where the sets are interleaved
-    steps = [begins[0], *(after - before for before, after in pairwise(begins))]
-    blocks = {"recorded_blocks": " ".join(map(str, steps))} if blocked else {}
     return replace(
         made,
         executions=replace(made.executions, label=names),
         specification="marker",
         environment=(
-            {"recorded_session": session, "hostname": "here", **blocks},
-            {"recording": "drawn", "clock_epoch": 0},
+            Environment(
+                recorded_session=session,
+                hostname="here",
+                recorded_blocks=tuple(begins) if blocked else None,
+            ),
+            Environment(recording="drawn", clock_epoch=0),
         ),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from critpath.model import EventClass, Events, Kind, Loss
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.schema.environment import Environment
 
 TEXT = {"prev_comm", "next_comm", "comm"}
 KINDS = (
@@ -179,5 +180,5 @@ class World:
             begin=rows[0][0],
             end=rows[-1][0],
             total=len(rows),
-            environment=({"kernel_release": "6.1.0"},),
+            environment=(Environment(kernel_release="6.1.0"),),
         )

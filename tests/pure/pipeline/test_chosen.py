@@ -15,6 +15,7 @@ from critpath.model import CompareSettings, Executions
 from critpath.model.gaps import make_gaps
 from critpath.pipeline.comparison import _sufficient
 from critpath.pipeline.partial import _even_chances, choose_by_begin
+from critpath.schema.environment import read_environment
 
 
 def executions(chance: list[float], label: list[str], took: list[int] | None = None) -> Executions:
@@ -133,7 +134,7 @@ def test_too_few_say_which_recording_would_have_sufficed(paths_of) -> None:
         "recorded_ns": 10**9,
         "recording_overhead": json.dumps({"target": 0.03}),
     }
-    chosen = replace(paths, environment=(about,))
+    chosen = replace(paths, environment=(read_environment(about),))
 
     def told(normal, sample, wanted: int) -> list[str]:
         judgement = SimpleNamespace(detection=SimpleNamespace(needed=wanted))

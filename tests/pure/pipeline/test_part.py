@@ -10,6 +10,7 @@ import pytest
 from critpath import pipeline
 from critpath.graph.critical_path import take_executions
 from critpath.pipeline import note_repaired_switches
+from critpath.schema.environment import Environment, read_environment
 from critpath.text.notes import Words, word, word_all
 from critpath.text.recognized import identify
 
@@ -78,7 +79,7 @@ def test_where_the_total_alone_decides_no_state_is_named(normal, paths_of):
 
 
 def counted(paths, *counts):
-    marks = [{"switches_put_in": put, "switches_written": of} for put, of in counts]
+    marks = [Environment(switches_put_in=put, switches_written=of) for put, of in counts]
     return replace(paths, environment=(*paths.environment, *marks))
 
 
@@ -94,5 +95,6 @@ def test_missing_switches_are_one_sentence(normal, quick):
     assert many.executions.notes == normal.executions.notes
     found = pipeline.compare(counted(normal, (100, 900)), normal, quick)
     assert sum("did not write" in w for w in word_all(found.warnings)) == 1
-    odd = replace(normal, environment=({"switches_put_in": "many", "switches_written": -5},))
+    wrong = {"switches_put_in": "many", "switches_written": -5}
+    odd = replace(normal, environment=(read_environment(wrong),))
     assert note_repaired_switches(odd) is odd

@@ -11,9 +11,11 @@ from critpath.model import Loss
 from critpath.read.losses import TraceFiles, find_losses, find_missing_streams
 from critpath.read.packets import PacketColumn, StreamFile, Tracer, identify_tracer
 from critpath.read.program import Role
+from critpath.schema.environment import Environment, read_environment
 
 MS = 1_000_000
-ENV = {"tracer_name": "lttng-modules", "tracer_major": 2, "tracer_minor": 13}
+LTTNG = {"tracer_name": "lttng-modules", "tracer_major": 2, "tracer_minor": 13}
+ENV = read_environment(LTTNG)
 ALL = sum(
     1 << role
     for role in (Role.BEGIN, Role.END, Role.SEQUENCE, Role.DISCARDED, Role.INSTANCE, Role.CPU)
@@ -104,7 +106,7 @@ def test_a_trace_of_one_cpu_and_one_of_user_space_alone_are_whole():
 
 def test_what_another_tracer_wrote_is_not_held_to_what_lttng_keeps():
     files = [stream(0, 0, 600 * MS, first=3), stream(1, 100 * MS, 1000 * MS, first=4)]
-    tracer = identify_tracer({"tracer_name": "critpath-ftrace"}, Path("/r/kernel"))
+    tracer = identify_tracer(Environment(tracer_name="critpath-ftrace"), Path("/r/kernel"))
     assert find_losses(files, 0, 1000 * MS, tracer) == ([], [])
 
 
@@ -168,7 +170,7 @@ def test_what_lies_behind_the_content_is_looked_at_where_buffers_are_cleared():
     file.packets[4, PacketColumn.DAMAGE] = 14
     assert len(lost([file])) == 1
     assert lost([file], "/r/snapshot-1-20261121-043527-0/kernel") == []
-    user = {**ENV, "tracer_name": "lttng-ust"}
+    user = ENV.with_texts(tracer_name="lttng-ust")
     assert find_losses(
         [file], 0, 1000 * MS, identify_tracer(user, Path("/r/ust/uid/0/64-bit"))
     ) == ([], [])

@@ -24,6 +24,7 @@ from critpath.read.metadata.schema import (
 )
 from critpath.read.records import replace
 from critpath.read.streaming import read_traces
+from critpath.schema.environment import read_environment
 
 VALUES = (EventRequest(Kind.OTHER, ("tick",), (("value",), ("comm",), ("nothing",), ("cpu_id",))),)
 
@@ -61,7 +62,7 @@ EVENTS = {
 def schema(clock=None, **environment):
     clock = clock or ClockClass("c", uuid="one")
     stream = StreamClass(0, CONTEXT, EVENT_HEADER, None, EVENTS, "c")
-    return TraceClass(HEADER, {0: stream}, {"c": clock}, environment)
+    return TraceClass(HEADER, {0: stream}, {"c": clock}, read_environment(environment))
 
 
 def tick(time, value=0, comm=b"comm"):
@@ -302,7 +303,7 @@ def test_of_fields_that_share_a_name_the_last_one_counts(tmp_path):
     )
     events = {0: EventRecordClass("tick", 0, None, payload), 1: EVENTS[1]}
     stream = StreamClass(0, CONTEXT, EVENT_HEADER, None, events, "c")
-    of = TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")}, {})
+    of = TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")})
     written = [
         struct.pack("<BI16sQi", 0, 1000 + number, b"comm", number, -number) for number in range(900)
     ]

@@ -124,5 +124,5 @@ def test_describe_names_events_and_fields(guest):
     assert kernel.events["sched_switch"][:3] == ("prev_comm", "prev_tid", "prev_prio")
     assert {"pid", "tid", "procname", "cpu_id"} <= set(kernel.events["sched_switch"])
     assert "network_header.transport_header.seq" in kernel.events["net_dev_queue"]
-    assert kernel.environment["tracer_name"] == "lttng-modules"
+    assert kernel.environment.tracer_name == "lttng-modules"
     assert {"app:request_begin", "app:request_end"} <= set(user.events)

@@ -31,7 +31,7 @@ def in_ctf2(guest, tmp_path_factory) -> Callable[[str], Path]:
         shutil.copytree(guest(name), place)
         for metadata in place.rglob("metadata"):
             trace = read_metadata(metadata.parent)
-            kernel = trace.environment["domain"] == "kernel"
+            kernel = trace.environment.domain == "kernel"
             metadata.write_bytes(as_ctf2(trace, aliases=kernel))
         return place
 

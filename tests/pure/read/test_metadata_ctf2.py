@@ -262,7 +262,7 @@ def test_traces_clocks_and_streams():
     trace = read_metadata_bytes(text(*fragments).encode(), "metadata")
     assert trace.version == (2, 0)
     assert trace.uuid == "00010203-0405-0607-0809-0a0b0c0d0e0f"
-    assert trace.environment == {"a": 1, "b": "x"}
+    assert trace.environment.saved() == {"a": 1, "b": "x"}
     assert trace.packet_header.members[0].field.roles == {"metadata-stream-uuid"}
     assert trace.clocks == {"c": ClockClass("monotonic", 1000, -5, 7, "abc", True, "d")}
     assert trace.streams[5].clock == "c"

@@ -385,7 +385,7 @@ def test_environment_and_ignored_blocks():
     trace = parse(
         r'env { a = "x\ty\0hidden"; b = -5; c = 0x10; }; callsite { name = "f"; line = 3; };'
     )
-    assert trace.environment == {"a": "x\ty", "b": -5, "c": 16}
+    assert trace.environment.saved() == {"a": "x\ty", "b": -5, "c": 16}
 
 
 def test_events_without_streams_and_with_the_only_stream():

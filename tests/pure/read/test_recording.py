@@ -9,6 +9,7 @@ import pytest
 from critpath.errors import EXIT_UNREADABLE, EXIT_USAGE, UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.read.recording import READERS, describe, find_traces, read_events
+from critpath.schema.environment import Environment
 
 METADATA = """/* CTF 1.8 */
 typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
@@ -51,7 +52,7 @@ def test_a_trace_directory_is_a_recording(tmp_path):
     assert events.cpu.tolist() == [3, 3]
     assert events.column(events.rows("tick"), "_odd").tolist() == [9, 9]
     assert events.clock.epoch == 7
-    assert events.environment == ({"domain": "kernel", "hostname": "h"},)
+    assert events.environment == (Environment(domain="kernel", hostname="h"),)
 
 
 def test_traces_below_are_read_kernel_first_and_files_in_natural_order(tmp_path):

@@ -12,6 +12,7 @@ from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Manifest, Run
 from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.recording import find_recordings
+from critpath.schema.environment import Environment
 
 METADATA = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"
 
@@ -67,13 +68,13 @@ def test_a_manifest_adds_its_losses_and_circumstances():
     found = add_manifest(events, manifest)
     assert [(x.begin, x.end, x.cpu, x.events) for x in found.losses] == [(5, 9, 1, 3)]
     assert found.environment == (
-        {
-            "recorded_on": "here",
-            "recorded_cpus": 2,
-            "recorded_profile": "minimal",
-            "recorded_session": "critpath-1",
-            "recorded_beside": "sample",
-        },
+        Environment(
+            recorded_on="here",
+            recorded_cpus=2,
+            recorded_profile="minimal",
+            recorded_session="critpath-1",
+            recorded_beside="sample",
+        ),
     )
     nothing = Manifest("complete", "", (), "", (), {}, "", {}, {}, 0, 0)
     assert add_manifest(events, nothing).environment == ()
@@ -100,7 +101,7 @@ def test_a_manifest_tells_when_blocks_began(beside, order, numbers, expected):
         *("complete", "s", (), "", runs, {}, "", {}, {}, 0, 0), interleaved=beside, order=order
     )
     (found,) = add_manifest(events, manifest).environment
-    assert found.get("recorded_blocks", "") == expected
+    assert found.saved().get("recorded_blocks", "") == expected
     # Begins of all runs, whatever was drawn.
     turns = [10 * numbers[0], *(10 * (b - a) for a, b in pairwise(numbers))]
-    assert found.get("recorded_turns", "") == (" ".join(map(str, turns)) if beside else "")
+    assert found.saved().get("recorded_turns", "") == (" ".join(map(str, turns)) if beside else "")

@@ -379,7 +379,7 @@ def test_what_is_known_before_the_first_chunk(tmp_path):
     two = trace(tmp_path / "2", {"s": packet(0, 9, [tick(6, 2)])}, schema(hostname="b"), "2")
     stream = EventStream([one, two], VALUES)
     assert stream.hosts == ("a", "b")
-    assert [e["hostname"] for e in stream.environment] == ["a", "b"]
+    assert [e.hostname for e in stream.environment] == ["a", "b"]
     assert stream.classes == []
     next(stream)
     assert [c.host for c in stream.classes] == [0, 1]
@@ -397,7 +397,7 @@ def test_an_event_with_more_fields_than_a_chunk_has_room_for(tmp_path):
     stream = StreamClass(
         0, CONTEXT, EVENT_HEADER, None, {0: EventRecordClass("wide", 0, None, wide)}, "c"
     )
-    of = TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")}, {})
+    of = TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")})
     events = [struct.pack("<BI", 0, n) + bytes(range(200)) for n in range(40)]
     for size in (1, 3, 1000):
         assert_same([trace(tmp_path, {"s": packet(0, 40, events)}, of)], EVERYTHING, size)
@@ -475,7 +475,7 @@ def shaped(kind):
     bits = {"compact": 5, "large": 16}
     header = make.lttng_header(bits[kind]) if kind in bits else EVENT_HEADER
     stream = StreamClass(0, CONTEXT, header, None, events, "c")
-    return TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")}, {})
+    return TraceClass(HEADER, {0: stream}, {"c": ClockClass("c", uuid="one")})
 
 
 def head_of(kind, number, clock, *, wide):

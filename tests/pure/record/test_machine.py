@@ -10,6 +10,7 @@ from critpath.detect.comparability import machine_differences
 from critpath.model import CriticalPaths, Executions, PathSet, summarize_machine
 from critpath.record import machine as module
 from critpath.record.machine import Machine, make_probes
+from critpath.schema.environment import read_machine
 
 
 def path_set(**summary) -> PathSet:
@@ -26,7 +27,7 @@ def path_set(**summary) -> PathSet:
         specification="process",
         losses=(),
         lossy=flags,
-        environment=({f"machine_{key}": value for key, value in summary.items()},),
+        environment=(read_machine(summary),),
     )
 
 
@@ -49,7 +50,7 @@ def test_rows_and_a_summary_that_readers_understand(monkeypatch):
     assert len(rows) >= 4
     assert {len(row) for row in rows} == {len(columns)}
     assert rows[0][columns.index("probe_l1")] == 7
-    found = summarize_machine([{f"machine_{k}": v for k, v in measured["summary"].items()}])
+    found = summarize_machine([read_machine(measured["summary"])])
     assert found.probes == {"l1": 7, "l2": 9}
     assert 0 <= found.recorder_cpu <= 1
     assert 0 <= found.others_cpu <= 1

@@ -34,6 +34,7 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.schema.environment import Environment
 
 MS = 1_000_000
 
@@ -151,7 +152,14 @@ def path_set(
         lossy=np.zeros(len(table), np.bool_),
         strings=strings,
     )
-    env = {"hostname": names.host, "kernel_release": "6.1.0", "tracer_name": "lttng-modules"}
+    told = Environment(
+        hostname=names.host,
+        kernel_release="6.1.0",
+        tracer_name="lttng-modules",
+        tracer_major=2,
+        tracer_minor=13,
+        tracer_patchlevel=9,
+    )
     return PathSet(
         executions=executions,
         paths=paths,
@@ -160,7 +168,7 @@ def path_set(
         specification="events:app:request_begin,app:request_end,key=id",
         losses=losses,
         lossy=np.zeros(n, np.bool_),
-        environment=({**env, "tracer_major": 2, "tracer_minor": 13, "tracer_patchlevel": 9},),
+        environment=(told,),
         events=12_512,
     )
 

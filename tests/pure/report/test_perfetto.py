@@ -18,6 +18,7 @@ from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.as_perfetto import perfetto_trace, varint
 from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
+from critpath.schema.environment import Environment
 
 CLEARED = proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 NEEDED = proto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
@@ -316,7 +317,7 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
 @pytest.mark.parametrize("known", [True, False])
 def test_one_recording_has_its_date(known):
     one = some_set([(5_000, [(5, 1, 0, 1, 7, 0)])])
-    said = ({"recording": "trace", "clock_epoch": 1_790_000_000 * 10**9},) if known else ()
+    said = (Environment(recording="trace", clock_epoch=1_790_000_000 * 10**9),) if known else ()
     one = replace(one, paths=replace(one.paths, environment=said))
     clocks = Viewer(perfetto_trace([one])).clocks
     boot, real = proto.BUILTIN_CLOCK_BOOTTIME, proto.BUILTIN_CLOCK_REALTIME

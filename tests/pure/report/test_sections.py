@@ -10,6 +10,7 @@ import pytest
 
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
+from critpath.schema.environment import Environment
 
 MS = 1e6
 
@@ -37,9 +38,13 @@ def recorded(factory, *, cpus, machine="build-7"):
     parts = {}
     for which in ("normal", "sample"):
         one = getattr(found, which)
-        own = {"recorded_on": machine, "recorded_cpu": "EPYC 7302", "recorded_profile": "full"}
-        own |= {"recorded_cpus": cpus[which]} if cpus[which] else {}
-        epoch = {"recording": one.sources[0], "clock_epoch": 1_795_235_000 * 10**9}
+        own = Environment(
+            recorded_on=machine,
+            recorded_cpu="EPYC 7302",
+            recorded_profile="full",
+            recorded_cpus=cpus[which] or None,
+        )
+        epoch = Environment(recording=one.sources[0], clock_epoch=1_795_235_000 * 10**9)
         parts[which] = replace(one, environment=(*one.environment, own, epoch))
     return comparison_document(replace(found, **parts))
 

@@ -13,6 +13,7 @@ from critpath.detect.comparability import doubtful_requests
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.requests.links import find_confidence
+from critpath.schema.environment import read_environment
 
 ARCHIVES = Path(__file__).resolve().parents[3] / "fixtures/hosts"
 
@@ -57,8 +58,9 @@ def test_requests_are_left_out_and_counted(unpack, critpath):
 
 @pytest.mark.parametrize(("unsure", "said"), [(20, 0), (30, 1)])
 def test_a_set_that_loses_more_than_a_fifth_is_no_verdict(unsure, said):
-    fine = SimpleNamespace(environment=[{"requests": 100}])
-    lost = SimpleNamespace(environment=[{"requests": 100 - unsure, "requests_unsure": unsure}])
+    fine = SimpleNamespace(environment=[read_environment({"requests": 100})])
+    told = read_environment({"requests": 100 - unsure, "requests_unsure": unsure})
+    lost = SimpleNamespace(environment=[told])
     found = doubtful_requests(fine, lost)
     assert len(found) == said
     assert all("min_confidence" in line and "sample" in line for line in found)

@@ -197,7 +197,7 @@ def test_how_surely_each_segment_is_known_is_stored_and_asked_for(paths, tmp_pat
 
 def test_a_clock_that_is_not_known_is_never_sure(paths, tmp_path, capsys):
     app = next(
-        at for at, name in enumerate(json.loads(paths.environment[-1]["clocks"]))
+        at for at, name in enumerate(paths.environment[-1].clocks)
         if name["host"] == "app"
     )  # fmt: skip
     table = paths.paths

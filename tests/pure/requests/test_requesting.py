@@ -17,6 +17,7 @@ from critpath.executions.specification import parse_specification
 from critpath.model import BlockList, Events, Kind, Manifest, ReplayedRecording
 from critpath.model.gaps import REASONS, Gaps
 from critpath.pipeline.requesting import find_requests, require_sockets
+from critpath.schema.environment import Environment, RequestCounts
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
 SERVER, CLIENT = 1 << 40, 1 << 41
@@ -60,7 +61,7 @@ def test_each_request_is_an_execution():
     assert executions.id == tuple(f"10.0.0.2:4000>80#{n}" for n in (1, 2, 3))
     assert (executions.end - executions.begin).tolist() == [50, 50, 50]
     assert set(executions.label) == {":80"}
-    assert events.environment[-1] == {"requests": 3, "requests_doubtful": 0}
+    assert events.environment[-1] == Environment(requests=RequestCounts(requests=3, doubtful=0))
     assert "3 of 1 service" in executions.notes[0]
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
 from critpath.pipeline.recordings import join_sets
+from critpath.schema.environment import Environment
 from critpath.store import (
     FORMAT,
     PathsWriter,
@@ -44,7 +45,7 @@ def with_stacks(paths: PathSet) -> PathSet:
     }
     codes = {name: of.astype(np.int32) for name, of in codes.items()}
     changed = replace(paths.paths, strings=(*paths.paths.strings, *texts), **codes)
-    return replace(paths, paths=changed, environment=(*paths.environment, {"stacks": 9}))
+    return replace(paths, paths=changed, environment=(*paths.environment, Environment(stacks=9)))
 
 
 def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
@@ -92,7 +93,7 @@ def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
         specification="events:a:b,a:e",
         losses=(Loss(1, 2, 0, -1, 3, 0, "discarded"),),
         lossy=random.integers(0, 2, count).astype(np.bool_),
-        environment=({"hostname": "guest", "tracer_major": 2},),
+        environment=(Environment(hostname="guest", tracer_major=2),),
         events=12345,
         warnings=("odd",),
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from critpath.model import EventClass, Events, Kind, State
 from critpath.read.event_names import KERNEL_EVENTS
+from critpath.schema.environment import read_environment
 
 TEXT = {"prev_comm", "next_comm", "comm", "parent_comm", "child_comm", "name", "filename"}
 KSOFTIRQD = {90: 0, 91: 1}  # tid -> cpu
@@ -104,12 +105,15 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
         end=times[-1] if end is None else end,
         total=len(rows),
         environment=(
-            {
-                "hostname": "host",
-                "kernel_release": kernel,
-                "timer_functions": "fffffffffffff000=tcp_delack_timer,2000=process_timeout,=x,1",
-                "net_devices": "tsnep-3=eth9,=x,1,virtio2-input.0=eth0",
-            },
+            read_environment(
+                {
+                    "hostname": "host",
+                    "kernel_release": kernel,
+                    "timer_functions": "fffffffffffff000=tcp_delack_timer,"
+                    "2000=process_timeout,=x,1",
+                    "net_devices": "tsnep-3=eth9,=x,1,virtio2-input.0=eth0",
+                }
+            ),
         ),
     )
 

@@ -21,6 +21,7 @@ from critpath.model import EventChunk, Kind, Loss
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import read_events
 from critpath.record.ftrace.convert import convert
+from critpath.schema.environment import Environment
 from critpath.timeline.missing_switches import (
     MissingSwitches,
     insert_switches,
@@ -60,7 +61,7 @@ def test_it_is_put_after_the_wake_and_the_interrupt_that_was_open():
     assert len(filled) == len(WHOLE)
     assert lives(filled) == lives(build(WHOLE))
     assert lives(build(GAPPED)) != lives(build(WHOLE))
-    assert filled.environment[-1] == {"switches_put_in": 1, "switches_written": 7}
+    assert filled.environment[-1] == Environment(switches_put_in=1, switches_written=7)
     assert not filled.warnings
 
 

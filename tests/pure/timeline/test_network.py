@@ -8,6 +8,7 @@ import pytest
 from critpath.graph.execution_graph import NET, build_graph, critical_paths
 from critpath.model import EventClass, Events, Kind, State
 from critpath.pipeline.clocks import align_events
+from critpath.schema.environment import Environment
 from critpath.timeline.network import match_packets
 from critpath.timeline.replay import replay
 
@@ -46,7 +47,7 @@ def events_of(rows, hosts=("a",)):
         hosts=hosts,
         begin=rows[0][0],
         end=rows[-1][0],
-        environment=tuple({"hostname": h, "kernel_release": "6.1.0"} for h in hosts),
+        environment=tuple(Environment(hostname=h, kernel_release="6.1.0") for h in hosts),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model import EventClass, Events, Executions, Kind
-from critpath.model.recording import split_devices
+from critpath.model.recording import name_devices
+from critpath.schema.environment import read_environment
 from critpath.timeline.routes import count_routes
 
 KINDS = {"v1": "veth", "v2": "veth", "eth0": "physical"}
@@ -43,7 +44,8 @@ def executions(*spans):
 
 def test_packets_count_while_there_is_an_execution_by_kind_of_device():
     found = [(5, "lo"), *((t, d) for t in (11, 15, 31, 39) for d in ("v1", "v2")), (25, "eth0")]
-    assert count_routes(packets(*found), executions((10, 20), (30, 40)), KINDS) == {
+    counted = count_routes(packets(*found), executions((10, 20), (30, 40)), KINDS)
+    assert counted.saved() == {
         "route_executions": 2,
         "route_perhaps_veth": 2,
         "route_devices_veth": 2,
@@ -56,7 +58,7 @@ def test_packets_count_while_there_is_an_execution_by_kind_of_device():
 def test_executions_that_overlap_are_one_piece_of_time_and_each_packet_counts_once():
     found = [(t, "lo") for t in (1, 12, 18, 25, 31)]
     counted = count_routes(packets(*found), executions((10, 20), (15, 30), (12, 13)), {})
-    assert counted["route_packets_loopback"] == 3
+    assert counted.routes.kinds["loopback"].packets == 3
 
 
 def test_a_device_of_few_packets_or_few_executions_may_have_been_passed():
@@ -65,11 +67,12 @@ def test_a_device_of_few_packets_or_few_executions_may_have_been_passed():
     once = [(k, "eth0") for k in range(11, 31)]  # many, in one execution only
     few = [(i * 100 + 40, "tap") for i in range(3)]  # less than a tenth
     counted = count_routes(packets(*sorted(often + once + few)), executions(*spans), KINDS)
-    assert {k for k in counted if "devices" in k} == {"route_devices_loopback"}
-    assert {k for k in counted if "perhaps" in k} == {
-        "route_perhaps_loopback",
-        "route_perhaps_physical",
-        "route_perhaps_unknown",
+    kinds = counted.routes.kinds
+    assert {kind for kind, route in kinds.items() if route.devices} == {"loopback"}
+    assert {kind for kind, route in kinds.items() if route.perhaps} == {
+        "loopback",
+        "physical",
+        "unknown",
     }
 
 
@@ -77,10 +80,10 @@ def test_without_names_packets_or_executions_nothing_is_said():
     found = [(11, "lo"), (12, "lo")]
     spans = executions((10, 20))
     assert count_routes(packets(*found), spans, {})
-    assert count_routes(packets(*found, types=("int", "absent")), spans, {}) == {}
-    assert count_routes(packets(), spans, {}) == {}
-    assert count_routes(packets(*found), executions(), {}) == {}
-    assert count_routes(packets(*found[:1]), executions((10, 20), (30, 40)), {}) == {}
+    assert count_routes(packets(*found, types=("int", "absent")), spans, {}) is None
+    assert count_routes(packets(), spans, {}) is None
+    assert count_routes(packets(*found), executions(), {}) is None
+    assert count_routes(packets(*found[:1]), executions((10, 20), (30, 40)), {}) is None
 
 
 def test_a_packet_that_is_forwarded_sets_out_once():
@@ -96,10 +99,11 @@ def test_a_packet_that_is_forwarded_sets_out_once():
     counted = count_routes(
         packets(*found), executions((0, 100)), kinds, {"p1": "br0", "p2": "br0", "other": "br1"}
     )
-    assert counted["route_packets_veth"] == counted["route_packets_bridged_veth"] == 10
-    assert (counted["route_begun_veth"], counted["route_begun_bridged_veth"]) == (10, 0)
-    assert counted["route_names_bridge"] == "br0"
-    assert counted["route_names_bridged_veth"] == "p2"
+    kinds = counted.routes.kinds
+    assert kinds["veth"].packets == kinds["bridged_veth"].packets == 10
+    assert (kinds["veth"].begun, kinds["bridged_veth"].begun) == (10, 0)
+    assert kinds["bridge"].names == ("br0",)
+    assert kinds["bridged_veth"].names == ("p2",)
 
 
 def test_a_buffer_that_is_used_again_on_its_device_sets_out_again():
@@ -107,12 +111,13 @@ def test_a_buffer_that_is_used_again_on_its_device_sets_out_again():
         (t, "lo", 7, event) for t, event in zip(range(10, 18), (SEND, RECEIVE) * 4, strict=True)
     ]
     counted = count_routes(packets(*found), executions((0, 100)), {})
-    assert counted["route_begun_loopback"] == counted["route_packets_loopback"] == 4
+    loopback = counted.routes.kinds["loopback"]
+    assert loopback.begun == loopback.packets == 4
 
 
 def test_names_that_no_device_can_have_are_not_taken():
     counted = count_routes(packets((1, "a/b"), (2, "x y")), executions((0, 9)), {})
-    assert counted["route_devices_unknown"] == 2
-    assert split_devices([counted["route_names_unknown"]]) == ()
-    assert split_devices(["lo/eth0", "eth1"]) == ("eth0", "eth1", "lo")
-    assert split_devices(["a/b/c/d"]) == split_devices([""]) == split_devices(["a" * 16]) == ()
+    assert counted.routes.kinds["unknown"].devices == 2
+    assert name_devices(read_environment(counted.saved()).routes.kinds["unknown"].names) == ()
+    assert name_devices(["lo", "eth0", "eth1"]) == ("eth0", "eth1", "lo")
+    assert name_devices("abcd") == name_devices([""]) == name_devices(["a" * 16]) == ()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.schema.environment import Environment
 from critpath.vectors.chains import chain_times
 
 NAMES = ("own", "db", "disk", "cache")
@@ -123,7 +124,7 @@ def test_time_by_functions_is_that_of_a_plain_walk(drawn):
     changed = replace(
         one.paths, strings=(*one.paths.strings, *STACKS), stack=stack.astype(np.int32)
     )
-    with_stacks = replace(one, paths=changed, environment=({"stacks": 9},))
+    with_stacks = replace(one, paths=changed, environment=(Environment(stacks=9),))
     times = chain_times(with_stacks, with_stacks)
     for number, (steps, own) in enumerate(zip(paths, codes, strict=True)):
         found = Counter()

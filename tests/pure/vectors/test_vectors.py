@@ -22,6 +22,7 @@ from critpath.model import (
     Symbol,
 )
 from critpath.pipeline import compare
+from critpath.schema.environment import read_environment
 from critpath.schema.notes import InOneSet
 from critpath.vectors.table import (
     ALPHABETS,
@@ -376,13 +377,14 @@ def test_threads_with_an_at_in_their_names_are_one_role_unless_it_is_a_host():
     assert {symbol.role for symbol in found.normal_vectors.symbols if symbol.role} == {"conn@pool#"}
     assert found.verdict == "ok"
     clocks = json.dumps([{"host": "pool1"}, {"host": "pool3"}])
-    known = [replace(one, environment=({"clocks": clocks},)) for one in sets]
+    known = [replace(one, environment=(read_environment({"clocks": clocks}),)) for one in sets]
     assert {symbol.role for symbol in compare(*known).normal_vectors.symbols if symbol.role} == {
         "conn@pool1",
         "conn@pool3",
     }
     # What a trace has of that name, which is no list of hosts, names none.
     hostile = (
-        replace(sets[0], environment=({"clocks": text},)) for text in ("{", "3", "[4]", "[{}]")
+        replace(sets[0], environment=(read_environment({"clocks": text}),))
+        for text in ("{", "3", "[4]", "[{}]")
     )
     assert all(one.hosts == frozenset() for one in hostile)

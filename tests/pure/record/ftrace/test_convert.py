@@ -115,7 +115,7 @@ def test_the_trace_is_lttngs(raw, rows, tmp_path):
     found, events = rows(tmp_path / "trace")
     assert events.warnings == ()
     assert [(x.cpu, x.events) for x in events.losses] == [(0, 175)]
-    assert events.environment[0]["tracer_name"] == "critpath-ftrace"
+    assert events.environment[0].tracer_name == "critpath-ftrace"
     assert events.clock.name == "monotonic"
     assert events.clock.epoch == json.loads((raw / "raw.json").read_text())["epoch"]
     by_name = {name: fields for _, _, name, fields in found}
@@ -291,8 +291,8 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
     change(raw / "raw.json", session=name, host={"name": name, "kernel": 5})
     convert(raw, tmp_path / "trace", quiet)
     _, events = rows(tmp_path / "trace")
-    assert events.environment[0]["hostname"] == 'a"; }; env { x = "?\\'
-    assert "x" not in events.environment[0]
+    assert events.environment[0].hostname == 'a"; }; env { x = "?\\'
+    assert "x" not in events.environment[0].saved()
 
 
 def test_converted_is_plain_data():
