@@ -16,6 +16,7 @@ import time
 import numpy as np
 
 from critpath.align.multiple import align
+from critpath.text.notes import word_all
 
 # Paths, states in each, alphabet, share of states redrawn (1: unrelated).
 CASES = (
@@ -55,7 +56,7 @@ def measure(paths: int, length: int, letters: int, changed: float) -> str:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     kind = "unrelated" if changed == 1 else f"{changed:.0%} changed"
     case = f"{paths} x {length}, {letters} states, {kind}"
-    return f"| {case} | {seconds:.1f} | {memory:.0f} | {'; '.join(aligned.notes)} |"
+    return f"| {case} | {seconds:.1f} | {memory:.0f} | {'; '.join(word_all(aligned.notes))} |"
 
 
 def main() -> int:

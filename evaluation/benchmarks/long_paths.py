@@ -19,6 +19,7 @@ import time
 import numpy as np
 
 from critpath.align.multiple import align
+from critpath.text.notes import word_all
 
 CASES = (
     ("easy", 20, 10_000),
@@ -85,7 +86,7 @@ def measure(kind: str, count: int, length: int) -> str:
     return (
         f"{kind:6} {count} x {length:6,}: {seconds:7.1f} s, {most / 1024:6.0f} MiB"
         f" ({before / 1024:.0f} before), {symbols.shape[1]:,} columns, {agree:.3f} agree,"
-        f" {len(aligned.loops)} loops{''.join('; ' + note for note in aligned.notes)}"
+        f" {len(aligned.loops)} loops{''.join('; ' + note for note in word_all(aligned.notes))}"
     )
 
 

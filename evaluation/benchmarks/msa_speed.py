@@ -36,6 +36,7 @@ from msa import Score, columns_in, score_whole
 from critpath.align.multiple import align
 from critpath.errors import CritpathError
 from critpath.model import Alignment
+from critpath.text.notes import word_all
 
 U8 = npt.NDArray[np.uint8]
 LETTERS: Final = 12
@@ -243,7 +244,7 @@ def long_paths(method: str, paths: int, length: int) -> dict[str, Any]:
         "segments": max(map(len, drawn.sequences)),
         "sp": found.sp,
         "ppv": found.ppv,
-        "notes": list(aligned.notes),
+        "notes": word_all(aligned.notes),
     }
 
 
