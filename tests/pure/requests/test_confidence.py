@@ -14,6 +14,7 @@ from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.requests.links import find_confidence
 from critpath.schema.environment import read_environment
+from critpath.text.notes import word_all
 
 ARCHIVES = Path(__file__).resolve().parents[3] / "fixtures/hosts"
 
@@ -63,4 +64,4 @@ def test_a_set_that_loses_more_than_a_fifth_is_no_verdict(unsure, said):
     lost = SimpleNamespace(environment=[told])
     found = doubtful_requests(fine, lost)
     assert len(found) == said
-    assert all("min_confidence" in line and "sample" in line for line in found)
+    assert all("min_confidence" in line and "sample" in line for line in word_all(found))
