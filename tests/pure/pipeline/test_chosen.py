@@ -16,6 +16,7 @@ from critpath.model.gaps import make_gaps
 from critpath.pipeline.comparison import _sufficient
 from critpath.pipeline.partial import _even_chances, choose_by_begin
 from critpath.schema.environment import read_environment
+from critpath.text.notes import word_all
 
 
 def executions(chance: list[float], label: list[str], took: list[int] | None = None) -> Executions:
@@ -140,7 +141,7 @@ def test_too_few_say_which_recording_would_have_sufficed(paths_of) -> None:
         judgement = SimpleNamespace(detection=SimpleNamespace(needed=wanted))
         by = (CompareSettings(), judgement)
         assert not [*_sufficient("ok", normal, sample, by)]
-        return [*_sufficient("inconclusive", normal, sample, by)]
+        return word_all(_sufficient("inconclusive", normal, sample, by))
 
     [said] = told(paths, chosen, 2 * len(paths))
     assert "2.00 s" in said

@@ -11,6 +11,7 @@ from critpath.model import CriticalPaths, Executions, PathSet, summarize_machine
 from critpath.record import machine as module
 from critpath.record.machine import Machine, make_probes
 from critpath.schema.environment import read_machine
+from critpath.text.notes import word_all
 
 
 def path_set(**summary) -> PathSet:
@@ -73,8 +74,8 @@ def test_the_machine_is_said_to_differ_by_two_kinds_of_probes_or_a_share():
     alone = path_set(probe_l1=120, probe_l2=100, probe_wake=104, others_cpu=100_000)
     assert machine_differences(one, alone) == []
     two = path_set(probe_l1=120, probe_l2=100, probe_wake=80, others_cpu=100_000)
-    [said] = machine_differences(one, two)
+    [said] = word_all(machine_differences(one, two))
     assert "probe l1 20 % slower, probe wake 20 % faster" in said
     busy = path_set(probe_l1=100, others_cpu=400_000)
-    [said] = machine_differences(one, busy)
+    [said] = word_all(machine_differences(one, busy))
     assert "cpu time of others 10 % → 40 %" in said

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import State
+from critpath.model.details import function_of
 from critpath.text import phrases
 from critpath.timeline._functions import find_longest
 from critpath.timeline.functions import find_callers, nest_functions
@@ -168,12 +169,8 @@ def test_the_projects_function_around_is_the_caller():
 
 
 def test_the_words_for_a_function():
-    detail = phrases.function_of("encode (json/encoder.py:42)", "render (shop.py:7)")
+    detail = function_of("encode (json/encoder.py:42)", "render (shop.py:7)")
     assert detail == "encode (json/encoder.py:42), under render (shop.py:7)"
-    assert phrases.function_and_caller(detail) == (
-        "encode (json/encoder.py:42)",
-        "render (shop.py:7)",
-    )
     assert phrases.doing(State.RUN, detail) == (
         "running in `encode` (json/encoder.py:42), under `render` (shop.py:7)"
     )
