@@ -227,12 +227,12 @@ def check_baseline(file: Path) -> None:
 FORMAT: Final = "critpath/baseline-summary/1"
 # What tells one machine and tracer from another; see critpath.detect.comparability.
 _FACTS: Final[Mapping[str, Callable[[Environment], str | int | None]]] = {
-    "host": lambda told: told.hostname,
-    "kernel": lambda told: told.kernel_release,
-    "tracer": lambda told: told.tracer_name,
-    "processor": lambda told: told.recorded_cpu,
-    "cpus": lambda told: told.recorded_cpus,
-    "profile": lambda told: told.recorded_profile,
+    "host": lambda entry: entry.hostname,
+    "kernel": lambda entry: entry.kernel_release,
+    "tracer": lambda entry: entry.tracer_name,
+    "processor": lambda entry: entry.recorded_cpu,
+    "cpus": lambda entry: entry.recorded_cpus,
+    "profile": lambda entry: entry.recorded_profile,
 }
 
 

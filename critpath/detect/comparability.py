@@ -21,14 +21,14 @@ _Value = Callable[[Environment], str | int | None]
 # What should be alike in two sets, by what `notes` calls it; then what only critpath's own
 # recordings say, so that not to say it is no difference.
 _TRACED: Final[Mapping[str, _Value]] = {
-    "kernel_release": lambda told: told.kernel_release,
-    "tracer_name": lambda told: told.tracer_name,
+    "kernel_release": lambda entry: entry.kernel_release,
+    "tracer_name": lambda entry: entry.tracer_name,
 }
 _RECORDED: Final[Mapping[str, _Value]] = {
-    "recorded_on": lambda told: told.recorded_on,
-    "recorded_cpu": lambda told: told.recorded_cpu,
-    "recorded_cpus": lambda told: told.recorded_cpus,
-    "recorded_profile": lambda told: told.recorded_profile,
+    "recorded_on": lambda entry: entry.recorded_on,
+    "recorded_cpu": lambda entry: entry.recorded_cpu,
+    "recorded_cpus": lambda entry: entry.recorded_cpus,
+    "recorded_profile": lambda entry: entry.recorded_profile,
 }
 
 
@@ -73,7 +73,7 @@ def environment_differences(normal: PathSet, sample: PathSet) -> list[Remark]:
             result.append(notes.DifferentEnvironments(key, *seen))
     # What was recorded in alternation was meant to be compared, whatever it is called.
     both = (normal, sample)
-    programs = [_values(each, lambda told: told.recorded_program) for each in both]
+    programs = [_values(each, lambda entry: entry.recorded_program) for each in both]
     if all(programs) and programs[0] != programs[1] and not _sessions(normal) & _sessions(sample):
         result.append(notes.DifferentPrograms(*programs))
     return result
@@ -216,8 +216,8 @@ def missing_runs(normal: PathSet, sample: PathSet) -> list[Note]:
     """
     result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
-        total = add_counts(path_set.environment, lambda told: told.runs_recorded)
-        missing = add_counts(path_set.environment, lambda told: told.runs_missing)
+        total = add_counts(path_set.environment, lambda entry: entry.runs_recorded)
+        missing = add_counts(path_set.environment, lambda entry: entry.runs_missing)
         if missing > COMPARABILITY.lossy * total:
             result.append(notes.MissingRuns(name, missing, total))
     return result
@@ -297,7 +297,7 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
                 number, until, session = number + 1, end, key[0]
             run[key], until = number, max(until, end)
         found.append(np.array([run[key] for key in keys], np.int64))
-    turns = _places(normal, sample, lambda told: told.recorded_turns)
+    turns = _places(normal, sample, lambda entry: entry.recorded_turns)
     if turns and (
         normal.specification.startswith("requests")
         or any(one.max() < turn.max() for one, turn in zip(found, turns, strict=True))
@@ -319,7 +319,7 @@ def find_blocks(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
     (int64 [n], int64 [m]) or None
         None where no order was drawn (older recordings), or the sets are not of one.
     """
-    return _places(normal, sample, lambda told: told.recorded_blocks)
+    return _places(normal, sample, lambda entry: entry.recorded_blocks)
 
 
 _Moments = Callable[[Environment], tuple[int, ...] | None]
@@ -370,7 +370,7 @@ def _take_turns(normal: PathSet, sample: PathSet) -> bool:
     if not all(moments) or not all(epoch for each in moments for epoch, *_ in each):
         return False
     both = (normal, sample)
-    hosts = [list_values(each.environment, lambda told: told.hostname) for each in both]
+    hosts = [list_values(each.environment, lambda entry: entry.hostname) for each in both]
     if hosts[0] != hosts[1]:
         return False
     order = sorted(
@@ -426,7 +426,7 @@ def _other_partners(normal: PathSet, sample: PathSet) -> list[Note]:
         for s in (normal, sample)
     ]
     return [
-        notes.OtherPartner(name, _values(path_set, lambda told: told.recorded_beside))
+        notes.OtherPartner(name, _values(path_set, lambda entry: entry.recorded_beside))
         for name, path_set, mine, others in (
             ("normal", normal, sessions[0], sessions[1]),
             ("sample", sample, sessions[1], sessions[0]),

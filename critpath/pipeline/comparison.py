@@ -754,8 +754,8 @@ def note_repaired_switches(paths: PathSet) -> PathSet:
         same object if there were none.
     """
     # A trace of anybody's may have such a key with anything as its value.
-    put = add_counts(paths.environment, lambda told: told.switches_put_in)
-    written = add_counts(paths.environment, lambda told: told.switches_written)
+    put = add_counts(paths.environment, lambda entry: entry.switches_put_in)
+    written = add_counts(paths.environment, lambda entry: entry.switches_written)
     if not put:
         return paths
     note = notes.repaired_switches(put, put + written)
