@@ -481,7 +481,8 @@ cdef class Replay:
                 doing = self.doing_by_state[p.host * KNOWN_STATES + state]
             else:
                 doing = self.doing_after(p.host, state)
-            if w.known & EXITING and doing != RUNNABLE:
+            # TASK_DEAD was 64, then 128, which meant other things in other releases.
+            if w.known & EXITING and doing == ASLEEP and state & 192 and not state & 3:
                 doing = DEAD
         w.doing = doing
         w.since = t
@@ -628,6 +629,8 @@ cdef class Replay:
                 w.since = t
             return 0
         mark_seen(&self.table, index, t)
+        # Linux 6.16 and later write an exit before the memory and the files are released: it may
+        # sleep on the way, and lives until a switch says that it is dead.
         if kind == KIND_EXIT:
             w.known |= EXITING
             if v[1]:

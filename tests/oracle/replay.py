@@ -246,7 +246,7 @@ def replay(
                     t.emit(time, State.UNKNOWN)
                 if state in runnable:
                     t.doing = "ready"
-                elif state & dead or t.exiting:
+                elif state & dead or (t.exiting and state & 192 and not state & 3):
                     t.doing = "dead"
                 elif state & 12:
                     t.doing = "stopped"

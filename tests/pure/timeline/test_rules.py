@@ -418,6 +418,19 @@ def test_an_exit_decides_where_the_state_is_ambiguous():
     assert drawn(replay(build(rows, kernel="")), 1) == ["0-10 RUN", "20-30 RUN"]
 
 
+@pytest.mark.parametrize("kernel", ["6.18.0", ""])
+@pytest.mark.parametrize("state", [0, 1, 2])
+def test_a_thread_may_sleep_on_its_way_out(kernel, state):
+    """Linux 6.16 and later write the exit first, then release memory, files and sockets."""
+    rows = [
+        *(on(0, 1), on(0, 2, 1), (9, 0, Kind.EXIT, (1,)), off(10, 1, state)),
+        *((20, 1, WAKING, (1, 0)), (22, 0, WAKEUP, (1, 0))),
+        *(on(30, 1), off(40, 1, 16 if kernel else 64)),
+    ]
+    waits = "10-22 WAIT_TASK<2@20, 22-30 WAIT_CPU" if state else "10-30 WAIT_CPU"
+    assert life(rows, kernel=kernel) == f"0-10 RUN, {waits}, 30-40 RUN"
+
+
 @pytest.mark.parametrize("release", ["", "unknown", "v6.1"])
 def test_a_release_that_says_nothing(release):
     assert find_prev_state(release) is UNKNOWN_RELEASE
