@@ -28,6 +28,11 @@ ASLEEP: Final = tuple(
     for state in State
     if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
 )
+# What an interrupt ends, it ends on behalf of no thread: whom it interrupted did not wake.
+_ENDED_BY_THREADS: Final = tuple(
+    int(state)
+    for state in (State.WAIT_TASK, State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE)
+)
 _RUNS: Final = tuple(int(state) for state in RUNNING)
 _INTERRUPTS: Final = (int(State.IRQ), int(State.SOFTIRQ))
 
@@ -35,7 +40,7 @@ _INTERRUPTS: Final = (int(State.IRQ), int(State.SOFTIRQ))
 def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """Put stacks on the segments of paths.
 
-    A wait has the stack with which its thread went to sleep, and that of who woke it.  A thread
+    A wait has the stack with which its thread went to sleep, and that of the thread that woke it.  A thread
     that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
     or a sleep.  A thread of the kernel has that of the thread that waits for it.  Where threads
     were sampled at all times, a segment has the stack of most samples within it.
@@ -59,7 +64,8 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     if stacks.complete:  # a path may come to a thread that has slept for long
         later = asleep & (own < 0)
         own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
-    woken[asleep] = _nearest(stacks, woke, stacks.woken, path.tid[asleep], path.end[asleep], apart)
+    by = np.isin(path.state, _ENDED_BY_THREADS)
+    woken[by] = _nearest(stacks, woke, stacks.woken, path.tid[by], path.end[by], apart)
     wakes = runs & path.wakes
     for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
         own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen], apart)

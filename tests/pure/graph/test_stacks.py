@@ -66,6 +66,14 @@ def test_a_wait_has_the_stack_of_its_sleep_and_of_its_wake():
     assert joined(paths, stacks) == [("f1102_7", None), ("f1102_7", "f1597_9"), (None, None)]
 
 
+def test_a_wait_that_an_interrupt_ended_has_no_waker():
+    """Whoever was on the processor when the timer or the disk was done has not woken anybody."""
+    stacks = stacks_of((1102, 7, 0, SLEEP), (1597, 9, 7, WAKE))
+    for state in (State.WAIT_TIMER, State.WAIT_DISK, State.WAIT_NET, State.WAIT_DEVICE):
+        paths = path_of((State.RUN, 7, 100), (state, 7, 500), (State.RUN, 7, 100))
+        assert joined(paths, stacks)[1] == ("f1102_7", None)
+
+
 def test_a_thread_that_runs_for_another_has_the_stack_of_the_wake():
     paths = path_of((State.RUN, 7, 100), (State.RUN, 9, 500), (State.RUN, 7, 100))
     stacks = stacks_of((1100, 7, 0, SLEEP), (1600, 9, 7, WAKE), (1700, 7, 0, SLEEP))
@@ -213,7 +221,7 @@ def test_a_short_wait_does_not_get_the_stack_of_the_next():
 
 
 def test_a_file_stands_before_the_code_that_waits_for_it():
-    paths = path_of((State.RUN, 7, 100), (State.WAIT_DISK, 7, 500), (State.RUN, 7, 100))
+    paths = path_of((State.RUN, 7, 100), (State.WAIT_TASK, 7, 500), (State.RUN, 7, 100))
     stacks = stacks_of((1102, 7, 0, SLEEP), (1597, 9, 7, WAKE))
     files = replace(stacks_of((1101, 7, 0, SLEEP)), texts=("fsync(a.log)\t\t0\t",))
     found = add_stacks(add_stacks(paths, stacks), files).paths
