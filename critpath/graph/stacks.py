@@ -30,8 +30,7 @@ ASLEEP: Final = tuple(
 )
 # What an interrupt ends, it ends on behalf of no thread: whom it interrupted did not wake.
 _ENDED_BY_THREADS: Final = tuple(
-    int(state)
-    for state in (State.WAIT_TASK, State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE)
+    int(state) for state in (State.WAIT_TASK, State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE)
 )
 _RUNS: Final = tuple(int(state) for state in RUNNING)
 _INTERRUPTS: Final = (int(State.IRQ), int(State.SOFTIRQ))
@@ -40,10 +39,10 @@ _INTERRUPTS: Final = (int(State.IRQ), int(State.SOFTIRQ))
 def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """Put stacks on the segments of paths.
 
-    A wait has the stack with which its thread went to sleep, and that of the thread that woke it.  A thread
-    that runs has the sample nearest to the middle of the segment, else what it ended with: a wake,
-    or a sleep.  A thread of the kernel has that of the thread that waits for it.  Where threads
-    were sampled at all times, a segment has the stack of most samples within it.
+    A wait has the stack with which its thread went to sleep, and that of the thread that woke it.
+    A thread that runs has the sample nearest to the middle of the segment, else what it ended
+    with: a wake, or a sleep.  A thread of the kernel has that of the thread that waits for it.
+    Where threads were sampled at all times, a segment has the stack of most samples within it.
 
     Parameters
     ----------
