@@ -34,15 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Read everything once; return 0 if nothing is missing, 3 otherwise."""
     from critpath.pipeline.extraction import inspect_recording  # noqa: PLC0415 - start-up time
-    from critpath.read.manifest import kept_while_read  # noqa: PLC0415 - start-up time
-    from critpath.read.recording import find_recordings  # noqa: PLC0415 - as above
+    from critpath.read.traces import find_recordings  # noqa: PLC0415 - as above
 
     check_inputs(arguments.directories)
     quiet = settings["quiet"]
     code = EXIT_OK
     for source in arguments.directories:
         for recording in _take_apart(find_recordings(source)):
-            with Progress(quiet=quiet) as tell, kept_while_read(recording):
+            with Progress(quiet=quiet) as tell:
                 tell(f"reading {recording}")
                 events, manifest, odd = inspect_recording(recording, settings["reader"])
             wrong = [*_missing_runs(events), *_describe_losses(events), *odd]

@@ -135,7 +135,7 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
 def choose_specification(
     given: str | None,
     recorded: str,
-    recording: Path,
+    recording: object,
     names: Sequence[str],
     marks: Callable[[], Events] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
@@ -147,7 +147,8 @@ def choose_specification(
         The user's.
     recorded : str
         The manifest's, "" without one.
-    recording : Path
+    recording
+        What errors name.
     names : sequence of str
         Names of the recording's event classes.
     marks : callable, optional

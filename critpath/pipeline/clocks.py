@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,11 +31,10 @@ from critpath.model.clocks import (
 from critpath.model.requests import Collected
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.hosts import HostRecording, find_hosts
-from critpath.read.manifest import open_host_manifests, open_manifest
 from critpath.read.metadata.schema import get_event_names
-from critpath.read.recording import find_recordings, find_traces
+from critpath.read.recording import Recording
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
+from critpath.read.traces import find_recordings
 from critpath.requests.activity import ActivityEvents
 from critpath.requests.crossings import find_receipts
 from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
@@ -339,22 +338,16 @@ def read_clocks(
     warnings: list[str] = []
     seen: set[Path] = set()
     for source in sources:
-        for recording in find_recordings(source):
-            if recording.resolve() in seen:
-                raise UsageError(f"{recording}: named twice", "name each recording once")
-            seen.add(recording.resolve())
-            manifest, notes = open_manifest(recording)
-            warnings += notes
-            traces = find_traces(recording)
-            hosts = {trace.host for trace in traces}
-            manifests = open_host_manifests(recording)
-            if len(hosts) == 1 and not manifests:
-                manifests = {next(iter(hosts)): manifest}
+        for path in find_recordings(source):
+            if path.resolve() in seen:
+                raise UsageError(f"{path}: named twice", "name each recording once")
+            seen.add(path.resolve())
+            recording = Recording(path)
+            warnings += recording.notes
             stage = Stage(progress, f"reading {recording}")
-            asked = find_hosts(recording)
-            for told, found, about in _read_hosts(traces, manifests, stage, asked):
+            for told, found, about in _read_hosts(recording, stage):
                 facts.append(told)
-                places.append(recording.name)
+                places.append(path.name)
                 messages.append(found)
                 warnings += about.warnings
     if len(facts) < 2:
@@ -386,39 +379,29 @@ def read_clocks(
     return FoundClocks(alignment, account, tuple(facts), tuple(dict.fromkeys(warnings)))
 
 
-def align_traces(
-    traces: Sequence[Trace],
-    manifests: Mapping[str, Manifest],
-    stage: Stage,
-    asked: Sequence[HostRecording] = (),
-) -> tuple[ClockAlignment, JoinedAccount]:
-    """Align the clocks of the hosts of one recording, with the first: each is read once.
-
-    `asked` are the hosts of a set that say how they were asked the time.
-    """
-    read = list(_read_hosts(traces, manifests, stage, asked, named=True))
+def align_traces(recording: Recording, stage: Stage) -> tuple[ClockAlignment, JoinedAccount]:
+    """Align the clocks of the hosts of one recording, with the first: each is read once."""
+    read = list(_read_hosts(recording, stage, named=True))
     return align_messages([of for of, _, _ in read], [of for _, of, _ in read])
 
 
 def _read_hosts(
-    traces: Sequence[Trace],
-    manifests: Mapping[str, Manifest],
-    stage: Stage,
-    asked: Sequence[HostRecording] = (),
-    *,
-    named: bool = False,
+    recording: Recording, stage: Stage, *, named: bool = False
 ) -> Iterator[tuple[ClockFacts, HostMessages, Events]]:
     """Yield what each host says of its clock, and what it sent and received.
 
     By the name that its manifest has for it, or (`named`) that its traces have.
     """
     groups: dict[str, list[Trace]] = {}
-    for trace in traces:
+    for trace in recording.traces:
         groups.setdefault(trace.host, []).append(trace)
+    manifests = recording.manifests
+    if len(groups) == 1 and not manifests and not named:
+        manifests = {next(iter(groups)): recording.manifest}
     for host, mine in groups.items():
         found, about = _read_messages(mine, stage)
         facts = _tell_facts(host, about, manifests.get(host))
-        for of in asked:
+        for of in recording.hosts:
             if of.name == host:
                 probes = np.array(of.probes, np.int64).reshape(-1, 3)
                 facts = replace(facts, probes=probes, asker=of.asker)

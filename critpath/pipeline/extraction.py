@@ -30,7 +30,6 @@ from critpath.pipeline.opening import RecordingOpener
 from critpath.pipeline.partial import Share, leave_out_partial
 from critpath.pipeline.progress import Progress, Stage
 from critpath.read.event_names import KERNEL_EVENTS, SOURCE_PORT
-from critpath.read.metadata.schema import get_event_names
 from critpath.read.streaming import OutOfOrder
 from critpath.record.profiles import PACKETS, SOCKETS
 from critpath.schema.environment import Environment, name_timers
@@ -59,15 +58,14 @@ if TYPE_CHECKING:
     from critpath.model.requests import Collected, Pieces, Sketches
     from critpath.pipeline.limits import Budget
     from critpath.pipeline.opening import Aligned
-    from critpath.read.clocks import Trace
-    from critpath.read.recording import Description
+    from critpath.read.recording import Recording
     from critpath.read.streaming import Source
     from critpath.requests.activity import ActivityEvents
     from critpath.timeline.missing_switches import Insertions
 
 
 def extract_recording(
-    recording: Path,
+    recording: Recording,
     settings: ExtractSettings,
     progress: Progress | None = None,
     place: str = "",
@@ -77,16 +75,16 @@ def extract_recording(
     `place` tells who waits where it is among others: `` (2 of 6)``.
     """
     with replay_chosen(recording, settings, progress, place) as chosen:
-        found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
-        with name_recording(recording):
+        found, specification = chosen.replayed, chosen.specification
+        with recording.named():
             executions, events, pieces = _find_chosen(chosen, recording)
-            events = count_missing_runs(events, specification, manifest, len(executions))
-            events = _count_routes(events, executions, manifest, recording)
+            events = count_missing_runs(events, specification, recording.manifest, len(executions))
+            events = _count_routes(events, executions, recording)
         replayed = replace(found, events=events)
         if len(events.gaps):
             room = chosen.budget.segments
             share = Share(
-                *(manifest.overhead, settings.partial, settings.bystanders),
+                *(recording.manifest.overhead, settings.partial, settings.bystanders),
                 *(settings.interrupts, room),
             )
             replayed, executions, pieces = leave_out_partial(replayed, executions, pieces, share)
@@ -99,7 +97,6 @@ def extract_recording(
         for paths in _walk(
             *(replayed, executions, recording, text, budget),
             interrupts=settings.interrupts,
-            manifest=manifest,
             pieces=pieces,
         ):
             yield paths
@@ -107,13 +104,13 @@ def extract_recording(
             stage.reach(walked / max(len(executions), 1))
 
 
-def _find_chosen(chosen: _Chosen, recording: Path) -> tuple[Executions, Events, Pieces | None]:
+def _find_chosen(chosen: _Chosen, recording: Recording) -> tuple[Executions, Events, Pieces | None]:
     """Return the executions that are asked for, the events with what is known of them, pieces."""
-    found, specification, manifest = chosen.replayed, chosen.specification, chosen.manifest
+    found, specification, manifest = chosen.replayed, chosen.specification, recording.manifest
     if specification.kind == "requests":
         from critpath.pipeline.requesting import find_requests
 
-        return find_requests(found, specification, manifest, recording)
+        return find_requests(found, specification, recording)
     if specification.kind == "slices":
         from critpath.pipeline.slicing import find_slices
 
@@ -121,7 +118,7 @@ def _find_chosen(chosen: _Chosen, recording: Path) -> tuple[Executions, Events, 
     executions = find_executions(
         found.events,
         specification,
-        chosen.names,
+        recording.event_names,
         manifest.runs,
         interleaved=bool(manifest.interleaved),
         scripts=manifest.scripts,
@@ -130,7 +127,10 @@ def _find_chosen(chosen: _Chosen, recording: Path) -> tuple[Executions, Events, 
 
 
 def sketch_recording(
-    recording: Path, settings: ExtractSettings, progress: Progress | None = None, place: str = ""
+    recording: Recording,
+    settings: ExtractSettings,
+    progress: Progress | None = None,
+    place: str = "",
 ) -> Sketches:
     """Return all that is known of the requests of one recording; no paths are walked.
 
@@ -143,9 +143,9 @@ def sketch_recording(
 
     with (
         replay_chosen(recording, settings, progress, place, only="requests") as chosen,
-        name_recording(recording),
+        recording.named(),
     ):
-        return find_sketches(chosen.replayed, chosen.specification, chosen.manifest, recording)
+        return find_sketches(chosen.replayed, chosen.specification, recording)
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,12 @@ class _Chosen:
     replayed: ReplayedRecording
     specification: Specification
     text: str
-    names: Sequence[str]
-    manifest: Manifest
     budget: Budget
 
 
 @contextmanager
 def replay_chosen(
-    recording: Path,
+    recording: Recording,
     settings: ExtractSettings,
     progress: Progress | None,
     place: str,
@@ -175,19 +173,13 @@ def replay_chosen(
     from critpath.executions.specification import get_event_requests
     from critpath.pipeline.limits import Budget
     from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
-    from critpath.read.manifest import kept_while_read, open_manifest
-    from critpath.read.recording import Description, find_traces
 
-    manifest, said = open_manifest(recording)
-    traces = find_traces(recording)
-    described = [Description(trace) for trace in traces]
-    names = sorted({name for of in described for name in of.events})
-
+    said, names = recording.notes, recording.event_names
     known: list[Aligned] = []  # the clocks of several hosts, once they are
 
     def opener(more: Sequence[EventRequest]) -> RecordingOpener:
         return RecordingOpener(
-            *(recording, traces, (*KERNEL_EVENTS, *more), settings.reader),
+            *(recording, (*KERNEL_EVENTS, *more), settings.reader),
             ahead=settings.ahead,
             begin=lambda: Stage(progress, f"reading {recording}{place}"),
             known=known,
@@ -198,41 +190,48 @@ def replay_chosen(
 
     possible = any(name in names for entry in MARKER_EVENTS for name in entry.names)
     text, how = choose_specification(
-        settings.specification, manifest.execution, recording, names, marks if possible else None
+        *(settings.specification, recording.manifest.execution, recording, names),
+        marks if possible else None,
     )
-    chosen, labelled = add_label(parse_specification(text), [of.texts for of in described])
+    texts = [of.texts for of in recording.descriptions]
+    chosen, labelled = add_label(parse_specification(text), texts)
     if only and chosen.kind != only:
         raise UsageError(
             f"{recording}: its executions are no {only}: {safe_text(text)}",
             f"add --execution {only}",
         )
-    recorded = _Recording(recording, traces, manifest, (*said, *how, *labelled))
+    told, way = (*said, *how, *labelled), SOCKETS  # what tells of sockets, where it is asked for
     budget = Budget.within(settings.max_memory)
-    with name_recording(recording):
+    with recording.named():
         # Before anything is read, so that a misspelt name fails at once.
         require_events(chosen, names)
     wanted = get_event_requests(chosen)
     if chosen.kind == "requests":
         from critpath.pipeline.requesting import require_sockets
 
-        recorded = replace(recorded, way=require_sockets(recording, [*_told(described)], manifest))
-        wanted = (*wanted, *SOCKET_EVENTS, *(CALL_EVENTS if recorded.way != SOCKETS else ()))
+        way = require_sockets(recording, [*_list_usable(recording)])
+        wanted = (*wanted, *SOCKET_EVENTS, *(CALL_EVENTS if way != SOCKETS else ()))
     if chosen.kind == "slices":
         from critpath.pipeline.slicing import require_markers
 
-        require_markers(recording, names, manifest, chosen.slices.marker)
+        require_markers(recording, chosen.slices.marker)
         if chosen.slices.marker == "unix":
             wanted = (*wanted, *SOCKET_EVENTS)
     with ExitStack() as stack:
-        stack.enter_context(kept_while_read(recording))
-        found = [stack.enter_context(_replay_recording(opener(wanted), recorded, [chosen], budget))]
-        if way := _find_other_way(found[0], described):
+        stack.enter_context(recording.keep())
+
+        def replay(more: Sequence[EventRequest]) -> ReplayedRecording:
+            return stack.enter_context(
+                _replay_recording(opener(more), recording, [chosen], budget, told, way)
+            )
+
+        found = [replay(wanted)]
+        if other := _find_other_way(found[0], recording):
             stack.close()
-            recorded = replace(recorded, way=way, notes=(*recorded.notes, notes.sockets_unnamed()))
-            again = _replay_recording(opener((*wanted, *CALL_EVENTS)), recorded, [chosen], budget)
-            found = [stack.enter_context(again)]
+            told, way = (*told, notes.sockets_unnamed()), other
+            found = [replay((*wanted, *CALL_EVENTS))]
         # Held by the caller alone, who may let the events go.
-        yield _Chosen(found.pop(), chosen, text, names, manifest, budget)
+        yield _Chosen(found.pop(), chosen, text, budget)
 
 
 def _link(
@@ -244,12 +243,12 @@ def _link(
     return link_hosts(collected, workers, events)
 
 
-def _find_other_way(replayed: ReplayedRecording, described: Sequence[Description]) -> str:
+def _find_other_way(replayed: ReplayedRecording, recording: Recording) -> str:
     if replayed.sockets is None:
         return ""
     from critpath.pipeline.requesting import find_other_way
 
-    return find_other_way(replayed, [*_told(described)])
+    return find_other_way(replayed, [*_list_usable(recording)])
 
 
 def count_missing_runs(
@@ -263,40 +262,30 @@ def count_missing_runs(
     return replace(events, environment=(*events.environment, counted))
 
 
-def _count_routes(
-    events: Events, executions: Executions, manifest: Manifest, recording: Path
-) -> Events:
+def _count_routes(events: Events, executions: Executions, recording: Recording) -> Events:
     """Note in the environment which devices the executions' packets passed."""
-    from critpath.read.manifest import find_bridges, find_device_kinds, open_host_manifests
     from critpath.timeline.routes import count_routes
 
-    several = open_host_manifests(recording).values() if len(events.hosts) > 1 else ()
-    manifests = list(several) or [manifest]
-    devices = find_device_kinds(manifests), find_bridges(manifests)
-    counted = count_routes(events, executions, *devices)
+    counted = count_routes(events, executions, *recording.network_devices)
     return replace(events, environment=(*events.environment, counted)) if counted else events
 
 
 def _walk(
     replayed: ReplayedRecording,
     executions: Executions,
-    recording: Path,
+    recording: Recording,
     specification: str,
     budget: Budget,
     *,
     interrupts: bool,
-    manifest: Manifest,
     pieces: Pieces | None = None,
 ) -> Iterator[PathSet]:
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     from critpath.graph.critical_path import extract_paths
     from critpath.graph.stacks import add_stacks
     from critpath.pipeline.limits import note_long_paths
-    from critpath.read.manifest import find_functions
-    from critpath.read.stacks import EVERY, open_stacks
 
-    names = EVERY if len(replayed.events.hosts) == 1 else ()
-    stacks = [found for name in names if (found := open_stacks(recording, name)) is not None]
+    stacks = recording.stacks if len(replayed.events.hosts) == 1 else []
     if stacks:
         counted = Environment(stacks=sum(map(len, stacks)))
         events = replace(replayed.events, environment=(*replayed.events.environment, counted))
@@ -312,90 +301,66 @@ def _walk(
         pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        explained = _explain_waits(paths, replayed, manifest)
+        explained = _explain_waits(paths, replayed, recording)
         if replayed.functions is not None:
-            functions = find_functions(recording)
-            explained = name_functions(explained, replayed.functions, *functions)
+            explained = name_functions(explained, replayed.functions, *recording.functions)
         for taken in stacks:
             explained = add_stacks(explained, taken)
         yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
 
 
-def _told(described: Sequence[Description]) -> Iterator[str]:
+def _list_usable(recording: Recording) -> Iterator[str]:
     """Yield the events of a recording, but packets of which it does not say whose they are."""
-    for of in described:
+    for of in recording.descriptions:
         for name in of.events:
             if name != PACKETS[0] or SOURCE_PORT in of.events[name]:
                 yield name
 
 
-def _explain_waits(paths: PathSet, replayed: ReplayedRecording, manifest: Manifest) -> PathSet:
+def _explain_waits(paths: PathSet, replayed: ReplayedRecording, recording: Recording) -> PathSet:
     """Say of waits what limits of control groups, disks and memory made of them."""
     from critpath.graph.resources import explain_waits
-    from critpath.read.manifest import find_disks, find_reached_limits
 
     if replayed.resources is None:
         return paths
-    reached, disks = find_reached_limits(manifest), find_disks(manifest)
+    reached, disks = recording.reached_limits, recording.disks
     strings = replayed.events.strings
     return explain_waits(paths, replayed.workers, replayed.resources, reached, disks, strings)
 
 
 @contextmanager
-def name_recording(recording: Path) -> Iterator[None]:
-    """Name the recording in which an event or a field is missing."""
-    try:
-        yield
-    except UsageError as error:
-        error.what = f"{recording}: {error.what}"
-        raise
-
-
-@dataclass(frozen=True)
-class _Recording:
-    """A recording, and notes about it from before anything is read."""
-
-    path: Path
-    traces: Sequence[Trace]
-    manifest: Manifest
-    notes: tuple[str, ...]
-    way: str = SOCKETS  # what tells of sockets, where requests are asked for
-
-
-@contextmanager
 def _replay_recording(
     opener: RecordingOpener,
-    recorded: _Recording,
+    recording: Recording,
     specifications: Sequence[Specification],
     budget: Budget,
+    told: tuple[str, ...],
+    way: str = SOCKETS,
 ) -> Iterator[ReplayedRecording]:
-    from critpath.read.manifest import add_manifest, find_addresses
-
-    assumed = assume_declared(recorded.traces)
+    """Replay a recording, of which something is `told` from before anything was read."""
     replayed = replay_stream(
         opener,
-        replace(assumed, addresses=find_addresses(recorded.manifest), way=recorded.way),
+        replace(assume_declared(recording), addresses=recording.addresses, way=way),
         specifications,
         budget,
-        complete=lambda events: opener.tell_clocks(add_manifest(events, recorded.manifest)),
+        complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
     )
     with closing(replayed.blocks):
-        warnings = (*recorded.notes, *replayed.events.warnings)
+        warnings = (*told, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            warnings += (notes.recording_in_memory(str(recorded.path), opener.whole),)
+            warnings += (notes.recording_in_memory(str(recording), opener.whole),)
         made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]
         del replayed
         yield made.pop()
 
 
-def inspect_recording(
-    recording: Path, reader: str = "auto"
-) -> tuple[Events, Manifest, tuple[str, ...]]:
+def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifest, tuple[str, ...]]:
     """Read a recording to its end, to say what of it is missing.
 
     Parameters
     ----------
-    recording : Path
+    path : Path
+        Of the recording.
     reader : str
 
     Returns
@@ -407,35 +372,33 @@ def inspect_recording(
         What differs from what was recorded and is no loss.
     """
     from critpath.executions.process import find_command_runs
-    from critpath.read.manifest import add_manifest, open_manifest
-    from critpath.read.recording import find_traces
-    from critpath.read.streams import find_other_contents
+    from critpath.read.recording import Recording
 
-    manifest, _ = open_manifest(recording)
-    opener = RecordingOpener(recording, find_traces(recording), KERNEL_EVENTS, reader)
+    recording = Recording(path)
+    manifest = recording.manifest
+    opener = RecordingOpener(recording, KERNEL_EVENTS, reader)
     specification = parse_specification("process")
-    events = add_manifest(read_finder_events(opener, [specification]), manifest)
-    if manifest.runs and any(run.pid for run in manifest.runs):
-        found = find_command_runs(events, manifest.runs)
-        events = count_missing_runs(events, specification, manifest, len(found))
-    odd = find_other_contents(recording, manifest, events.streams) if manifest.streams else ()
-    return events, manifest, tuple(odd)
+    with recording.keep():
+        events = recording.add_manifest(read_finder_events(opener, [specification]))
+        if manifest.runs and any(run.pid for run in manifest.runs):
+            found = find_command_runs(events, manifest.runs)
+            events = count_missing_runs(events, specification, manifest, len(found))
+        return events, manifest, recording.find_other_contents(events.streams)
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
     """Read the kernel's events of a recording, and what every thread did, into memory."""
     from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.read.manifest import add_manifest, find_addresses, open_manifest
-    from critpath.read.recording import find_traces
+    from critpath.read.recording import Recording
     from critpath.timeline.replay import replay
 
-    manifest, _ = open_manifest(source)
-    opener = RecordingOpener(source, find_traces(source), KERNEL_EVENTS, reader)
+    recording = Recording(source)
+    opener = RecordingOpener(recording, KERNEL_EVENTS, reader)
     if opener.several:
-        events = opener.tell_clocks(add_manifest(opener.read(), manifest))
+        events = opener.tell_clocks(recording.add_manifest(opener.read()))
     else:
-        events = add_manifest(opener.read(), manifest)
-    return events, replay(events, find_addresses(manifest))
+        events = recording.add_manifest(opener.read())
+    return events, replay(events, recording.addresses)
 
 
 def thread_paths(
@@ -470,16 +433,13 @@ def thread_paths(
     from critpath.graph.critical_path import find_lifetimes
     from critpath.pipeline.limits import Budget, require_room
     from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.read.manifest import open_manifest
-    from critpath.read.recording import find_traces
+    from critpath.read.recording import Recording
 
     require_room(max_memory, 1)
-    manifest, notes = open_manifest(source)
-    traces = find_traces(source)
-    recorded = _Recording(source, traces, manifest, notes)
-    budget = Budget.within(max_memory)
+    recording = Recording(source)
+    told, budget = recording.notes, Budget.within(max_memory)
     with _replay_recording(
-        RecordingOpener(source, traces, KERNEL_EVENTS, reader), recorded, [], budget
+        *(RecordingOpener(recording, KERNEL_EVENTS, reader), recording, [], budget, told)
     ) as replayed:
         events = replayed.events
         executions = find_lifetimes(
@@ -492,9 +452,8 @@ def thread_paths(
         )
         together = replace(budget, segments=0)
         [paths] = _walk(
-            *(replayed, executions, source, "thread", together),
+            *(replayed, executions, recording, "thread", together),
             interrupts=interrupts,
-            manifest=manifest,
         )
     return paths
 
@@ -541,14 +500,9 @@ class Assumptions:
     resumed: Resumed | None = field(default=None, compare=False)
 
 
-def assume_declared(traces: Sequence[Trace]) -> Assumptions:
+def assume_declared(recording: Recording) -> Assumptions:
     """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
-    names = {
-        name
-        for t in traces
-        for s in t.schema.streams.values()
-        for name in get_event_names(s.events).values()
-    }
+    names = recording.event_names
     return Assumptions(_declares(names, Kind.WAKING), _declares(names, Kind.SYSCALL_ENTRY))
 
 

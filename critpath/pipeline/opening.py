@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import EventRequest, Events
-from critpath.model.gaps import Gaps, join_gaps
+from critpath.model.gaps import Gaps
 from critpath.pipeline.progress import Stage
 from critpath.read.event_names import SOCKET_EVENTS
-from critpath.read.gaps import move_gaps, read_gaps
-from critpath.read.hosts import find_hosts
-from critpath.read.manifest import add_host_losses, open_host_manifests, read_manifest
-from critpath.read.recording import read_events
 from critpath.read.streaming import EventStream, OutOfOrder, Source, WholeRecording, read_stream
 from critpath.text import notes
 from critpath.timeline.missing_switches import repair_switches
 
 if TYPE_CHECKING:
-    from critpath.model.clocks import ClockAlignment, HostClock, JoinedAccount
-    from critpath.read.clocks import Trace
+    from critpath.model.clocks import ClockAlignment, JoinedAccount
+    from critpath.read.recording import Recording
 
 # technical: chunks that are decoded ahead: one, and others for the time that a block is cut in.
 _AHEAD: Final = 3
@@ -37,11 +32,10 @@ class RecordingOpener:
 
     Parameters
     ----------
-    recording : Path
-    traces : sequence of Trace
+    recording : Recording
     wanted : sequence of EventRequest
     reader : str
-        As `critpath.read.recording.read_events`.
+        As `critpath.read.traces.read_events`.
     ahead : bool
         Decode in a thread of its own.
     begin : callable, optional
@@ -59,8 +53,7 @@ class RecordingOpener:
 
     def __init__(
         self,
-        recording: Path,
-        traces: Sequence[Trace],
+        recording: Recording,
         wanted: Sequence[EventRequest],
         reader: str,
         *,
@@ -69,8 +62,7 @@ class RecordingOpener:
         known: list[Aligned] | None = None,
     ) -> None:
         self._known = [] if known is None else known
-        self._recording, self._traces = recording, traces
-        self.several = len({trace.host for trace in traces}) > 1
+        self._recording, self.several = recording, recording.is_several
         # What one host sends another it receives at sockets.
         self._wanted = tuple(dict.fromkeys((*wanted, *(SOCKET_EVENTS if self.several else ()))))
         self._reader = reader
@@ -92,42 +84,25 @@ class RecordingOpener:
         if not self.whole:
             return self._stream(stage or Stage(None, ""), _AHEAD if self._ahead else 0)
         if self._events is None:
-            events = read_events(self._recording, self._wanted, reader=self._reader)
-            self._events = self._aligned(events)
+            self._events = self._aligned(self._recording.read(self._wanted, self._reader))
         return WholeRecording(self._events)
 
     def _aligned(self, events: Events) -> Events:
         """Return events in memory with the recording's gaps, in the time of one clock."""
-        events = repair_switches(replace(events, gaps=self._find_gaps(events.hosts, ())))
+        gaps = self._recording.find_gaps(events.hosts, ())
+        events = repair_switches(replace(events, gaps=gaps))
         from critpath.pipeline.clocks import align_events
 
         aligned = align_events(events)
-        return replace(aligned, gaps=self._find_gaps(events.hosts, aligned.clocks))
-
-    def _find_gaps(self, hosts: Sequence[str], clocks: Sequence[HostClock]) -> Gaps:
-        """Return the recording's gaps; without clocks, in each host's own time."""
-        if not self.several:
-            manifest = read_manifest(self._recording)
-            return Gaps() if manifest is None else read_gaps(self._recording, manifest)
-        found = []
-        for host in find_hosts(self._recording):
-            manifest = read_manifest(host.directory)
-            if manifest is None or host.name not in hosts:
-                continue
-            gaps = read_gaps(host.directory, manifest)
-            clock = next((of for of in clocks if of.host == host.name), None)
-            found.append(move_gaps(gaps, hosts.index(host.name), clock))
-        return join_gaps(found)
+        return replace(aligned, gaps=self._recording.find_gaps(events.hosts, aligned.clocks))
 
     def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
         if self.several and not self._known:
             from critpath.pipeline.clocks import align_traces
 
-            manifests = open_host_manifests(self._recording)
-            asked = find_hosts(self._recording)
-            self._known.append(align_traces(self._traces, manifests, stage, asked))
+            self._known.append(align_traces(self._recording, stage))
         stream = EventStream(
-            self._traces,
+            self._recording.traces,
             self._wanted,
             ahead=ahead,
             reached=stage.reach,
@@ -135,7 +110,7 @@ class RecordingOpener:
         )
         if self._gaps is None:
             clocks = self.alignment.hosts if self.alignment else ()
-            self._gaps = self._find_gaps(stream.hosts, clocks)
+            self._gaps = self._recording.find_gaps(stream.hosts, clocks)
         stream.gaps = self._gaps
         return stream
 
@@ -147,14 +122,13 @@ class RecordingOpener:
                     return repair_switches(read_stream(stream))
             except OutOfOrder as reason:
                 self.sort_whole(reason)
-        found = read_events(self._recording, self._wanted, reader=self._reader)
-        return self._aligned(found)
+        return self._aligned(self._recording.read(self._wanted, self._reader))
 
     def tell_clocks(self, events: Events) -> Events:
         """Say how surely the clocks of several hosts are known, and what each host lost."""
         clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
         if self.several and clocks:
-            events = add_host_losses(events, open_host_manifests(self._recording), clocks)
+            events = self._recording.add_host_losses(events, clocks)
         if self.whole or not self._known:
             return events
         from critpath.pipeline.clocks import tell_alignment

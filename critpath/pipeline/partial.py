@@ -148,7 +148,7 @@ def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
     return result, said
 
 
-def count_chosen(recording: Path) -> Chosen | None:
+def count_chosen(path: Path) -> Chosen | None:
     """Count the marked executions of a recording with gaps by what became of them.
 
     None where nothing is marked.  Without chances, as of windows in time, those that began early
@@ -158,26 +158,23 @@ def count_chosen(recording: Path) -> Chosen | None:
     from critpath.executions.specification import parse_specification
     from critpath.pipeline.extraction import read_finder_events
     from critpath.pipeline.opening import RecordingOpener
-    from critpath.read.gaps import read_gaps
-    from critpath.read.manifest import open_manifest
-    from critpath.read.recording import Description, find_traces
+    from critpath.read.recording import Recording
 
-    manifest, _ = open_manifest(recording)
-    traces = find_traces(recording)
-    names = {name for trace in traces for name in Description(trace).events}
+    recording = Recording(path)
+    names = recording.event_names
     if not any(name in names for entry in MARKER_EVENTS for name in entry.names):
         return None
-    opener = RecordingOpener(recording, traces, MARKER_EVENTS, "native")
+    opener = RecordingOpener(recording, MARKER_EVENTS, "native")
     found = find_markers(read_finder_events(opener, [parse_specification("marker")]))
     if not len(found):
         return None
-    gaps = read_gaps(recording, manifest)
+    gaps = recording.find_gaps((), ())
     partial = gaps.overlap(found.host, found.begin, found.end)
     chance = np.ones(len(found)) if found.chance is None else found.chance
     if found.chance is not None:
         chosen = np.isfinite(chance)
     else:
-        chosen = choose_by_begin(found, gaps, manifest.end or int(found.end.max()))
+        chosen = choose_by_begin(found, gaps, recording.manifest.end or int(found.end.max()))
     label = np.array(found.label, object)
     took = (found.end - found.begin).astype(np.float64)
     kinds: dict[str, Mapping[str, int]] = {}

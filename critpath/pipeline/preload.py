@@ -12,5 +12,5 @@ import critpath.pipeline.extraction
 import critpath.pipeline.limits
 import critpath.pipeline.recordings
 import critpath.read.manifest
-import critpath.read.recording
+import critpath.read.traces
 import critpath.store.writing

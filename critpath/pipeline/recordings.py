@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from critpath.model import F64, PathSet
     from critpath.model.requests import Sketches
     from critpath.pipeline.slicing import SliceSketches
+    from critpath.read.recording import Recording
     from critpath.store import Part
 
 Require = Callable[["PathSet"], None]
@@ -133,10 +134,11 @@ def read_sketches(
         If a source holds paths alone, or executions that are no requests.
     """
     from critpath.pipeline.extraction import sketch_recording
+    from critpath.read.recording import Recording
 
     recordings = _find_recordings(sources, settings, progress, "requests")
     return [
-        sketch_recording(recording, settings, progress, name_place(n, len(recordings)))
+        sketch_recording(Recording(recording), settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
     ]
 
@@ -151,9 +153,11 @@ def read_slices(
     UsageError
         If a source holds paths alone, or executions that are no slices.
     """
+    from critpath.read.recording import Recording
+
     recordings = _find_recordings(sources, settings, progress, "slices")
     return [
-        _slice_recording(recording, settings, progress, name_place(n, len(recordings)))
+        _slice_recording(Recording(recording), settings, progress, name_place(n, len(recordings)))
         for n, recording in enumerate(recordings, 1)
     ]
 
@@ -174,7 +178,7 @@ def _find_recordings(
 
 
 def _slice_recording(
-    recording: Path, settings: ExtractSettings, progress: Progress | None, place: str
+    recording: Recording, settings: ExtractSettings, progress: Progress | None, place: str
 ) -> SliceSketches:
     """Return all slices of one recording and what led to which; no paths are walked."""
     from critpath.pipeline import extraction
@@ -182,9 +186,9 @@ def _slice_recording(
 
     with (
         extraction.replay_chosen(recording, settings, progress, place, only="slices") as chosen,
-        extraction.name_recording(recording),
+        recording.named(),
     ):
-        return sketch_slices(chosen.replayed, chosen.specification, chosen.manifest, recording)
+        return sketch_slices(chosen.replayed, chosen.specification, recording)
 
 
 def extract_file(
@@ -382,7 +386,7 @@ def _resolve_sources(
             tell(f"loading {source}")
             yield from store.load_dataset(source)
         else:
-            from critpath.read.recording import find_recordings
+            from critpath.read.traces import find_recordings
 
             yield from find_recordings(source)
 
@@ -537,8 +541,9 @@ def _size(task: _Task) -> int:
 def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
     """Extract a recording in this process."""
     from critpath.pipeline.extraction import extract_recording
+    from critpath.read.recording import Recording
 
-    yield from extract_recording(task.recording, task.settings, progress, task.place)
+    yield from extract_recording(Recording(task.recording), task.settings, progress, task.place)
 
 
 def _read_set(task: _Task) -> list[PathSet]:
@@ -611,6 +616,7 @@ _WINDOWS: Final = "windows:"
 def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
     """Extract a recording where the user's current directory is another; say its given name."""
     from critpath.pipeline.extraction import extract_recording
+    from critpath.read.recording import Recording
 
     near = str(recording)
     far = str(Path(here) / near)
@@ -627,7 +633,7 @@ def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Itera
         return text
 
     try:
-        for paths in extract_recording(Path(far), settings):
+        for paths in extract_recording(Recording(Path(far)), settings):
             yield _rename_texts(paths, named)
     except CritpathError as error:
         raise Failure(

@@ -24,7 +24,6 @@ from critpath.model import (
     Events,
     Executions,
     Loss,
-    Manifest,
     ReplayedRecording,
     RequestFacts,
 )
@@ -54,12 +53,13 @@ from critpath.untrusted import fit_pattern
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
+    from critpath.read.recording import Recording
 
 _SHOWN: Final = 8  # technical: services that an error names
 _PORTS: Final = 4  # technical: whose connections are shared, to be named
 
 
-def require_sockets(recording: Path, names: Collection[str], manifest: Manifest) -> str:
+def require_sockets(recording: Recording, names: Collection[str]) -> str:
     """Return what tells of sockets; refuse a recording without events that requests are found in.
 
     Returns
@@ -72,8 +72,8 @@ def require_sockets(recording: Path, names: Collection[str], manifest: Manifest)
     if way:
         return way
     raise UnreadableError(
-        f"{recording}: recorded with {manifest.profile}, which has no sockets"
-        if manifest.profile
+        f"{recording}: recorded with {recording.manifest.profile}, which has no sockets"
+        if recording.manifest.profile
         else f"{recording}: it has no events of sockets",
         "record again with --profile requests",
     )
@@ -88,7 +88,7 @@ def find_other_way(replayed: ReplayedRecording, names: Collection[str]) -> str:
 
 
 def find_requests(
-    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> tuple[Executions, Events, Pieces]:
     """Find the requests that a specification asks for.
 
@@ -101,7 +101,7 @@ def find_requests(
         What the path of each is joined from.
     """
     events = replayed.events
-    found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
+    found, executions, kept = _choose_executions(replayed, specification, recording)
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
@@ -146,10 +146,10 @@ def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:
 
 
 def find_sketches(
-    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> Sketches:
     """Return all that is known of the requests of a recording, whichever are asked for."""
-    found, executions, kept = _choose_executions(replayed, specification, manifest, recording)
+    found, executions, kept = _choose_executions(replayed, specification, recording)
     names = _name_connections(found)
     table = found.requests
     chosen = np.zeros(len(table), np.bool_)
@@ -175,7 +175,7 @@ def find_sketches(
 
 
 def _choose_executions(
-    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> tuple[FoundRequests, Executions, I64]:
     """Return all requests, those that are asked for as executions, and the row of each."""
     found = _find_turns(replayed, specification, recording)
@@ -213,7 +213,7 @@ def _choose_executions(
         found = replace(found, account=replace(found.account, unsure=int((~sure).sum())))
         chosen = chosen[sure]
     executions, chosen = _make_executions(found, chosen)
-    rows = dict(zip(executions.id, chosen.tolist(), strict=True))
+    rows, manifest = dict(zip(executions.id, chosen.tolist(), strict=True)), recording.manifest
     if manifest.runs or manifest.interleaved:
         executions = select_within_runs(
             executions, manifest.runs, interleaved=bool(manifest.interleaved)
@@ -232,7 +232,7 @@ class FoundRequests(FoundTurns):
 
 
 def _find_turns(
-    replayed: ReplayedRecording, specification: Specification, recording: Path
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> FoundRequests:
     events = replayed.events
     if replayed.sockets is None:
@@ -314,11 +314,13 @@ def learn_ways(recording: Path) -> Mapping[Way, int]:
 
 
 @lru_cache(maxsize=1)
-def _collect_once(recording: Path, _: int) -> Mapping[Way, int]:
+def _collect_once(path: Path, _: int) -> Mapping[Way, int]:
     """Collect them once for all recordings that learn of it, as long as it is not written anew."""
     from critpath.model import ExtractSettings
     from critpath.pipeline.extraction import replay_chosen
+    from critpath.read.recording import Recording
 
+    recording = Recording(path)
     with replay_chosen(recording, ExtractSettings("requests"), None, "", only="requests") as chosen:
         found = _find_turns(chosen.replayed, chosen.specification, recording)
     return collect_ways(found.activity, found.endpoints, found.requests, found.subrequests)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from critpath.model import I64, Bool, Events, Manifest
     from critpath.pipeline.opening import RecordingOpener
     from critpath.pipeline.progress import Progress
+    from critpath.read.recording import Recording
     from critpath.signatures.tally import Owners, Tally
 
 COMMAND_SCOPE: Final = "command"
@@ -84,7 +85,7 @@ def read_source(
         If it has no document.
     """
     from critpath.read.counts import read_counts
-    from critpath.read.manifest import open_manifest
+    from critpath.read.recording import Recording
     from critpath.signatures.terms import normalised
     from critpath.store.signatures import is_counts_file, load_counts
 
@@ -92,12 +93,12 @@ def read_source(
     if is_counts_file(source):
         counts = load_counts(source)
     elif (source / COUNTS).is_file() and not settings.traced:
-        manifest, said = open_manifest(source)
+        recording = Recording(source)
         found, notes = read_counts(source / COUNTS)
-        notes = (*said, *notes)
-        counts = _choose_lines(normalised(found), manifest, settings, source)
+        notes = (*recording.notes, *notes)
+        counts = _choose_lines(normalised(found), recording.manifest, settings, source)
     else:
-        counts, notes = _tally_trace(source, settings, progress)
+        counts, notes = _tally_trace(Recording(source), settings, progress)
     if not len(counts):
         raise InconclusiveError(
             f"{source}: no whole {settings.by} was counted",
@@ -223,30 +224,25 @@ def trace_requests() -> tuple[EventRequest, ...]:
 
 
 def _tally_trace(
-    source: Path, settings: SignSettings, progress: Progress | None
+    recording: Recording, settings: SignSettings, progress: Progress | None
 ) -> tuple[Counts, tuple[str, ...]]:
     from critpath.pipeline.opening import RecordingOpener
-    from critpath.read.manifest import open_manifest
-    from critpath.read.recording import Description, find_traces
 
-    manifest, notes = open_manifest(source)
-    traces = find_traces(source)
-    names = sorted({name for trace in traces for name in Description(trace).events})
     interval = settings.interval or NS_PER_S
-    begin, end, owners, ids = _documents(source, settings, (manifest, names), interval, progress)
+    begin, end, owners, ids = _documents(recording, settings, interval, progress)
     opener = RecordingOpener(
-        *(source, traces, trace_requests(), settings.reader),
-        begin=lambda: Stage(progress, f"counting {source}"),
+        *(recording, trace_requests(), settings.reader),
+        begin=lambda: Stage(progress, f"counting {recording}"),
     )
     apart = owners is None or not (owners.threads or (owners.programs and ids))
-    tally, events = run_tally(opener, names, begin, end, owners, apart=apart)
-    scope = _scope(settings, manifest)
+    tally, events = run_tally(opener, recording.event_names, begin, end, owners, apart=apart)
+    scope = _scope(settings, recording.manifest)
     lossy = _find_lossy(events, begin, end)
     counts = tally.counts(scope, lossy, interval=0 if ids else interval)
     if ids:
-        return replace(counts, executions=ids), notes
-    last = manifest.end or events.end + 1
-    return counts.take(counts.end <= last), notes
+        return replace(counts, executions=ids), recording.notes
+    last = recording.manifest.end or events.end + 1
+    return counts.take(counts.end <= last), recording.notes
 
 
 def run_tally(
@@ -281,26 +277,19 @@ def _scope(settings: SignSettings, manifest: Manifest) -> str:
 
 
 def _documents(
-    source: Path,
-    settings: SignSettings,
-    known: tuple[Manifest, Sequence[str]],
-    interval: int,
-    progress: Progress | None,
+    recording: Recording, settings: SignSettings, interval: int, progress: Progress | None
 ) -> tuple[I64, I64, Owners | None, tuple[str, ...]]:
-    """Return the windows of documents, whose events are theirs, and the ids of executions.
-
-    `known` are the manifest and the names of the trace's events.
-    """
+    """Return the windows of documents, whose events are theirs, and the ids of executions."""
     from critpath.signatures.tally import ATTACH, Owners
 
-    manifest, names = known
+    manifest, names = recording.manifest, recording.event_names
     scope = _scope(settings, manifest)
     runs = [run for run in manifest.runs if run.whole]
     # Where the command had a control group, and the trace has who joined it.
     grouped = manifest.counts.get("scope") == COMMAND_SCOPE and any(n in ATTACH for n in names)
     if settings.by == "execution":
         if not runs or settings.specification not in {None, "process"}:
-            return _executions(source, settings, progress)
+            return _executions(recording.path, settings, progress)
         begin = np.array([run.begin for run in runs], np.int64)
         end = np.array([run.end for run in runs], np.int64)
         ids = tuple(f"{run.pid}@{run.begin}" for run in runs)
@@ -319,10 +308,10 @@ def _documents(
         owners = Owners(programs=whole)
     elif scope != MACHINE_SCOPE:
         owners = Owners(groups=(scope,))
-    if manifest.counts and (source / COUNTS).is_file():  # the same documents, counted again
-        counted, _ = read_source(source, replace(settings, traced=False))
+    if manifest.counts and (recording.path / COUNTS).is_file():  # the same, counted again
+        counted, _ = read_source(recording.path, replace(settings, traced=False))
         return counted.begin, counted.end, owners, ()
-    first = manifest.begin or _first_time(source)
+    first = manifest.begin or _first_time(recording)
     last = manifest.end or first + _MOST_INTERVALS * interval
     most = min(_MOST_INTERVALS, max(1, -(-(last - first) // interval)))
     begin = first + interval * np.arange(most, dtype=np.int64)
@@ -349,15 +338,14 @@ def _executions(
     return found.begin, found.end, Owners(threads=threads), tuple(found.id)
 
 
-def _first_time(source: Path) -> int:
+def _first_time(recording: Recording) -> int:
     """Return when the first event of a trace is."""
     from critpath.pipeline.opening import RecordingOpener
-    from critpath.read.recording import find_traces
 
-    with closing(RecordingOpener(source, find_traces(source), trace_requests(), "auto")()) as one:
+    with closing(RecordingOpener(recording, trace_requests(), "auto")()) as one:
         for chunk in one:
             return int(chunk.timestamp[0])
-    raise UnreadableError(f"{source}: holds no event", "record again")
+    raise UnreadableError(f"{recording}: holds no event", "record again")
 
 
 def _find_lossy(events: Events, begin: I64, end: I64) -> Bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,26 +34,25 @@ from critpath.text import notes
 
 if TYPE_CHECKING:
     from critpath.executions.specification import Specification
+    from critpath.read.recording import Recording
 
 _ENTRIES: Final = ("syscall_entry_", "syscalls:sys_enter_")
 _CALL: Final = re.compile("^(syscall_(entry|exit)_|syscalls:sys_(enter|exit)_|signal:)")
 _LACKS: Final = {"syscalls": "system calls", "requests": "sockets", "full": "signals"}
 
 
-def require_markers(
-    recording: Path, names: Collection[str], manifest: Manifest, marker: str
-) -> None:
+def require_markers(recording: Recording, marker: str) -> None:
     """Refuse a recording without the events that a marker needs."""
     of = MARKERS[marker]
     entries = [f"{group}{name}" for name, _ in of.calls for group in _ENTRIES]
     needed = of.events or entries
-    if not needed or any(name in names for name in needed):
+    if not needed or any(name in recording.event_names for name in needed):
         return
-    lacks = _LACKS[of.profile]
+    lacks, recorded = _LACKS[of.profile], recording.manifest.profile
     profile = "locks" if marker == "futex" else of.profile
     raise UnreadableError(
-        f"{recording}: recorded with {manifest.profile}, which has no {lacks} for slices:{marker}"
-        if manifest.profile
+        f"{recording}: recorded with {recorded}, which has no {lacks} for slices:{marker}"
+        if recorded
         else f"{recording}: it has no {lacks} for slices:{marker}",
         f"record again with --profile {profile}; slices:wake needs none of them",
     )
@@ -72,10 +70,10 @@ class SliceSketches:
 
 
 def sketch_slices(
-    replayed: ReplayedRecording, specification: Specification, manifest: Manifest, recording: Path
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> SliceSketches:
     """Return all slices of a recording, whichever are asked for."""
-    found, executions, rows = _choose_slices(replayed, specification, manifest)
+    found, executions, rows = _choose_slices(replayed, specification, recording.manifest)
     chosen = np.zeros(len(found), np.bool_)
     chosen[rows] = True
     processes = Processes(replayed.workers, replayed.events.strings.__getitem__)

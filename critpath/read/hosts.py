@@ -176,7 +176,7 @@ def note_apart(recording: Path) -> str:
 
 def _name_beneath(directory: Path) -> tuple[HostRecording, ...]:
     """Return the recordings directly in a directory, as hosts; none where there is one only."""
-    from critpath.read.recording import find_sessions  # noqa: PLC0415 - it imports this
+    from critpath.read.traces import find_sessions  # noqa: PLC0415 - it imports this
 
     places = [place for place in find_sessions(directory) if place.parent == directory]
     if not 1 < len(places) <= _MOST:

@@ -35,7 +35,7 @@ from critpath.model.recording import (
     SAMPLE,
     ReachedLimit,
 )
-from critpath.read.recording import find_trace_directories
+from critpath.read.traces import find_trace_directories
 from critpath.schema.environment import Environment, fit_moments, read_machine
 from critpath.units import format_ns, plural, safe_text
 from critpath.untrusted import load_json
@@ -43,6 +43,7 @@ from critpath.untrusted import load_json
 if TYPE_CHECKING:
     from critpath.model import Events
     from critpath.model.clocks import HostClock
+    from critpath.read.hosts import HostRecording
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
@@ -215,12 +216,16 @@ def kept_while_read(recording: Path) -> Iterator[None]:
         yield
 
 
-def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
+def open_manifest(
+    recording: Path, hosts: Sequence[HostRecording] | None = None
+) -> tuple[Manifest, tuple[str, ...]]:
     """Read a recording's manifest, with notes for the user.
 
     Parameters
     ----------
     recording : Path
+    hosts : sequence of HostRecording, optional
+        Those of a set, where they are known.
 
     Returns
     -------
@@ -239,7 +244,7 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     manifest = read_manifest(recording)
     apart = note_apart(recording)
     if manifest is None:
-        common, notes = _open_hosts(recording)
+        common, notes = _open_hosts(recording, hosts)
         return common, (*notes, *([apart] if apart else []))
     return manifest, (
         *([apart] if apart else []),
@@ -253,11 +258,14 @@ def open_manifest(recording: Path) -> tuple[Manifest, tuple[str, ...]]:
     )
 
 
-def _open_hosts(directory: Path) -> tuple[Manifest, tuple[str, ...]]:
+def _open_hosts(
+    directory: Path, hosts: Sequence[HostRecording] | None
+) -> tuple[Manifest, tuple[str, ...]]:
     """Return what the recordings of a set of hosts have in common; an empty manifest otherwise."""
     from critpath.read.hosts import find_hosts, note_hosts  # noqa: PLC0415 - it imports this
 
-    opened = [(host.name, *open_manifest(host.directory)) for host in find_hosts(directory)]
+    known = find_hosts(directory) if hosts is None else hosts
+    opened = [(host.name, *open_manifest(host.directory)) for host in known]
     said = note_hosts(directory) if opened else ""
     notes = [said] if said else []
     notes += [f"{safe_text(name)}: {note}" for name, _, found in opened for note in found]
@@ -269,13 +277,6 @@ def _open_hosts(directory: Path) -> tuple[Manifest, tuple[str, ...]]:
         execution=executions.pop() if len(executions) == 1 else "",
     )
     return common, tuple(notes)
-
-
-def open_host_manifests(directory: Path) -> Mapping[str, Manifest]:
-    """Return the manifest of each host of a set, by its name there."""
-    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - as above
-
-    return {host.name: open_manifest(host.directory)[0] for host in find_hosts(directory)}
 
 
 def add_host_losses(

@@ -1,367 +1,190 @@
-"""Finds the traces of a recording, describes them, and reads them with the chosen reader."""
+"""A recording, opened once: what its directory says is read when it is first asked for, and kept.
+
+Who extracts a recording hands this on; only who names one has a path.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
-from critpath.errors import UnreadableError, UsageError
-from critpath.model import MANIFEST, EventRequest, Events
-from critpath.read.clocks import Trace, natural_key
-from critpath.read.metadata.load import read_metadata
-from critpath.read.metadata.schema import EventRecordClass, StreamClass, get_event_names
-from critpath.read.selection import Leaf, find_leaves
+from critpath.errors import UsageError
+from critpath.read.hosts import HostRecording, find_hosts
+from critpath.read.manifest import (
+    add_host_losses,
+    add_manifest,
+    find_addresses,
+    find_bridges,
+    find_device_kinds,
+    find_disks,
+    find_functions,
+    find_reached_limits,
+    kept_while_read,
+    open_manifest,
+)
+from critpath.read.traces import Description, find_traces, read_with
 
-_DEEPEST = 16  # levels of directories; LTTng needs five
+if TYPE_CHECKING:
+    from critpath.model import EventRequest, Events, Manifest, StreamFacts
+    from critpath.model.clocks import HostClock
+    from critpath.model.gaps import Gaps
+    from critpath.model.recording import ReachedLimit
+    from critpath.model.stacks import Stacks
+    from critpath.read.clocks import Trace
 
 
-def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
-    """Yield directories that contain a file of that name, parents first, in natural order."""
-    pending = [(root, 0)]
-    while pending:
-        directory, depth = pending.pop()
+class Recording:
+    """A recording of one host or of a set of hosts, or a CTF trace.
+
+    Parameters
+    ----------
+    path : Path
+        By the name that the user gave.
+    **known
+        What was found out already, by the names of the attributes.
+    """
+
+    def __init__(self, path: Path, **known: object) -> None:
+        self.path = path
+        self.__dict__.update(known)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def hosts(self) -> tuple[HostRecording, ...]:
+        """The hosts of a set; none of one that is no set."""
+        return find_hosts(self.path)
+
+    @cached_property
+    def _opened(self) -> tuple[Manifest, tuple[str, ...]]:
+        return open_manifest(self.path, self.hosts)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """What the recorder wrote of it; an empty one if there is none."""
+        return self._opened[0]
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What users should know of it, known before anything is read."""
+        return self._opened[1]
+
+    @cached_property
+    def manifests(self) -> Mapping[str, Manifest]:
+        """The manifest of each host of a set, by its name there."""
+        return {host.name: open_manifest(host.directory)[0] for host in self.hosts}
+
+    @cached_property
+    def traces(self) -> tuple[Trace, ...]:
+        """Its CTF traces, the kernel's first; a manifest that is malformed is said before."""
+        _ = self.manifest
+        return find_traces(self.path, self.hosts)
+
+    @cached_property
+    def descriptions(self) -> tuple[Description, ...]:
+        """What each trace can hold."""
+        return tuple(map(Description, self.traces))
+
+    @cached_property
+    def event_names(self) -> tuple[str, ...]:
+        """Names of all classes of events that its traces declare."""
+        return tuple(sorted({name for of in self.descriptions for name in of.events}))
+
+    @property
+    def is_several(self) -> bool:
+        """Whether its traces are of several hosts."""
+        return len({trace.host for trace in self.traces}) > 1
+
+    @property
+    def addresses(self) -> frozenset[int]:
+        """The host's own IPv4 addresses."""
+        return find_addresses(self.manifest)
+
+    @property
+    def disks(self) -> dict[int, str]:
+        """Names of disks by the kernel's numbers."""
+        return find_disks(self.manifest)
+
+    @property
+    def reached_limits(self) -> tuple[ReachedLimit, ...]:
+        """Which control groups reached a limit, and when."""
+        return find_reached_limits(self.manifest)
+
+    @cached_property
+    def functions(self) -> tuple[dict[int, str], list[int]]:
+        """Functions by number, and the numbers of those that are the project's own."""
+        return find_functions(self.path)
+
+    @cached_property
+    def network_devices(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Kinds of network devices by name, and the bridges that they are ports of."""
+        manifests = [*(self.manifests.values() if self.is_several else ())] or [self.manifest]
+        return find_device_kinds(manifests), find_bridges(manifests)
+
+    @property
+    def stacks(self) -> list[Stacks]:
+        """Stacks that were recorded beside the trace."""
+        from critpath.read.stacks import EVERY, open_stacks  # noqa: PLC0415 - numpy
+
+        return [found for names in EVERY if (found := open_stacks(self.path, names)) is not None]
+
+    def find_gaps(self, hosts: Sequence[str], clocks: Sequence[HostClock]) -> Gaps:
+        """Return when it was not recorded; without clocks, in each host's own time.
+
+        Parameters
+        ----------
+        hosts : sequence of str
+            As events have them.
+        clocks : sequence of HostClock
+            By which times are moved to that of the first host.
+        """
+        from critpath.model.gaps import join_gaps  # noqa: PLC0415 - numpy
+        from critpath.read.gaps import move_gaps, read_gaps  # noqa: PLC0415 - as above
+
+        if not self.is_several:
+            return read_gaps(self.path, self.manifest)
+        found = []
+        for host in self.hosts:
+            if host.name not in hosts:
+                continue
+            gaps = read_gaps(host.directory, self.manifests[host.name])
+            clock = next((of for of in clocks if of.host == host.name), None)
+            found.append(move_gaps(gaps, hosts.index(host.name), clock))
+        return join_gaps(found)
+
+    def read(self, wanted: Sequence[EventRequest], reader: str = "auto") -> Events:
+        """Return all events of some classes at once: see `critpath.read.traces.read_events`."""
+        return read_with(reader, self.traces, wanted)
+
+    def add_manifest(self, events: Events) -> Events:
+        """Add the manifest's losses and circumstances to the recording's events."""
+        return add_manifest(events, self.manifest)
+
+    def add_host_losses(self, events: Events, clocks: Sequence[HostClock]) -> Events:
+        """Add what the manifests of several hosts say was lost, in the time of the first."""
+        return add_host_losses(events, self.manifests, clocks)
+
+    def find_other_contents(self, present: Sequence[StreamFacts]) -> tuple[str, ...]:
+        """Return a line for every file that is as long as it was and not the same, or is new."""
+        from critpath.read.streams import find_other_contents  # noqa: PLC0415 - numpy
+
+        if not self.manifest.streams:
+            return ()
+        return tuple(find_other_contents(self.path, self.manifest, present))
+
+    def keep(self) -> AbstractContextManager[None]:
+        """Keep a flight recorder from removing a dump of its while it is read."""
+        return kept_while_read(self.path)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the recording in which an event or a field is missing."""
         try:
-            with os.scandir(directory) as entries:
-                inside = list(entries)
-        except OSError as error:
-            raise UnreadableError(
-                f"{directory}: {error.strerror}", "make the directory readable for this user"
-            ) from error
-        if any(e.name == name and _is_file(e) for e in inside):
-            yield directory
-        below = [Path(e.path) for e in inside if e.is_dir(follow_symlinks=False)]
-        if depth < _DEEPEST:
-            pending += [(b, depth + 1) for b in sorted(below, key=natural_key, reverse=True)]
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError as error:  # a link to itself
-        raise UnreadableError(f"{entry.path}: {error.strerror}", "remove this link") from error
-
-
-def _stream_files(directory: Path, root: Path) -> tuple[Path, ...]:
-    """Return the stream files of a trace, without links that lead out of the recording."""
-    found = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name == "metadata" or entry.name.startswith(".") or not _is_file(entry):
-                continue
-            path = Path(entry.path)
-            if entry.is_symlink() and not path.resolve().is_relative_to(root):
-                continue
-            found.append(path)
-    return tuple(sorted(found, key=natural_key))
-
-
-def find_trace_directories(path: Path) -> tuple[Path, ...]:
-    """Return every directory at or below a path that holds a CTF trace, in natural order."""
-    return tuple(walk_directories_with(path, "metadata")) if path.is_dir() else ()
-
-
-def find_traces(path: Path) -> tuple[Trace, ...]:
-    """Find the CTF traces of a recording and read their metadata.
-
-    Parameters
-    ----------
-    path : Path
-        A trace directory, or any directory above one or several.
-
-    Returns
-    -------
-    tuple of Trace
-        Kernel traces first, each group in natural order; of a set of hosts (`find_hosts`) those
-        of each, under its name there.
-
-    Raises
-    ------
-    UnreadableError
-        If there is no such directory, no trace in it, or its metadata is malformed.
-    """
-    if not path.exists():
-        raise UnreadableError(f"{path}: no such file or directory", "check the path")
-    if not path.is_dir():
-        raise UnreadableError(*identify_file(path))
-    from critpath.read.hosts import find_hosts, name_traces  # noqa: PLC0415 - it imports this
-
-    found = [
-        trace
-        for host in find_hosts(path)
-        for trace in name_traces(host, find_traces(host.directory))
-    ]
-    if found:
-        return tuple(sorted(found, key=lambda t: t.domain != "kernel"))
-    root = path.resolve()
-    traces = [
-        Trace(
-            str(d.relative_to(path)) if d != path else d.name,
-            d,
-            _stream_files(d, root),
-            read_metadata(d),
-        )
-        for d in walk_directories_with(path, "metadata")
-    ]
-    if not traces:
-        inside = list(path.iterdir())
-        if any(entry.is_symlink() and entry.is_dir() for entry in inside):
-            raise UnreadableError(
-                f"{path}: holds no CTF trace, and links to directories are not followed",
-                "name the directories that the links lead to, or copy them",
-            )
-        raise UnreadableError(
-            f"{path}: {'holds no CTF trace (no metadata file)' if inside else 'is empty'}",
-            "name a directory that `critpath record` or lttng wrote, after the session stopped",
-        )
-    return tuple(sorted(traces, key=lambda t: t.domain != "kernel"))
-
-
-_LARGEST: Final = 1 << 28  # bytes of a document that are looked through
-_COMPARE: Final = "compare takes recordings, CTF traces, extract files and baselines"
-
-
-def identify_file(path: Path) -> tuple[str, str]:
-    """Explain what a file is that was given for a recording."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(4096)
-            # A document's keys are sorted: its format is behind the alignments.
-            rest = stream.read(_LARGEST) if head.startswith(b"{") else b""
-    except OSError as error:
-        return f"{path}: cannot be read: {error.strerror}", "make it readable for this user"
-    if b'"format": "critpath/comparison/' in head + rest:
-        return (
-            f"{path}: a saved comparison, no recording",
-            f"critpath report {path} shows it; {_COMPARE}",
-        )
-    if b'"format": "critpath/' in head + rest:
-        return f"{path}: a file of critpath's, but no recording", _COMPARE
-    if head.lstrip()[:9].lower() in {b"<!doctype", b"<html><he"} or b"<html" in head[:512].lower():
-        return f"{path}: an HTML page, no recording", f"open it in a browser; {_COMPARE}"
-    if head.startswith((b"\x7fELF", b"#!")):
-        return (
-            f"{path}: a program, no recording",
-            f"record it first: critpath record -n 30 -o recording -- {path}",
-        )
-    return (
-        f"{path}: a file, no recording (which is a directory)",
-        "name the directory that critpath record or lttng wrote, an extract file or a baseline",
-    )
-
-
-def describe(path: Path) -> tuple[Description, ...]:
-    """Describe what the traces of a recording can hold, from their metadata alone."""
-    return tuple(Description(trace) for trace in find_traces(path))
-
-
-def _read_native(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
-    from critpath.read.streaming import read_traces  # noqa: PLC0415 - loads numpy and the decoder
-
-    return read_traces(traces, requests)
-
-
-def _read_with_babeltrace2(traces: Sequence[Trace], requests: Sequence[EventRequest]) -> Events:
-    from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
-    from critpath.read.streams import measure_streams  # noqa: PLC0415 - numpy
-
-    read = babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
-    return replace(read, streams=measure_streams(traces))
-
-
-Reader = Callable[[Sequence[Trace], Sequence[EventRequest]], Events]
-
-READERS: Final[Mapping[str, Reader]] = {
-    "auto": _read_native,
-    "native": _read_native,
-    "babeltrace2": _read_with_babeltrace2,
-}
-
-
-def read_events(path: Path, requests: Sequence[EventRequest], *, reader: str = "auto") -> Events:
-    """Read the requested events of a recording.
-
-    Parameters
-    ----------
-    path : Path
-        A CTF trace, or a directory with some below it.
-    requests : sequence of EventRequest
-        Event classes and their fields, for example `event_names.KERNEL_EVENTS`.
-    reader : str
-        A key of `READERS`.
-
-    Returns
-    -------
-    Events
-
-    Raises
-    ------
-    UnreadableError
-        If there is no trace, or no event in it can be decoded.
-    UsageError
-        If there is no such reader.
-    """
-    if reader not in READERS:
-        raise UsageError(f"no reader is called {reader!r}", f"use one of {', '.join(READERS)}")
-    return READERS[reader](find_traces(path), requests)
-
-
-# Descriptions: what a trace can hold, from its metadata.
-
-_Classes = tuple[tuple[StreamClass, int], ...]
-
-
-class FieldNames(Mapping[str, tuple[str, ...]]):
-    """Field names by event name; an event class is parsed when it is first asked for."""
-
-    __slots__ = ("_classes", "_fields", "_known")
-
-    def __init__(
-        self,
-        classes: Mapping[str, _Classes],
-        fields: Callable[[_Classes], tuple[str, ...]],
-    ) -> None:
-        self._classes = classes
-        self._fields = fields
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def __getitem__(self, name: str) -> tuple[str, ...]:
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self._fields(self._classes[name])
-        return known
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._classes
-
-
-class Description:
-    """What one trace can hold.
-
-    Attributes
-    ----------
-    name : str
-        The trace's directory below the recording.
-    domain : str
-        ``kernel``, ``ust`` or what the environment says.
-    host : str
-    events : mapping of str to tuple of str
-        Field names (dotted, payload before contexts) by event name.  Looking an event up
-        parses its class, which raises `MetadataError` if it is malformed.
-    texts : mapping of str to tuple of str
-        The payload's text fields, by event name; likewise.
-    environment : Environment
-    """
-
-    __slots__ = ("domain", "environment", "events", "host", "name", "texts")
-
-    def __init__(self, trace: Trace) -> None:
-        strip = trace.schema.version < (2, 0)
-        classes: dict[str, _Classes] = {}
-        for stream in trace.schema.streams.values():
-            for number, name in get_event_names(stream.events).items():
-                classes[name] = (*classes.get(name, ()), (stream, number))
-
-        def leaves(of: tuple[StreamClass, int]) -> dict[str, Leaf]:
-            stream, number = of
-            event: EventRecordClass = stream.events[number]
-            return find_leaves(stream, event, strip=strip)
-
-        def every(of: _Classes) -> tuple[str, ...]:
-            return tuple(dict.fromkeys(name for one in of for name in leaves(one)))
-
-        def texts(of: _Classes) -> tuple[str, ...]:
-            return tuple(
-                leaf.name
-                for leaf in leaves(of[-1]).values()
-                if leaf.type == "str" and leaf.path[0] == "event-payload"
-            )
-
-        self.name = trace.name
-        self.domain = trace.domain
-        self.host = trace.host
-        self.events: Mapping[str, tuple[str, ...]] = FieldNames(classes, every)
-        self.texts: Mapping[str, tuple[str, ...]] = FieldNames(classes, texts)
-        self.environment = trace.schema.environment
-
-
-# Recordings below a directory.
-
-# LTTng writes one directory per tracing domain into a session's directory.
-_DOMAINS = frozenset({"kernel", "ust"})
-
-
-def find_recordings(source: Path) -> tuple[Path, ...]:
-    """Find the recordings at or below a path.
-
-    Parameters
-    ----------
-    source : Path
-        A recording, a CTF trace, or a directory with several of them below it.
-
-    Returns
-    -------
-    tuple of Path
-        In natural order.  Traces of one session (its ``kernel`` and ``ust``
-        directories, or everything below a manifest) are one recording.
-
-    Raises
-    ------
-    UnreadableError
-        If there is none.
-    """
-    found = find_sessions(source)
-    if not found:
-        return (source,)  # reading it reports what is wrong
-    sets = _find_sets(found, source)
-    if {*sets} != {*found}:
-        return tuple(sets)
-    if len(found) == 1 and not (found[0] / MANIFEST).is_file():
-        return (source,)  # one session: the user's own name for it, which is the shortest
-    return found
-
-
-def find_sessions(source: Path) -> tuple[Path, ...]:
-    """Return the recordings at or below a path, each host's of a set by itself."""
-    traces = find_trace_directories(source)
-    if not traces:
-        return ()
-    found = dict.fromkeys(_find_session(trace, source) for trace in traces)
-    # Do not skip a recording without a trace: reading it reports what is wrong.
-    found.update((_find_session(d, source), None) for d in walk_directories_with(source, MANIFEST))
-    return tuple(found)
-
-
-def _find_sets(recordings: Iterable[Path], source: Path) -> dict[Path, None]:
-    """Return the sets of hosts that recordings belong to; those of none, themselves."""
-    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - it imports this
-
-    members: dict[Path, set[Path]] = {}  # every manifest there is read: once, not for each
-    found: dict[Path, None] = {}
-    for recording in recordings:
-        above = recording.parent
-        if above not in members:
-            below = above == source or source in above.parents
-            members[above] = {of.directory for of in find_hosts(above)} if below else set()
-        found[above if recording in members[above] else recording] = None
-    return found
-
-
-def _find_session(trace: Path, source: Path) -> Path:
-    """Return the directory of the session that a trace belongs to."""
-    above = [trace, *(p for p in trace.parents if p == source or source in p.parents)]
-    for directory in reversed(above):
-        if (directory / MANIFEST).is_file():
-            return directory
-    for directory in above:
-        if directory.name in _DOMAINS and directory != source:
-            return directory.parent
-    return trace
+            yield
+        except UsageError as error:
+            error.what = f"{self.path}: {error.what}"
+            raise

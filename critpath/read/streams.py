@@ -39,8 +39,8 @@ def survey_streams(recording: Path) -> tuple[StreamFacts, ...]:
         If there is no trace, or no event in it.
     """
     # Imported here, as streaming imports this module.
-    from critpath.read.recording import find_traces  # noqa: PLC0415
     from critpath.read.streaming import EventStream  # noqa: PLC0415
+    from critpath.read.traces import find_traces  # noqa: PLC0415
 
     traces = find_traces(recording)
     with EventStream(traces, ()) as stream:

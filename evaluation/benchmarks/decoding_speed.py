@@ -27,8 +27,8 @@ import numpy as np
 from measuring import Installed, Taken, ratios, run, seconds_table
 
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import find_traces, read_events
 from critpath.read.streaming import EventStream, read_traces
+from critpath.read.traces import find_traces, read_events
 from critpath.timeline.replay import replay
 
 TRACES: Final = Path(__file__).resolve().parents[3] / "shared" / "traces"

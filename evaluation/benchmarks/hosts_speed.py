@@ -41,6 +41,7 @@ from critpath.clocks.pair import align_pair
 from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.model.requests import Act
 from critpath.pipeline import extraction
+from critpath.read.recording import Recording
 from critpath.requests import assign, links
 from critpath.requests.owners import cut_subrequests
 from critpath.requests.turns import cut_turns
@@ -246,7 +247,7 @@ def token_rows(recordings: list[Path], rounds: int) -> list[Row]:
 
 
 def _extract(place: Path, settings: extraction.ExtractSettings) -> int:
-    return sum(map(len, extraction.extract_recording(place, settings)))
+    return sum(map(len, extraction.extract_recording(Recording(place), settings)))
 
 
 def set_rows(home: Path, events: int) -> list[Row]:

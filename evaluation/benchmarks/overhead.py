@@ -72,7 +72,7 @@ def by_recorder(name: str, profile: str) -> Mode:
 def count_events(recording: Path) -> int:
     """Count a trace's events."""
     from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415 - numpy starts threads
-    from critpath.read.recording import read_events  # noqa: PLC0415
+    from critpath.read.traces import read_events  # noqa: PLC0415
 
     return read_events(recording / "trace", KERNEL_EVENTS[:1]).total
 

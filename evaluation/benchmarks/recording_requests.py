@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from critpath.model import EventRequest, Kind
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace.recorder import missing_requirements, open_recorder
 from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name

@@ -36,8 +36,7 @@ from critpath.explore.ranking import ask
 from critpath.pipeline import extraction
 from critpath.pipeline.exploring import facts_of
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.manifest import add_manifest, open_manifest
-from critpath.read.recording import find_traces
+from critpath.read.recording import Recording
 from critpath.record.ftrace.recorder import missing_requirements
 from critpath.requests import owners, turns
 
@@ -84,7 +83,7 @@ def write_windows(recording: Path, specification: str, to: Path) -> int:
     """Write requests as windows; return how many there are."""
     settings = extraction.ExtractSettings(specification=specification)
     rows: list[tuple[Any, ...]] = []
-    for part in extraction.extract_recording(recording, settings):
+    for part in extraction.extract_recording(Recording(recording), settings):
         e = part.executions
         columns = (e.begin.tolist(), e.end.tolist(), e.tid.tolist(), e.label, e.id)
         rows += zip(*columns, strict=True)
@@ -115,7 +114,9 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
 
     def warm(which: str) -> Taken:
         settings = extraction.ExtractSettings(specification=wanted[which])
-        return timed(lambda: sum(map(len, extraction.extract_recording(recording, settings))))
+        return timed(
+            lambda: sum(map(len, extraction.extract_recording(Recording(recording), settings)))
+        )
 
     rows = []
     for key, what, way in (
@@ -132,15 +133,14 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
 
 def native_rows(recording: Path, rounds: int) -> list[Row]:
     """Time the two native passes over a recording's sockets, and weigh the tables."""
-    manifest, _ = open_manifest(recording)
-    traces = find_traces(recording)
-    opener = extraction.RecordingOpener(recording, traces, (*KERNEL_EVENTS, *SOCKET_EVENTS), "auto")
+    opened = Recording(recording)
+    opener = extraction.RecordingOpener(opened, (*KERNEL_EVENTS, *SOCKET_EVENTS), "auto")
     replayed = extraction.replay_stream(
         opener,
-        extraction.assume_declared(traces),
+        extraction.assume_declared(opened),
         [parse_specification("requests")],
         pipeline.limits.Budget.within(0),
-        complete=lambda events: add_manifest(events, manifest),
+        complete=opened.add_manifest,
     )
     strings = replayed.events.strings.__getitem__
     found = turns.find_turns(replayed.sockets, replayed.workers, strings, end=replayed.events.end)

@@ -14,8 +14,8 @@ from typing import Any
 
 from critpath.pipeline import extract
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
+from critpath.read.traces import find_traces
 from critpath.vectors.table import by_thread, vector_table
 
 

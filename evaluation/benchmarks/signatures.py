@@ -204,16 +204,16 @@ def measure_trace(rounds: int, work: Path) -> None:
     from critpath.pipeline.opening import RecordingOpener  # noqa: PLC0415 - as said
     from critpath.pipeline.signing import run_tally, trace_requests  # noqa: PLC0415 - as said
     from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415 - as said
-    from critpath.read.recording import find_traces  # noqa: PLC0415 - as said
+    from critpath.read.recording import Recording  # noqa: PLC0415 - as said
 
     place = work / "trace"
     made = [sys.executable, str(HERE / "large_trace.py"), str(place), "--events", "6e6"]
     subprocess.run(made, check=True, capture_output=True)
-    traces = find_traces(place)
+    recording = Recording(place)
 
     def decode() -> float:
         begin = time.process_time()
-        with closing(RecordingOpener(place, traces, KERNEL_EVENTS, "native")()) as stream:
+        with closing(RecordingOpener(recording, KERNEL_EVENTS, "native")()) as stream:
             for _ in stream:
                 pass
         return time.process_time() - begin
@@ -221,12 +221,12 @@ def measure_trace(rounds: int, work: Path) -> None:
     def tally() -> float:
         begin = time.process_time()
         first = 0
-        with closing(RecordingOpener(place, traces, trace_requests(), "native")()) as stream:
+        with closing(RecordingOpener(recording, trace_requests(), "native")()) as stream:
             for chunk in stream:
                 first = int(chunk.timestamp[0])
                 break
         starts = first + 1_000_000_000 * np.arange(100_000)
-        opener = RecordingOpener(place, traces, trace_requests(), "native")
+        opener = RecordingOpener(recording, trace_requests(), "native")
         run_tally(opener, (), starts, starts + 1_000_000_000, None, apart=True)
         return time.process_time() - begin
 

@@ -32,7 +32,7 @@ from limits import PREFIX, Group, Limits, NoLimitError, disk_of, ended_properly
 from results import write_results
 
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
 

@@ -28,7 +28,7 @@ from test_gaps import hidden, with_gaps
 from critpath import pipeline
 from critpath.errors import CritpathError
 from critpath.model.gaps import BASE, Gaps, make_gaps
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 ROUNDS = 12
 CHOSEN = 0.5  # of executions

@@ -80,7 +80,8 @@ def recorded() -> None:
 
     from critpath.pipeline.clocks import align_traces  # noqa: PLC0415 - as above
     from critpath.pipeline.progress import Stage  # noqa: PLC0415 - as above
-    from critpath.read.recording import find_traces  # noqa: PLC0415 - as above
+    from critpath.read.recording import Recording  # noqa: PLC0415 - as above
+    from critpath.read.traces import find_traces  # noqa: PLC0415 - as above
 
     for archive in sorted((ROOT / "fixtures/hosts").glob("*.tar.xz")):
         with tempfile.TemporaryDirectory() as place:
@@ -91,7 +92,9 @@ def recorded() -> None:
             begin = json.loads((made / "recording/critpath.json").read_text())["begin"]
             names = ("client", *clocks)
             traces = [t for name in names for t in find_traces(made / "hosts" / name)]
-            alignment, account = align_traces(traces, {}, Stage(None, ""))
+            alignment, account = align_traces(
+                Recording(made, traces=traces, hosts=()), Stage(None, "")
+            )
             truth = np.linspace(begin, begin + 1e9, 101).astype(np.int64)
             said = []
             for of in alignment.hosts[1:]:

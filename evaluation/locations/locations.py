@@ -54,8 +54,8 @@ from critpath.detect.flame import FlameSets, build_flame
 from critpath.graph.stacks import ASLEEP, find_sleeps, usual_distance
 from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
 from critpath.read.stacks import open_stacks
+from critpath.read.traces import read_events
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
 from critpath.vectors.chains import chain_times

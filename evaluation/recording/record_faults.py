@@ -38,7 +38,7 @@ from typing import NoReturn
 
 from critpath.commands import main as run_critpath
 from critpath.errors import CritpathError
-from critpath.read.recording import describe
+from critpath.read.traces import describe
 from critpath.record.ftrace import recorder
 from critpath.record.ftrace.events import find_timer_functions
 from critpath.record.registry import registry_directory

@@ -20,8 +20,7 @@ from critpath.model.requests import RequestTable
 from critpath.pipeline import extraction
 from critpath.pipeline.limits import Budget
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.manifest import add_manifest, open_manifest
-from critpath.read.recording import find_traces
+from critpath.read.recording import Recording
 from critpath.requests.links import attribute
 from critpath.requests.turns import find_turns
 
@@ -48,17 +47,16 @@ def main() -> None:
 
 def find(recording: Path, way: str) -> dict[str, list[_Request]]:
     """Return a recording's requests by service, found by one way."""
-    traces, (manifest, _) = find_traces(recording), open_manifest(recording)
+    opened = Recording(recording)
     calls = (c for c in CALL_EVENTS if way != "calls" or c.kind.name != "SOCKET_SEGMENT")
-    opener = extraction.RecordingOpener(
-        recording, traces, (*KERNEL_EVENTS, *SOCKET_EVENTS, *calls), "auto"
-    )
+    wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *calls)
+    opener = extraction.RecordingOpener(opened, wanted, "auto")
     replayed = extraction.replay_stream(
         opener,
-        replace(extraction.assume_declared(traces), way=way),
+        replace(extraction.assume_declared(opened), way=way),
         [extraction.parse_specification("requests")],
         Budget.within(0),
-        complete=lambda events: add_manifest(events, manifest),
+        complete=opened.add_manifest,
     )
     events = replayed.events
     turns = find_turns(

@@ -22,7 +22,8 @@ from results import write_results
 from critpath.model import EventRequest, Kind
 from critpath.model.requests import Act, Certainty
 from critpath.pipeline.requesting import FoundRequests
-from critpath.read.recording import read_events
+from critpath.read.recording import Recording
+from critpath.read.traces import read_events
 from critpath.requests.turns import WHYS
 
 _NEAR: Final = 100_000  # ns that a begin or an end may be off
@@ -275,18 +276,15 @@ def find_requests(recording: Path, specification: str = "requests") -> FoundRequ
     from critpath.pipeline import extraction, requesting
     from critpath.pipeline.limits import Budget
     from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-    from critpath.read.manifest import open_manifest
-    from critpath.read.recording import find_traces
 
     chosen = extraction.parse_specification(specification)
-    manifest, _ = open_manifest(recording)
-    traces = find_traces(recording)
+    opened = Recording(recording)
     wanted = (*KERNEL_EVENTS, *get_event_requests(chosen), *SOCKET_EVENTS)
-    opener = extraction.RecordingOpener(recording, traces, wanted, "auto")
-    of = extraction._Recording(recording, traces, manifest, ())
-    with extraction._replay_recording(opener, of, [chosen], Budget.within(None)) as replayed:
+    opener = extraction.RecordingOpener(opened, wanted, "auto")
+    asked = opener, opened, [chosen], Budget.within(0), ()
+    with extraction._replay_recording(*asked) as replayed:
         # Not `find_requests`, which chooses executions: all that was found.
-        return requesting._find_turns(replayed, chosen, recording)
+        return requesting._find_turns(replayed, chosen, opened)
 
 
 def count(

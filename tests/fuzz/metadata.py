@@ -17,7 +17,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 from contract import hold, scratch
 from reading import EVERYTHING, Way, both_ways, read_all
 
-from critpath.read.recording import describe
+from critpath.read.traces import describe
 
 HERE: Final = Path(__file__).resolve().parent
 

@@ -29,7 +29,6 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import mutate_rules
 from mutate_kinds import Mutation, one_by_one
@@ -40,14 +39,14 @@ from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
-from critpath.pipeline import opening
 from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
 from critpath.pipeline.limits import Budget
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import Description, find_traces
+from critpath.read.recording import Recording
 from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
+from critpath.read.traces import Description, find_traces
 
 LATEST = (1 << 63) - 1
 OUTCOMES = ("refused", "salvaged", "identical", "undetectable", "silent", "crash")
@@ -146,7 +145,7 @@ class Subject:
         self.traces = find_traces(self.directory)
         self.specification = parse_specification(seed.specification)
         self.selection = (*KERNEL_EVENTS, *get_event_requests(self.specification))
-        self.facts, self.names = assume_declared(self.traces), names_of(self.traces)
+        self.facts, self.names = assume_declared(self.open(self.traces)), names_of(self.traces)
         self.reading = read(self.traces, self.selection)
         self.events = self.reading.events()
         self.of_file = {
@@ -193,6 +192,10 @@ class Subject:
                 left -= set(self.bare)
         return not left
 
+    def open(self, traces: tuple[Trace, ...]) -> Recording:
+        """Return the mutated recording by these traces, which are not looked for again."""
+        return Recording(self.directory, traces=traces)
+
     def _judge(self, mutation: Mutation) -> tuple[str, str]:
         traces = self.traces
         self.redecoded = None
@@ -234,19 +237,13 @@ class Subject:
         Most replays are told what the product finds out by beginning again, what is lost,
         and replay what was just read instead of reading it once more.
         """
-        opener = RecordingOpener(self.directory, traces, self.selection, "auto")
-        # One that has to sort reads the metadata again, which are the same.
-        with mock.patch.object(
-            opening,
-            "read_events",
-            lambda _, selection, **_options: read_traces(traces, selection),
-        ):
-            self._replayed(opener, traces, reading)
+        opener = RecordingOpener(self.open(traces), self.selection, "auto")
+        self._replayed(opener, traces, reading)
 
     def _replayed(
         self, opener: RecordingOpener, traces: tuple[Trace, ...], reading: Reading
     ) -> None:
-        facts = self.facts if traces is self.traces else assume_declared(traces)
+        facts = self.facts if traces is self.traces else assume_declared(self.open(traces))
         names = self.names if traces is self.traces else names_of(traces)
         if len(reading.losses) % 8:
             facts = dataclasses.replace(facts, losses=reading.losses)

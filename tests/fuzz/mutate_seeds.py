@@ -17,7 +17,7 @@ from pathlib import Path
 from oracle import ctf_decode
 
 from critpath.read.metadata.schema import IntegerClass
-from critpath.read.recording import find_traces
+from critpath.read.traces import find_traces
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TRACES = ROOT.parent / "shared" / "traces"

@@ -15,8 +15,9 @@ from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.recordings import join_sets
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import find_traces, read_events
+from critpath.read.recording import Recording
 from critpath.read.streaming import EventStream, OutOfOrder
+from critpath.read.traces import find_traces, read_events
 from critpath.vectors.table import Coder, vectors_of
 
 EVERYTHING: Final = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
@@ -82,7 +83,7 @@ def read_all(recording: Path, way: Way) -> None:
     settings = ExtractSettings(
         specification=way.specification, interrupts=way.interrupts, max_memory=1 << 40
     )
-    paths = join_sets(list(extract_recording(recording, settings)))
+    paths = join_sets(list(extract_recording(Recording(recording), settings)))
     check_paths(paths)
     for vector in ("thread", "state"):
         table = vectors_of(paths, Coder((paths,), vector))

@@ -27,7 +27,7 @@ from critpath.read.metadata.schema import (
     StructureClass,
     TextClass,
 )
-from critpath.read.recording import find_traces
+from critpath.read.traces import find_traces
 
 NEIGHBOUR: Final = 4_100_000  # and the processor's number
 EVERYWHERE: Final = "*"  # the host of kernel threads, and of what all hosts have

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.model import EventRequest, Events, Kind
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 EVERYTHING: Final = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 Row = tuple[int, int, str, dict[str, Any]]

@@ -15,7 +15,7 @@ import critpath
 from critpath.executions.find import find_executions
 from critpath.executions.marker import MARKER_EVENTS
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace import marks
 from critpath.record.ftrace.recorder import open_recorder
 from critpath.record.recorder import RecorderSettings

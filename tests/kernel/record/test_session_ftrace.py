@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.read.recording import describe
+from critpath.read.traces import describe
 
 pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.usefixtures("traceable")]
 

@@ -18,7 +18,7 @@ from critpath import pipeline
 from critpath.model import Kind
 from critpath.pipeline.extraction import RecordingOpener, assume_declared
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.recording import find_traces
+from critpath.read.recording import Recording
 from critpath.record.ftrace.preflight import missing_requirements, offered_way
 from critpath.record.profiles import profile_path
 from critpath.record.recorder import RecorderSettings
@@ -64,12 +64,11 @@ def served(tmp_path, wait_for):
 
 def find_both(recording, way):
     """Return the requests of one recording, by one way."""
-    traces = find_traces(recording)
     wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *CALL_EVENTS)
     if way == "calls":
         wanted = tuple(w for w in wanted if w.kind is not Kind.SOCKET_SEGMENT)
-    opener = RecordingOpener(recording, traces, wanted, "auto")
-    waking = assume_declared(traces).waking
+    opener = RecordingOpener(Recording(recording), wanted, "auto")
+    waking = assume_declared(Recording(recording)).waking
     found = ActivityEvents(np.array([[0, 256]], np.int64), waking=waking, way=way)
     with closing(opener()) as source:
         for chunk in source:

@@ -13,7 +13,7 @@ import pytest
 from critpath.errors import UsageError
 from critpath.model import EventRequest, Kind
 from critpath.pipeline import extract
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 EVENTS = 10_000

@@ -10,7 +10,7 @@ import pytest
 
 from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 # What the replay needs, for traces too large to read every field of in Python.

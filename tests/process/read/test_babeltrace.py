@@ -19,8 +19,8 @@ from critpath.model import EventRequest, Kind
 from critpath.pipeline import extract
 from critpath.read import babeltrace
 from critpath.read.babeltrace import Collector, read_with_babeltrace2
-from critpath.read.recording import find_traces
-from critpath.read.recording import read_events as read_recording
+from critpath.read.traces import find_traces
+from critpath.read.traces import read_events as read_recording
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 

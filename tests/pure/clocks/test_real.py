@@ -18,7 +18,7 @@ from critpath.model import Kind
 from critpath.model.clocks import ClockFacts, HostClock
 from critpath.pipeline.clocks import MessageEvents
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 ARCHIVE = Path(__file__).parents[3] / "fixtures/requests/memcached.tar.xz"
 SHIFT, DRIFT = 1_702_413_822, 48.31e-6

@@ -25,8 +25,9 @@ from critpath.pipeline.progress import Stage
 from critpath.read import hosts as sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.hosts import find_hosts
-from critpath.read.recording import find_recordings, find_traces, read_events
+from critpath.read.recording import Recording
 from critpath.read.streaming import EventStream, read_stream
+from critpath.read.traces import find_recordings, find_traces, read_events
 
 ARCHIVES = Path(__file__).parents[3] / "fixtures/hosts"
 
@@ -75,7 +76,8 @@ def test_the_truth_is_within_the_bounds(hosts, split):
 
 def test_hosts_stream_as_they_are_read_at_once(hosts):
     traces = find_traces(hosts)
-    alignment, _ = align_traces(traces, {}, Stage(None, ""))
+    recording = Recording(hosts, traces=traces, manifests={})
+    alignment, _ = align_traces(recording, Stage(None, ""))
     whole = read_stream(EventStream(traces, KERNEL_EVENTS, alignment=alignment))
     assert (np.diff(whole.timestamp) >= 0).all()
     assert list(whole.hosts) == [of.host for of in alignment.hosts]
@@ -124,7 +126,7 @@ def lossy(hosts, tmp_path):
 
 @pytest.mark.parametrize("whole", ["", "a test asks for it"])
 def test_the_gaps_of_a_host_are_known_however_it_is_read(lossy, whole):
-    opener = RecordingOpener(lossy, find_traces(lossy), KERNEL_EVENTS, "auto")
+    opener = RecordingOpener(Recording(lossy), KERNEL_EVENTS, "auto")
     opener.whole = whole
     events = opener.tell_clocks(opener.read())
     [host] = events.gaps.host.tolist()
@@ -368,5 +370,5 @@ def test_no_host_is_told_apart_by_its_name_alone(hosts, tmp_path):
         shutil.copytree(hosts / "app", place / name)
     listed(place, ["app", "web"])
     assert {t.host for t in find_traces(place)} == {"app", "web"}
-    alignment, _ = align_traces(find_traces(place), {}, Stage(None, ""))
+    alignment, _ = align_traces(Recording(place), Stage(None, ""))
     assert replace(alignment).reference == "app"

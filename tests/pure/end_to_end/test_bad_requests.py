@@ -12,6 +12,7 @@ from critpath.executions.specification import parse_specification
 from critpath.explore.conditions import LONGEST, TERMS, parse_condition
 from critpath.model import Kind, Manifest
 from critpath.pipeline.requesting import require_sockets
+from critpath.read.recording import Recording
 from critpath.schema.notes import RequestsDoubtful
 from critpath.text.notes import word
 
@@ -26,7 +27,7 @@ def asked(load):
 @pytest.mark.parametrize("names", [["sched_switch"], ["sched_switch", "sched_waking"], []])
 def test_no_events_of_sockets(names):
     with pytest.raises(UnreadableError) as caught:
-        require_sockets(Path("normal"), names, MANIFEST)
+        require_sockets(Recording(Path("normal"), manifest=MANIFEST), names)
     error = caught.value
     assert (error.exit_code, error.what, error.do) == (
         *(4, "normal: recorded with minimal, which has no sockets"),

@@ -19,7 +19,7 @@ import pytest
 from critpath.model import RUNNING, PathSet, State
 from critpath.pipeline import extract
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 UST = "events:app:request_begin,app:request_end,key=id"
 # The agent's events carry what the program logged as one text.

@@ -24,7 +24,7 @@ from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import RUNNING, Kind, State
 from critpath.pipeline import thread_paths
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.replay import replay
 
 # trace, tid -> window, nanoseconds per (state, detail), segments.

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from mutate_seeds import get, put, split, walk
 
-from critpath.read.recording import find_traces
+from critpath.read.traces import find_traces
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 KERNEL = "trace/kernel/kernel_{}"

@@ -14,7 +14,7 @@ from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.model import EventChunk, Events
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.missing_switches import repair_switches
 
 from .conftest import Recorder

@@ -12,8 +12,14 @@ from critpath.executions.specification import get_event_requests, parse_specific
 from critpath.model import Manifest
 from critpath.model.requests import MARKERS
 from critpath.pipeline.slicing import require_markers
+from critpath.read.recording import Recording
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
+
+
+def known(names):
+    """A recording of which the names of its events are known."""
+    return Recording(Path("normal"), manifest=MANIFEST, event_names=names)
 
 
 @pytest.mark.parametrize("marker", MARKERS)
@@ -58,7 +64,7 @@ def test_what_is_not_understood(text, message, do):
 )
 def test_a_recording_that_lacks_the_events(marker, lacks, profile):
     with pytest.raises(UnreadableError) as caught:
-        require_markers(Path("normal"), ["sched_switch", "sched_waking"], MANIFEST, marker)
+        require_markers(known(["sched_switch", "sched_waking"]), marker)
     assert caught.value.exit_code == 4
     said = f"normal: recorded with minimal, which has no {lacks} for slices:{marker}"
     assert caught.value.what == said
@@ -67,8 +73,8 @@ def test_a_recording_that_lacks_the_events(marker, lacks, profile):
 
 @pytest.mark.parametrize("name", ["syscall_entry_futex", "syscalls:sys_enter_futex"])
 def test_a_recording_that_has_them(name):
-    require_markers(Path("normal"), [name], MANIFEST, "futex")
-    require_markers(Path("normal"), [], MANIFEST, "wake")
+    require_markers(known([name]), "futex")
+    require_markers(known([]), "wake")
 
 
 def test_sketches_of_slices_are_tables(critpath, guest, tmp_path):

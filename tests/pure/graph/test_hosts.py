@@ -20,6 +20,7 @@ from critpath.pipeline.clocks import align_events
 from critpath.pipeline.extraction import Assumptions, replay_stream
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.requesting import find_requests
+from critpath.read.recording import Recording
 from critpath.read.streaming import WholeRecording
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "requests", {}, {}, 0, 0)
@@ -99,7 +100,9 @@ def try_world(seed):
     asked = parse_specification("requests:role=first")
     known = replayed(aligned, asked, rows)
     try:
-        requests, events, pieces = find_requests(known, asked, MANIFEST, Path("world"))
+        requests, events, pieces = find_requests(
+            known, asked, Recording(Path("world"), manifest=MANIFEST)
+        )
     except UsageError:  # what was lost had all of them
         assert world.losses
         return world, found, known.events

@@ -25,7 +25,7 @@ from critpath.graph.critical_path import find_lifetimes, subject_workers
 from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import State
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.replay import replay
 
 RUNS = {"RUN", "RUN_USER", "RUN_SYSCALL", "IRQ", "SOFTIRQ"}

@@ -15,7 +15,7 @@ import pytest
 import critpath.graph
 from critpath.graph import critical_path, execution_graph
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.replay import replay
 
 HERE = Path(__file__).resolve().parent

@@ -23,7 +23,7 @@ from critpath.graph.execution_graph import critical_paths
 from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
 from critpath.model.packing import pack
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.schema.parameters import overridden
 from critpath.timeline.replay import replay
 

@@ -20,7 +20,8 @@ from critpath.model.gaps import LAYERS, REASONS, Gaps, make_gaps
 from critpath.pipeline.extraction import ExtractSettings, extract_recording, read_timelines
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.recordings import extract
-from critpath.read.recording import describe, read_events
+from critpath.read.recording import Recording
+from critpath.read.traces import describe, read_events
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 FIELDS = ("begin", "closed", "opening", "end")
@@ -136,8 +137,8 @@ def test_no_interval_spans_a_gap(guest, tmp_path):
 def test_those_that_are_not_whole_show_what_was_not_recorded(guest, paths_of, tmp_path):
     gaps = drawn(guest("normal"), 5, 30, 0.3)
     cut = with_gaps(guest("normal"), tmp_path / "cut", gaps)
-    [whole] = extract_recording(cut, ExtractSettings(REQUESTS))
-    [partial] = extract_recording(cut, ExtractSettings(REQUESTS, partial=True))
+    [whole] = extract_recording(Recording(cut), ExtractSettings(REQUESTS))
+    [partial] = extract_recording(Recording(cut), ExtractSettings(REQUESTS, partial=True))
     every = paths_of("normal")
     assert len(whole) + len(partial) == len(every)
     assert not set(whole.executions.id) & set(partial.executions.id)

@@ -15,6 +15,7 @@ from critpath.pipeline import ExtractSettings, extract, extraction, limits
 from critpath.pipeline import opening as sources
 from critpath.pipeline.limits import Budget
 from critpath.pipeline.recordings import fit_jobs
+from critpath.read.recording import Recording
 from critpath.read.streaming import OutOfOrder
 from critpath.timeline import blocks as spilling
 
@@ -148,7 +149,7 @@ def test_the_limit_is_the_settings(monkeypatch, guest):
 
     monkeypatch.setattr(Budget, "within", classmethod(watch))
     settings = ExtractSettings(REQUESTS, max_memory=2048 * MIB)
-    [paths] = extraction.extract_recording(guest("normal"), settings)
+    [paths] = extraction.extract_recording(Recording(guest("normal")), settings)
     assert len(paths)
     assert seen == [2048 * MIB]
 

@@ -17,7 +17,7 @@ from critpath.pipeline import extract
 from critpath.pipeline.limits import Budget
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.manifest import add_manifest, open_manifest
-from critpath.read.recording import describe, read_events
+from critpath.read.traces import describe, read_events
 from critpath.timeline.missing_switches import repair_switches
 from critpath.timeline.replay import replay
 from critpath.timeline.resources import ResourceEvents

@@ -7,7 +7,7 @@ import pytest
 
 from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import describe, read_events
+from critpath.read.traces import describe, read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 

@@ -10,8 +10,8 @@ from critpath.errors import MetadataError
 from critpath.model import EventRequest, Kind
 from critpath.read.metadata import tsdl
 from critpath.read.metadata.load import read_metadata_bytes
-from critpath.read.recording import describe, find_traces, read_events
 from critpath.read.records import Record, replace
+from critpath.read.traces import describe, find_traces, read_events
 
 HEAD = """/* CTF 1.8 */
 typealias integer { size = 8; align = 8; signed = false; } := uint8_t;

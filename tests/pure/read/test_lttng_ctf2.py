@@ -16,7 +16,7 @@ from oracle.ctf2_as_lttng import NAMESPACE, as_ctf2
 from critpath.model import EventRequest, Kind
 from critpath.pipeline import ExtractSettings, extract_file
 from critpath.read.metadata.load import read_metadata
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 REQUESTS = "events:app:request_begin,app:request_end,key=id"

@@ -11,7 +11,7 @@ import pytest
 from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Manifest, Run
 from critpath.read.manifest import add_manifest, open_manifest
-from critpath.read.recording import find_recordings
+from critpath.read.traces import find_recordings
 from critpath.schema.environment import Environment
 
 METADATA = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"

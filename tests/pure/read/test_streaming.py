@@ -42,8 +42,8 @@ from critpath.read.metadata.schema import (
     StringClass,
     TraceClass,
 )
-from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces, split_into_chunks
+from critpath.read.traces import find_traces
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)
 PUBLIC = [

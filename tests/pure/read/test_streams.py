@@ -16,9 +16,9 @@ from critpath.errors import UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
 from critpath.pipeline.extraction import inspect_recording
 from critpath.read.packets import PacketColumn
-from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
 from critpath.read.streams import survey_streams
+from critpath.read.traces import find_traces
 from critpath.record.ftrace.convert import convert
 
 PUBLIC = (

@@ -14,7 +14,7 @@ import pytest
 
 from critpath.errors import CritpathError, UsageError
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace import marks
 from critpath.record.ftrace.recorder import FtraceRecorder, find_leftovers

@@ -8,7 +8,7 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace.tracefs import Instance
 
 

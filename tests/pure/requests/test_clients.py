@@ -16,6 +16,7 @@ from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.pipeline.extraction import ExtractSettings, extract_recording
 from critpath.read.hosts import decide_hosts
+from critpath.read.recording import Recording
 
 ARCHIVES = Path(__file__).resolve().parents[3] / "fixtures/hosts"
 
@@ -28,7 +29,7 @@ def place(unpack):
 
 
 def extract(recording, asked):
-    [paths] = extract_recording(recording, ExtractSettings(asked))
+    [paths] = extract_recording(Recording(recording), ExtractSettings(asked))
     return paths
 
 

@@ -22,6 +22,7 @@ from critpath.model import CriticalPaths, Kind, PathSet, State
 from critpath.pipeline import compare, facts_of, make_sessions
 from critpath.pipeline.recordings import join_sets
 from critpath.pipeline.requesting import find_requests
+from critpath.read.recording import Recording
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.redaction import redact
@@ -70,7 +71,8 @@ def two_tiers(times=60):
 
 def found(events):
     made = replayed(events)
-    return find_requests(made, parse_specification("requests"), MANIFEST, Path("made"))[0]
+    recording = Recording(Path("made"), manifest=MANIFEST)
+    return find_requests(made, parse_specification("requests"), recording)[0]
 
 
 def running(executions, source="made", specification="requests"):

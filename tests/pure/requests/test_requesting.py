@@ -17,9 +17,11 @@ from critpath.executions.specification import parse_specification
 from critpath.model import BlockList, Events, Kind, Manifest, ReplayedRecording
 from critpath.model.gaps import REASONS, Gaps
 from critpath.pipeline.requesting import find_requests, require_sockets
+from critpath.read.recording import Recording
 from critpath.schema.environment import Environment, RequestCounts
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
+NORMAL = Recording(Path("normal"), manifest=MANIFEST)
 SERVER, CLIENT = 1 << 40, 1 << 41
 
 
@@ -53,7 +55,7 @@ def replayed(events):
 
 
 def find(events, text):
-    return find_requests(replayed(events), parse_specification(text), MANIFEST, Path("normal"))
+    return find_requests(replayed(events), parse_specification(text), NORMAL)
 
 
 def test_each_request_is_an_execution():
@@ -129,7 +131,7 @@ def with_gap(why):
 
 
 def test_a_recording_with_gaps():
-    asked = parse_specification("requests"), MANIFEST, Path("normal")
+    asked = parse_specification("requests"), NORMAL
     with pytest.raises(UnreadableError) as caught:
         find_requests(with_gap("budget"), *asked)
     assert caught.value.exit_code == 4
@@ -171,7 +173,7 @@ def test_nobody_who_serves():
 
 def test_no_sockets():
     with pytest.raises(UnreadableError) as caught:
-        require_sockets(Path("normal"), ["sched_switch"], MANIFEST)
+        require_sockets(NORMAL, ["sched_switch"])
     assert caught.value.exit_code == 4
     assert caught.value.what == "normal: recorded with minimal, which has no sockets"
     assert caught.value.do == "record again with --profile requests"

@@ -22,6 +22,7 @@ from critpath.executions.specification import parse_specification
 from critpath.model.requests import Certainty, Sketches
 from critpath.pipeline import facts_of, sum_tiers
 from critpath.pipeline.requesting import find_sketches
+from critpath.read.recording import Recording
 from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
 from critpath.requests.links import attribute, find_links, judge_attribution
@@ -38,7 +39,9 @@ most: `:80` itself took 90.0 µs of 144 µs (62 %)
 
 
 def sketch(events, text="requests"):
-    return find_sketches(replayed(events), parse_specification(text), MANIFEST, Path("made"))
+    return find_sketches(
+        replayed(events), parse_specification(text), Recording(Path("made"), manifest=MANIFEST)
+    )
 
 
 def drawn(tiers, left=0):

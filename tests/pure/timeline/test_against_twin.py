@@ -18,7 +18,7 @@ from twin_rows import find_ksoftirqd, rows_of
 
 from critpath.model import Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.replay import replay
 
 TIDS = (*range(1, 7), *KSOFTIRQD)

@@ -19,7 +19,7 @@ from wild import on_two_hosts, packet_events, wild_events
 from critpath.errors import InconclusiveError, UnreadableError
 from critpath.model import EventChunk, Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.replay import Replayer, replay, require_switches
 

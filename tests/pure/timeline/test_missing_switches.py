@@ -19,7 +19,7 @@ from wild import gapped_events, on_two_hosts, wild_events
 
 from critpath.model import EventChunk, Kind, Loss
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace.convert import convert
 from critpath.schema.environment import Environment
 from critpath.timeline.missing_switches import (

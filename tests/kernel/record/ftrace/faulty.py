@@ -402,7 +402,7 @@ def a_million_events_a_second(bench: Bench, seconds: float = 60.0) -> Result:
 def short_processes(bench: Bench, count: int = 10_000) -> Result:
     from critpath.model import Kind  # noqa: PLC0415 - what is not needed elsewhere
     from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415
-    from critpath.read.recording import read_events  # noqa: PLC0415
+    from critpath.read.traces import read_events  # noqa: PLC0415
 
     numbers = bench.numbers()
     work = numbers.processes(count, "/bin/true")

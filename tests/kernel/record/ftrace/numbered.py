@@ -18,8 +18,8 @@ import numpy as np
 
 from critpath.model import EventRequest, Kind, Loss, Manifest
 from critpath.read.manifest import add_counted_losses
-from critpath.read.recording import find_traces
 from critpath.read.streaming import EventStream
+from critpath.read.traces import find_traces
 from critpath.record.manifests import read_manifest
 from critpath.record.profiles import profile_events
 

@@ -13,7 +13,7 @@ import pytest
 from critpath.errors import CritpathError
 from critpath.model import Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.preflight import missing_requirements
 from critpath.record.ftrace.recorder import open_recorder

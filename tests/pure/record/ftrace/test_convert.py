@@ -18,7 +18,7 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, EventRequest, Kind
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record.ftrace import _pages
 from critpath.record.ftrace import convert as module
 from critpath.record.ftrace.convert import convert, count_marks, gathering_programs

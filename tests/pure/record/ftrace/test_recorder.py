@@ -13,7 +13,7 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL_EVENTS
-from critpath.read.recording import read_events
+from critpath.read.traces import read_events
 from critpath.record import profiles, registry
 from critpath.record.ftrace import drain, tracefs
 from critpath.record.ftrace import recorder as module

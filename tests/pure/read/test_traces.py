@@ -8,7 +8,7 @@ import pytest
 
 from critpath.errors import EXIT_UNREADABLE, EXIT_USAGE, UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
-from critpath.read.recording import READERS, describe, find_traces, read_events
+from critpath.read.traces import READERS, describe, find_traces, read_events
 from critpath.schema.environment import Environment
 
 METADATA = """/* CTF 1.8 */
