@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -29,14 +29,17 @@ from critpath.detect.gate import GateTest, exchangeable, floor_share, permutable
 from critpath.detect.machine import find_signs
 from critpath.detect.rules import RULES, Evidence, shift_of
 from critpath.detect.tails import percentiles
+from critpath.documents import SlowShown, StateEntry
+from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
     F64,
     I64,
+    INTERFERENCE,
     Bool,
     Change,
     Detection,
-    StateTest,
+    Symbol,
     VectorTable,
     column_blocks,
     least_rare,
@@ -270,13 +273,13 @@ def detect(
     ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
         rule=rule, alpha=alpha, floor=evidence.floor, floor_share=share,
-        states=_states(normal, evidence, t2, flagged, ordinal),
+        states=_states((normal, sample), evidence, t2, flagged, ordinal), symbols=normal.symbols,
         flagged=bool(flagged.any()),
         detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
         enough=enough, needed=0 if enough else _needed(*strata, least),
         paper_false_alarms=false,
-        slower=slower, slight=slight, notes=tuple(remarks), signs=signs,
+        slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
 
@@ -318,11 +321,11 @@ def _with_tails(
     """Add what the totals' slow ends say."""
     table = percentiles(*total, labels, percentile)
     known = detection.detectable is not None
-    return replace(
+    return change(
         detection,
         slow=_slow(families, len(total[1]), detection.alpha),
         slow_shown=_slow_shown(families, len(total[1]), detection.floor) if known else None,
-        percentiles=table,
+        percentiles=[*table],
         gate=table[0] if percentile else None,
     )
 
@@ -354,12 +357,12 @@ def _usual_error(x: I64, strata: tuple[I64, I64]) -> float:
     return math.sqrt(variance * (1 / int(many.sum()) + 1 / len(x)))
 
 
-def _slow_shown(families: Families, m: int, floor: float) -> tuple[int, float] | None:
+def _slow_shown(families: Families, m: int, floor: float) -> SlowShown | None:
     """Return how many slow executions would have shown; their mean must reach the floor, too."""
     shown = families.slow.shown
     if shown is None or families.whole.by_session:
         return None
-    return shown[0], max(shown[1], floor * m / shown[0])
+    return SlowShown(shown[0], number(max(shown[1], floor * m / shown[0])))
 
 
 def _kinds(
@@ -489,41 +492,53 @@ def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
 
 
 def _states(
-    normal: VectorTable,
+    sets: tuple[VectorTable, VectorTable],
     evidence: Evidence,
     t2: float | None,
     flagged: Bool,
     ordinal: tuple[F64, F64] | None,
-) -> tuple[StateTest, ...]:
+) -> list[StateEntry]:
     nothing = np.zeros(len(flagged))
     delta, ratio = ordinal or (nothing, nothing * np.nan)
     paper, found = evidence.paper, evidence.effects
     families = evidence.families
     p_value = np.minimum(families.p_value, families.stratum_p_value.min(axis=0))
     threshold = paper.average_threshold
-    return tuple(
-        StateTest(
-            symbol=symbol,
-            normal_mean=float(found.normal_mean[i]),
-            sample_mean=float(found.sample_mean[i]),
-            normal_std=float(paper.normal_std[i]),
-            average_threshold=None if threshold is None else float(threshold[i]),
+    return [
+        StateEntry(
+            state=symbol.name if symbol else "total",
+            role=symbol.role if symbol else "",
+            normal_mean=number(found.normal_mean[i]),
+            sample_mean=number(found.sample_mean[i]),
+            normal_std=number(paper.normal_std[i]),
+            average_threshold=None if threshold is None else number(threshold[i]),
             average_fires=bool(paper.average_fires[i]),
-            normal_above=float(paper.normal_above[i]),
-            sample_above=float(paper.sample_above[i]),
+            normal_above=number(paper.normal_above[i]),
+            sample_above=number(paper.sample_above[i]),
             probability_threshold=t2,
             probability_fires=bool(paper.probability_fires[i]),
             new_state=bool(paper.new_state[i]),
-            p_value=float(p_value[i]),
-            effect=float(found.sample_mean[i] - found.normal_mean[i]),
-            effect_low=float(found.low[i]),
-            effect_high=float(found.high[i]),
+            p_value=number(p_value[i]),
+            effect=number(found.sample_mean[i] - found.normal_mean[i]),
+            effect_low=number(found.low[i]),
+            effect_high=number(found.high[i]),
             flagged=bool(flagged[i]),
-            cliffs_delta=float(delta[i]),
-            median_ratio=float(ratio[i]) if math.isfinite(ratio[i]) else None,
+            cliffs_delta=number(delta[i]),
+            median_ratio=number(ratio[i]),
+            normal_count=_mean_count(sets[0], i, symbol),
+            sample_count=_mean_count(sets[1], i, symbol),
         )
-        for i, symbol in enumerate((*normal.symbols, None))
-    )
+        for i, symbol in enumerate((*sets[0].symbols, None))
+    ]
+
+
+def _mean_count(table: VectorTable, column: int, symbol: Symbol | None) -> float | None:
+    """Return how often an execution is in a state, on average; None of the total."""
+    if symbol is None:
+        return None
+    # As for types of executions: without what only interrupts the program.
+    counts = table.counts if symbol.state in INTERFERENCE else table.structure
+    return number(counts[:, column].mean())
 
 
 # Effect sizes that outliers do not move.

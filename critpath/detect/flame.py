@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
-from critpath.model import F64, I64, Bool, ChainTimes, FlameNode, StateTest
+from critpath.documents import StateEntry
+from critpath.model import F64, I64, Bool, ChainTimes, FlameNode
 from critpath.model.vectors import FRAME
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.parameters.shared import KINDS
@@ -47,7 +48,7 @@ def build_flame(
     level: float,
     permutations: int,
     directions: Sequence[str],
-    whole: StateTest | None = None,
+    whole: StateEntry | None = None,
 ) -> tuple[FlameNode, ...]:
     """Build the tree: everything, kinds, what their own thread did, whom it waited for, and so on.
 
@@ -61,7 +62,7 @@ def build_flame(
     directions : sequence of str
         ``more`` and ``less``: changes that the verdict leaves room for; each is tested at
         half of the level.
-    whole : StateTest
+    whole : StateEntry
         Of the total, which marks the first node where it was found slower.
 
     Returns

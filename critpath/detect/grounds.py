@@ -9,6 +9,7 @@ import numpy as np
 
 from critpath.detect.rules import RULES
 from critpath.detect.verdict import ERROR, Apart, is_alarm
+from critpath.documents.base import as_float
 from critpath.model import Bool, Change, Detection, Ground
 from critpath.schema.parameters.detect import COMPARABILITY, MACHINE
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL
@@ -83,14 +84,14 @@ def _of_percentile(verdict: str, detection: Detection) -> Iterator[Ground]:
 
 def _of_tests(verdict: str, detection: Detection) -> Iterator[Ground]:
     """Yield what the gate asks of a change: that it is certain, large enough and surely one."""
-    deciding = {test.name for test in detection.states if test.level == ERROR}
+    deciding = {test.state for test in detection.states if test.level == ERROR}
     changes = [c for c in detection.slower or detection.slight[:1] if c.name in deciding]
     if not changes:
         total = detection.states[-1]
-        error = (total.effect_high - total.effect_low) / (2 * NORMAL.q975)
+        error = (as_float(total.effect_high) - as_float(total.effect_low)) / (2 * NORMAL.q975)
         changes = [
             Change(
-                *(total.name, -1, total.effect, total.p_value, detection.floor),
+                *(total.state, -1, total.effect, total.p_value, detection.floor),
                 mean=total.normal_mean,
                 error=error,
             )

@@ -549,7 +549,7 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
     A thread that waits long for a cpu that is idle is not kept from it by another thread.
     """
     least = detection.floor
-    held = [t for t in detection.states if t.symbol and t.symbol.state == State.WAIT_QUOTA]
+    held = [t for symbol, t in detection.by_symbol if symbol.state == State.WAIT_QUOTA]
     more = math.fsum(t.effect for t in held)
     if held and more >= least:
         before, after = (
@@ -571,8 +571,8 @@ def find_queue(detection: Detection) -> tuple[SignEntry, ...]:
 
     For sets in which new clients asked after: who waits behind them waits for no machine.
     """
-    states = [t for t in detection.states if t.symbol]
-    queues = [t for t in states if t.symbol and t.symbol.state in _QUEUES]
+    states = detection.states[:-1]
+    queues = [t for symbol, t in detection.by_symbol if symbol.state in _QUEUES]
     before, after = (
         [math.fsum(getattr(t, of) for t in some) for some in (queues, states)]
         for of in ("normal_mean", "sample_mean")

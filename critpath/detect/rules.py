@@ -48,14 +48,14 @@ def shift_of(change: Change) -> notes.Shift:
 
 def _count_flagged(detection: Detection) -> notes.Flagged:
     flagged = [state for state in detection.states if state.flagged and state.level == "error"]
-    counted = sum(state.name != "total" for state in flagged)  # the total is no state
+    counted = sum(state.state != "total" for state in flagged)  # the total is no state
     return notes.Flagged(detection.rule, counted, counted < len(flagged))
 
 
 def _flagged_by_rule(detection: Detection) -> notes.Note:
     states = [s for s in detection.states if s.flagged and s.level == "error"]
     worst = max(states, key=lambda s: s.effect)
-    return notes.FlaggedByRule(worst.name, worst.effect, _count_flagged(detection))
+    return notes.FlaggedByRule(worst.state, worst.effect, _count_flagged(detection))
 
 
 def _not_flagged_by_rule(detection: Detection) -> notes.Note:
@@ -85,16 +85,17 @@ def _find_shown(detection: Detection) -> notes.Shown | None:
         return None
     whole = detection.whole is None
     mean = detection.states[-1].normal_mean
-    return notes.Shown(detection.detectable, mean, whole, detection.slow_shown if whole else None)
+    few = detection.slow_shown if whole else None
+    return notes.Shown(detection.detectable, mean, whole, (few.executions, few.by) if few else None)
 
 
 def _find_faster(detection: Detection) -> notes.Faster | None:
     """Return by how much the sample is faster, None where that is below the floor or in doubt."""
     total = detection.states[-1]
-    if total.level != "error" or not total.effect_high < -detection.floor:  # False for NaN, too
+    low, high = total.effect_low, total.effect_high
+    if total.level != "error" or low is None or high is None or high >= -detection.floor:
         return None
-    ends = total.effect_low, total.effect_high
-    return notes.Faster(total.effect, *ends, total.normal_mean, detection.whole is None)
+    return notes.Faster(total.effect, low, high, total.normal_mean, detection.whole is None)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
 
 from critpath.detect.rules import RULES, shift_of
+from critpath.documents import DurationTest, StateEntry
+from critpath.documents.base import as_float, change, narrow
 from critpath.model import (
     INTERFERENCE,
     Bool,
@@ -20,7 +22,6 @@ from critpath.model import (
     Outliers,
     Rival,
     State,
-    StateTest,
     Symbol,
     VectorTable,
 )
@@ -135,7 +136,7 @@ def decide(
     if not slower:
         if gate is None and rule.floor and _contradicts(detection):
             whole = detection.states[-1]
-            ends = whole.effect_low, whole.effect_high
+            ends = as_float(whole.effect_low), as_float(whole.effect_high)
             return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
         return "ok", (said, *alone)
     if apart is not None and not is_alarm(detection, apart):
@@ -177,13 +178,13 @@ def _contradicts(detection: Detection) -> bool:
     if total.effect <= 0:
         return False
     shown = detection.detectable is not None and total.effect >= detection.detectable
-    return shown or total.effect_low > detection.floor
+    return shown or as_float(total.effect_low) > detection.floor
 
 
 def _as_machine(detection: Detection, apart: Apart) -> Iterator[Note]:
     """Yield why a slow-down is not known to be the program's, the answer first."""
     mean = detection.states[-1].normal_mean
-    waits = [s for s in detection.states[:-1] if s.symbol and s.symbol.state in INTERFERENCE]
+    waits = [s for symbol, s in detection.by_symbol if symbol.state in INTERFERENCE]
     waited, whole = sum(max(s.effect, 0.0) for s in waits), detection.states[-1].effect
     rival = apart.rival
     by_others = whole > 0 and waited >= VERDICT.mostly * whole
@@ -304,34 +305,35 @@ def apply_levels(
     warnings : tuple of Note
         What the full test flags at level ``warn``.
     """
-    base = decided or replace(full, slower=(), slight=())
+    base = decided or change(full, slower=(), slight=())
     alone = ERROR not in levels[:-1]
-    tested = {test.name: test for test in base.states}
-    states = tuple(
-        replace(test, level=level)
+    tested = {test.state: test for test in base.states}
+    states = [
+        change(test, level=level)
         if level != ERROR
-        else tested[test.name]
+        else tested[test.state]
         if decided is not None
-        else replace(test, flagged=False)
+        else change(test, flagged=False)
         for test, level in zip(full.states, levels, strict=True)
-    )
-    deciding = {test.name for test in states if test.level == ERROR}
+    ]
+    deciding = {test.state for test in states if test.level == ERROR}
     # The one column that stands for all states says what the total says.
     repeated = {
         notes.SlowerType(shift_of(c))
         for c in base.slower
-        if alone and decided and c.kind >= 0 and c.name == base.states[0].name
+        if alone and decided and c.kind >= 0 and c.name == base.states[0].state
     }
-    detection = replace(
+    detection = change(
         base,
         states=states,
+        symbols=full.symbols,
         # A shift of the total shows nothing where the total decides nothing.
         detectable=base.detectable if states[-1].level == ERROR else None,
         flagged=any(test.flagged for test in states if test.level == ERROR),
         slower=tuple(c for c in base.slower if c.name in deciding),
         slight=tuple(c for c in base.slight if c.name in deciding),
-        notes=(*(n for n in base.notes if n not in repeated), *_left_out(full, levels)),
-        whole=None if alone or levels[-1] != ERROR else full.states[-1],
+        remarks=(*(n for n in base.remarks if n not in repeated), *_left_out(full, levels)),
+        whole=None if alone or levels[-1] != ERROR else narrow(DurationTest, full.states[-1]),
     )
     return detection, tuple(
         notes.LevelWarning(_size(test, full.slower))
@@ -340,18 +342,18 @@ def apply_levels(
     )
 
 
-def _size(test: StateTest, slower: Sequence[Change]) -> notes.Shift:
+def _size(test: StateEntry, slower: Sequence[Change]) -> notes.Shift:
     """Return how much slower a state is, with its p where the rule in force has one."""
-    largest = next((change for change in slower if change.name == test.name), None)
+    largest = next((one for one in slower if one.name == test.state), None)
     if largest is not None:
         return shift_of(largest)
-    return notes.Shift(test.name, test.effect)
+    return notes.Shift(test.state, test.effect)
 
 
 def _left_out(full: Detection, levels: Sequence[str]) -> tuple[Note, ...]:
     """Note which states do not decide, and what the total is with them."""
     states = tuple(
-        (test.name, level)
+        (test.state, level)
         for test, level in zip(full.states[:-1], levels, strict=False)
         if level != ERROR
     )

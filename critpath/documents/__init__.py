@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from critpath.documents.base import (
+    Figure,
     Maybe,
     MaybePair,
     Number,
@@ -193,15 +194,15 @@ class StateEntry(Part):
     state: Annotated[str, doc("name of the symbol, or total")]
     role: Annotated[str, doc("as of the symbol")]
     normal_mean: Annotated[
-        Maybe, doc("mean time in it, before, in the mix of types of the sample (ns)")
+        Figure, doc("mean time in it, before, in the mix of types of the sample (ns)")
     ]
-    sample_mean: Annotated[Maybe, doc("mean time in it of a sample execution (ns)")]
-    normal_std: Annotated[Maybe, doc("standard deviation in the normal set (ns)")]
-    effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
+    sample_mean: Annotated[Figure, doc("mean time in it of a sample execution (ns)")]
+    normal_std: Annotated[Figure, doc("standard deviation in the normal set (ns)")]
+    effect: Annotated[Figure, doc("sample mean less normal mean, the mix of types taken out (ns)")]
     effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
     effect_high: Annotated[Maybe, doc("upper end of it")]
     p_value: Annotated[
-        Maybe, doc("of the permutation test, adjusted for everything that is tested")
+        Figure, doc("of the permutation test, adjusted for everything that is tested")
     ]
     average_threshold: Annotated[Maybe, doc("the paper's average rule: fires above this mean (ns)")]
     normal_above: Annotated[Maybe, doc("share of normal executions above the normal mean")]
@@ -239,13 +240,13 @@ class DurationTest(Part):
     """The test of whole executions, whatever the levels of their states."""
 
     normal_mean: Annotated[
-        Maybe, doc("mean duration before, in the mix of types of the sample (ns)")
+        Figure, doc("mean duration before, in the mix of types of the sample (ns)")
     ]
-    sample_mean: Annotated[Maybe, doc("mean duration of a sample execution (ns)")]
-    effect: Annotated[Maybe, doc("sample mean less normal mean, the mix of types taken out (ns)")]
+    sample_mean: Annotated[Figure, doc("mean duration of a sample execution (ns)")]
+    effect: Annotated[Figure, doc("sample mean less normal mean, the mix of types taken out (ns)")]
     effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
     effect_high: Annotated[Maybe, doc("upper end of it")]
-    p_value: Annotated[Maybe, doc("of a test of everything, whatever its level")]
+    p_value: Annotated[Figure, doc("of a test of everything, whatever its level")]
 
 
 class SignEntry(Part):
@@ -289,7 +290,7 @@ class SlowShown(Part):
     """Few executions that would have shown by how slow they are."""
 
     executions: Annotated[int, doc("how many")]
-    by: Annotated[Maybe, doc("how much slower than usual (ns)")]
+    by: Annotated[Figure, doc("how much slower than usual (ns)")]
 
 
 class DetectionEntry(Part):
@@ -297,8 +298,8 @@ class DetectionEntry(Part):
 
     rule: Annotated[str, doc("which rule decides: gate or paper")]
     flagged: Annotated[bool, doc("whether it found the sample slower")]
-    alpha: Annotated[Maybe, doc("level of the tests")]
-    floor: Annotated[Maybe, doc("increases of the total below this are not judged (ns)")]
+    alpha: Annotated[Figure, doc("level of the tests")]
+    floor: Annotated[Figure, doc("increases of the total below this are not judged (ns)")]
     detectable: Annotated[Maybe, doc("smallest change of the mean that would have shown (ns)")]
     permutations: Annotated[int, doc("of each test")]
     enough: Annotated[bool, doc("whether there are executions enough to decide")]

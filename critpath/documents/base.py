@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -12,6 +12,11 @@ from msgspec.structs import replace
 # A whole number stays one when a file is read and written again.
 Number = int | float
 Maybe = int | float | None
+if TYPE_CHECKING:
+    # What a stage always has and calculates with; others' files may have null for it.
+    Figure = float
+else:
+    Figure = Maybe
 Pair = Annotated[list[Number], Meta(min_length=2, max_length=2)]
 MaybePair = Annotated[list[Maybe], Meta(min_length=2, max_length=2)]
 Span = Annotated[list[int], Meta(min_length=2, max_length=2)]
@@ -37,11 +42,16 @@ def change(part: SomePart, **values: Any) -> SomePart:
     return replace(part, **values)
 
 
-def number(value: float | None) -> float | int | None:
+def number(value: float | None) -> Figure:
     """Return a figure as JSON can hold it: None where it is undefined or infinite."""
     if value is None or not math.isfinite(value):
-        return None
+        return None  # type: ignore[return-value]  # see `Figure`
     return value if isinstance(value, int) else float(value)
+
+
+def as_float(value: float | None) -> float:
+    """Return a figure to calculate with: NaN where it is undefined."""
+    return math.nan if value is None else value
 
 
 _ALREADY: Final = frozenset({str, int, bool, type(None)})
@@ -63,6 +73,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | float):
         return number(value)
     return value if value is None else str(value)
+
+
+def narrow(kind: type[SomePart], source: SomePart, **own: Any) -> SomePart:
+    """Return a part without what a stage's own type adds to it, and with other values."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__} | own)
 
 
 def fill(kind: type[SomePart], source: object, **own: Any) -> SomePart:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from critpath.documents.base import as_float
 from critpath.model import (
     I32,
     I64,
@@ -263,13 +264,13 @@ def is_faster(comparison: Analysis) -> bool:
     detection = comparison.detection
     total = detection.states[-1]
     return not detection.flagged and is_surely_faster(
-        total.effect_high,
+        as_float(total.effect_high),
         -total.effect,
         total.normal_mean,
         (
             (-one.effect, one.normal_mean)
-            for one in detection.states[:-1]
-            if one.level == "error" and one.symbol and one.symbol.state in MACHINE_STATES
+            for symbol, one in detection.by_symbol
+            if one.level == "error" and symbol.state in MACHINE_STATES
         ),
         floor=detection.floor,
         apart=comparison.apart,

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         Detection,
         Outliers,
         Rival,
-        StateTest,
     )
     from critpath.model.packing import PackedBlock, PackedBlocks
     from critpath.model.paths import (
@@ -149,10 +148,7 @@ if TYPE_CHECKING:
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
     "grounds": ("Ground", "Weight"),
-    "judgement": (
-        *("Change", "ClusterPairs", "Clustering", "Detection", "Outliers"),
-        *("Rival", "StateTest"),
-    ),
+    "judgement": (*("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Rival"),),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
         *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context"),
@@ -308,7 +304,6 @@ __all__ = [
     "Signatures",
     "Slices",
     "State",
-    "StateTest",
     "Step",
     "StoredPaths",
     "StreamFacts",

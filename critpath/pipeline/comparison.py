@@ -288,6 +288,7 @@ def _with_rivals(
 ) -> Judgement:
     """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
     from critpath.detect.machine import find_limit, find_queue, find_rival
+    from critpath.documents.base import change
     from critpath.localize.segments import is_throttled
 
     if judgement.apart is None or not judgement.detection.flagged:
@@ -299,7 +300,7 @@ def _with_rivals(
     return replace(
         judgement,
         apart=replace(judgement.apart, rival=rival),
-        detection=replace(detection, signs=(*detection.signs, *limit, *queue)),
+        detection=change(detection, signs=[*detection.signs, *limit, *queue]),
     )
 
 
@@ -453,7 +454,7 @@ def explain(
     causes = _with_route(causes, comparison)
     if settings.level:
         # Causes of what the verdict rests on come first.
-        level = {test.name: test.level for test in comparison.detection.states}
+        level = {test.state: test.level for test in comparison.detection.states}
         told = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
         causes = tuple(told)
     ordered, causes = in_order_of_causes(findings, causes)
@@ -528,7 +529,7 @@ def _name_causes(
         contexts=[context for one in explained for context in one.contexts],
         quota=is_throttled(comparison.normal, comparison.sample),
         inferred=groups.inferred,
-        flagged=() if alone else {s.name for s in comparison.detection.states if s.flagged},
+        flagged=() if alone else {s.state for s in comparison.detection.states if s.flagged},
         charges={one.aligned.execution: one.charges for one in explained},
         counts=counts,
         faster=not alone and is_faster(comparison),

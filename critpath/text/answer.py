@@ -404,9 +404,8 @@ def _faster_in_all(document: ComparisonDocument) -> bool:
         total.normal_mean or 0.0,
         (
             (-(one.effect or 0.0), one.normal_mean or 0.0)
-            for one in document.states
-            if one.level == "error"
-            and one.state.partition("@")[0].partition(":")[0] in _MACHINE_STATES
+            for symbol, one in zip(document.symbols, document.states, strict=False)
+            if one.level == "error" and symbol.state in _MACHINE_STATES
         ),
         floor=document.detection.floor or 0.0,
         apart=document.detection.apart,

@@ -199,9 +199,7 @@ def _compare(built: Bench, row: Row, offset: int) -> dict[str, object]:
         "detail": cause.detail,
         "contribution_ms": round(cause.contribution, 3),
         "share": round(cause.share, 3),
-        "flagged": " ".join(
-            s.symbol.name if s.symbol else "total" for s in comparison.detection.states if s.flagged
-        ),
+        "flagged": " ".join(s.state for s in comparison.detection.states if s.flagged),
         "marked": int(marked.sum()),
         "faulty": len(faulty),
         "hit": sum(i in faulty for i, m in zip(sample.executions.id, marked, strict=True) if m),

@@ -30,7 +30,6 @@ from critpath.documents import (
     Clusters,
     ComparisonDocument,
     DetectionEntry,
-    DurationTest,
     ExecutionEntry,
     FindingEntry,
     FindingPart,
@@ -46,19 +45,16 @@ from critpath.documents import (
     SetEntry,
     SetName,
     Sets,
-    SlowShown,
-    StateEntry,
     SymbolEntry,
     Verdict,
     Window,
 )
-from critpath.documents.base import fill, number, plain
+from critpath.documents.base import fill, narrow, number, plain
 from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
 from critpath.model import (
     F64,
     I64,
-    INTERFERENCE,
     Aligned,
     Analysis,
     Clustering,
@@ -132,7 +128,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             ],
             aligned,
         ),
-        states=_states(comparison),
+        states=[*comparison.detection.states],
         detection=_detection(comparison, words),
         clusters=Clusters(
             normal=_clustering(comparison.normal_clusters, comparison.normal, words, order=entries),
@@ -290,42 +286,14 @@ def _alphabet(comparison: Analysis) -> Sequence[Any]:
 
 def _detection(comparison: Analysis, words: Words) -> DetectionEntry:
     detection, settings = comparison.detection, comparison.settings
-    shown = detection.slow_shown
-    return fill(
+    return narrow(
         DetectionEntry,
         detection,
-        notes=word_all(detection.notes, words),
+        notes=word_all(detection.remarks, words),
         minimum=settings.get("minimum_executions", 0),
         levels=[LevelEntry(*pair) for pair in settings.get("level", ())],
-        whole=None if detection.whole is None else fill(DurationTest, detection.whole),
         apart=comparison.apart,
-        signs=[*detection.signs],
-        slow_shown=None if shown is None else SlowShown(shown[0], number(shown[1])),
-        percentiles=[*detection.percentiles],
-        gate=detection.gate,
     )
-
-
-def _states(comparison: Analysis) -> list[StateEntry]:
-    """Return every state's tests, and how often executions are in it."""
-    counts: dict[str, tuple[float, float]] = {}
-    tables = comparison.normal_vectors, comparison.sample_vectors
-    for i, symbol in enumerate(tables[0].symbols):
-        # As for types of executions: without what only interrupts the program.
-        columns = [t.counts if symbol.state in INTERFERENCE else t.structure for t in tables]
-        normal, sample = (float(c[:, i].mean()) if len(c) else math.nan for c in columns)
-        counts[symbol.name] = normal, sample
-    return [
-        fill(
-            StateEntry,
-            test,
-            state=test.name,
-            role="" if test.symbol is None else test.symbol.role,
-            normal_count=number(counts.get(test.name, (None, None))[0]),
-            sample_count=number(counts.get(test.name, (None, None))[1]),
-        )
-        for test in comparison.detection.states
-    ]
 
 
 def _members(clusters: Clustering) -> list[I64]:

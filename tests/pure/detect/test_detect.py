@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -29,10 +28,10 @@ def lognormal(rng, n, columns=10, sigma=0.3):
 
 def finite(detection):
     for state in detection.states:
-        for field in dataclasses.fields(state):
-            value = getattr(state, field.name)
+        for name in state.__struct_fields__:
+            value = getattr(state, name)
             if isinstance(value, float):
-                assert math.isfinite(value), (state.name, field.name)
+                assert math.isfinite(value), (state.state, name)
     assert math.isfinite(detection.floor)
 
 
@@ -69,13 +68,13 @@ def test_a_shift_is_found_and_its_size_is_right():
     sample[:, 4] *= 2
     found = detect(table(normal), table(sample))
     assert found.flagged
-    assert [s.name for s in found.states if s.flagged] in (["RUN@4"], ["RUN@4", "total"])
+    assert [s.state for s in found.states if s.flagged] in (["RUN@4"], ["RUN@4", "total"])
     state = found.states[4]
     assert state.p_value <= 0.001
     assert state.effect_low <= normal[:, 4].mean() <= state.effect_high
     assert state.effect == pytest.approx(sample[:, 4].mean() - normal[:, 4].mean())
-    assert found.states[-1].symbol is None
-    assert not found.notes
+    assert found.states[-1].state == "total"
+    assert not found.remarks
 
 
 def test_enumeration_is_counting_by_hand():
@@ -168,7 +167,7 @@ def test_a_mix_shift_is_a_note_and_no_slow_down():
     assert detect(table(normal), table(sample)).flagged
     found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
     assert not found.flagged
-    assert any("another mix of types" in note for note in word_all(found.notes))
+    assert any("another mix of types" in note for note in word_all(found.remarks))
     total = found.states[-1]
     assert abs(total.effect) < 0.1 * total.normal_mean
 
@@ -181,14 +180,14 @@ def test_a_slow_down_hidden_by_the_mix_is_found():
     assert not detect(table(normal), table(sample)).states[-1].flagged
     found = detect(table(normal), table(sample), normal_type=types[0], sample_type=types[1])
     assert found.states[-1].flagged
-    assert any("type n0 by itself" in note for note in word_all(found.notes))
+    assert any("type n0 by itself" in note for note in word_all(found.remarks))
 
 
 def test_faster_is_no_anomaly_and_is_said():
     rng = np.random.default_rng(9)
     found = detect(table(lognormal(rng, 60) * 2), table(lognormal(rng, 60)))
     assert not found.flagged
-    assert any("faster" in note for note in word_all(found.notes))
+    assert any("faster" in note for note in word_all(found.remarks))
 
 
 @pytest.mark.parametrize("taken", [1, 0])
@@ -254,8 +253,8 @@ def test_sessions_raise_the_floor_and_are_permuted_whole():
     few = detect(table(normal), table(sample), normal_session=session,
                  sample_session=np.arange(50) % 2, permutations=299)  # fmt: skip
     assert few.floor > 0.2 * normal.sum(axis=1).mean()
-    assert any("effect floor raised" in note for note in word_all(few.notes))
-    assert any("too few to permute whole" in note for note in word_all(few.notes))
+    assert any("effect floor raised" in note for note in word_all(few.remarks))
+    assert any("too few to permute whole" in note for note in word_all(few.remarks))
     many = detect(table(normal), table(sample), normal_session=session,
                   sample_session=np.arange(50) % 5, permutations=299)  # fmt: skip
     assert many.permutations == math.comb(11, 5)
@@ -299,7 +298,7 @@ def test_types_without_a_counterpart_are_counted():
     finite(found)
     assert any(
         "10 executions after of a type that has none before" in note
-        for note in word_all(found.notes)
+        for note in word_all(found.remarks)
     )
 
 
@@ -331,7 +330,7 @@ def test_large_sets_have_an_answer_and_say_how_many_permutations_it_took(overrid
     found = detect(table(normal), table(sample), normal_type=types, sample_type=types)
     assert not found.flagged
     assert found.permutations == 3_000
-    assert any("3,000 permutations drawn" in note for note in word_all(found.notes))
+    assert any("3,000 permutations drawn" in note for note in word_all(found.remarks))
 
 
 def test_a_tiny_certain_shift_does_not_borrow_the_size_of_chance():
@@ -382,4 +381,4 @@ def test_the_numbering_of_sessions_does_not_matter():
         for s in (session, 9 - session)
     )
     assert [s.p_value for s in first.states] == [s.p_value for s in second.states]
-    assert any("whole sessions" in note for note in word_all(first.notes))
+    assert any("whole sessions" in note for note in word_all(first.remarks))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 
 from critpath.detect.verdict import decide as verdict_of
 from critpath.detect.verdict import symbol_level, symbol_levels
+from critpath.documents import DurationTest
+from critpath.documents.base import change, narrow
 from critpath.model import CompareSettings, State, Symbol, VectorTable
 from critpath.pipeline.comparison import judge
 from critpath.text.notes import word, word_all
@@ -73,24 +74,24 @@ def test_a_state_at_warn_fails_neither_by_itself_nor_through_the_total(waiting):
     alone, said = decide(*waiting)
     assert alone.flagged
     assert said == ()
-    assert {s.name for s in alone.states if s.flagged} == {"WAIT_CPU", "total"}
+    assert {s.state for s in alone.states if s.flagged} == {"WAIT_CPU", "total"}
     found, said = decide(*waiting, {"WAIT_CPU": "warn"})
     assert not found.flagged
     assert (found.slower, len(found.states)) == ((), 5)
     [warning] = said
     assert word(warning).startswith("WAIT_CPU is +")
     assert word(warning).endswith(": level warn")
-    shown = {s.name: s for s in found.states}
-    before = {s.name: s for s in alone.states}
-    assert shown["WAIT_CPU"] == replace(before["WAIT_CPU"], level="warn")
+    shown = {s.state: s for s in found.states}
+    before = {s.state: s for s in alone.states}
+    assert shown["WAIT_CPU"] == change(before["WAIT_CPU"], level="warn")
     assert not shown["total"].flagged
-    assert any("with them the total is +" in note for note in word_all(found.notes))
+    assert any("with them the total is +" in note for note in word_all(found.remarks))
 
 
 def test_at_off_nothing_is_said(waiting):
     found, said = decide(*waiting, {"WAIT_CPU": "off"})
     assert (found.flagged, said) == (False, ())
-    assert next(s for s in found.states if s.name == "WAIT_CPU").flagged  # in the table
+    assert next(s for s in found.states if s.state == "WAIT_CPU").flagged  # in the table
 
 
 def test_what_is_left_still_fails():
@@ -118,7 +119,7 @@ def test_the_papers_rules_heed_levels(waiting):
     assert decide(*waiting, rule="paper")[0].flagged
     found, said = decide(*waiting, {"WAIT_CPU": "warn"}, rule="paper")
     assert "WAIT_CPU is +" in word(said[0])
-    assert {s.name for s in found.states if s.flagged and s.level == "error"} <= {"RUN", "RUN@k"}
+    assert {s.state for s in found.states if s.flagged and s.level == "error"} <= {"RUN", "RUN@k"}
 
 
 @pytest.mark.deep
@@ -146,7 +147,7 @@ def test_the_total_alone_is_that_of_everything(waiting):
     assert found.states[-1].effect == full.states[-1].effect
     assert found.whole is None
     assert [c.name for c in found.slower] == ["total"]
-    assert any("only the total decides" in note for note in word_all(found.notes))
+    assert any("only the total decides" in note for note in word_all(found.remarks))
     rng = np.random.default_rng(6)
     equal, _ = decide(table(rng, 40), table(rng, 40), levels)
     assert not equal.flagged
@@ -164,7 +165,7 @@ def test_the_total_alone_is_that_of_everything(waiting):
 def test_the_real_total_stands_beside_that_of_what_decides(waiting):
     found, _ = decide(*waiting, {"WAIT_CPU": "warn"})
     full, _ = decide(*waiting)
-    assert found.whole == full.states[-1]
+    assert found.whole == narrow(DurationTest, full.states[-1])
     assert found.states[-1].effect < full.states[-1].effect
     assert full.whole is None
     shown, _ = decide(*waiting, {"total": "warn"})

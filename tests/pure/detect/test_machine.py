@@ -372,10 +372,8 @@ def test_a_longer_queue_is_a_sign_where_nothing_else_takes_longer():
     ],
 )
 def test_waits_behind_new_clients_are_a_sign_if_the_pace_does_not_make_them(queued, rest, is_sign):
-    states = [
-        SimpleNamespace(symbol=Symbol(s), normal_mean=t[0], sample_mean=t[1], flagged=True)
-        for s, t in ((State.QUEUED, queued), (State.WAIT_CPU, rest))
-    ]
-    whole = SimpleNamespace(symbol=None, normal_mean=0, sample_mean=0, flagged=True)
-    found = find_queue(SimpleNamespace(states=(*states, whole), floor=1e3))
+    times = queued, rest, (0, 0)
+    states = [SimpleNamespace(normal_mean=t[0], sample_mean=t[1], flagged=True) for t in times]
+    by_symbol = [*zip((Symbol(State.QUEUED), Symbol(State.WAIT_CPU)), states, strict=False)]
+    found = find_queue(SimpleNamespace(states=states, by_symbol=by_symbol, floor=1e3))
     assert [sign.kind for sign in found] == ["clients"] * is_sign

@@ -534,22 +534,23 @@ def test_doubts(snapshot):
     for effect in (-1.0, 0.0, 1e5, 5e5, 1e6):
         for low in (0.0, found.floor, found.floor + 1):
             for shown in (None, 4e5, 5e5):
-                states = (*found.states[:-1], replace(total, effect=effect, effect_low=low))
-                one = replace(found, states=states, flagged=False, detectable=shown)
+                states = [*found.states[:-1], change(total, effect=effect, effect_low=low)]
+                one = change(found, states=states, flagged=False, detectable=shown)
                 facts[f"unflagged {effect} {low > found.floor} {low} {shown}"] = verdict.decide(
                     one, outliers, *calm
                 )
     for before, after in ((0.0, 5e5), (2e5, 5e5), (3e5, 6e5), (3e5, 9e5), (0.0, found.floor)):
-        held = replace(
-            found.states[4], symbol=Symbol(State.WAIT_QUOTA), normal_mean=before,
+        held = change(
+            found.states[4], state="WAIT_QUOTA", role="", normal_mean=before,
             sample_mean=after, effect=after - before,
         )  # fmt: skip
-        one = replace(found, states=(*found.states[:-1], held, total))
+        symbols = (*found.symbols, Symbol(State.WAIT_QUOTA))
+        one = change(found, states=[*found.states[:-1], held, total], symbols=symbols)
         facts[f"quota {before} {after}"] = machine.find_limit(None, one, told=False)
     for low, effect in ((None, 1e6), (0.0, 1e6), (1.0, 1e3), (1.0, 5e5), (1.0, 383_500.0)):
         gated = tails.compare_quantile("", 0.5, normal.total, sample.total)
         gated = change(gated, low=low, sample=(gated.normal or 0) + effect)
-        one = replace(found, gate=gated)
+        one = change(found, gate=gated)
         facts[f"quantile {low} {effect}"] = (
             verdict.decide(one, outliers, *calm), verdict.is_alarm(one, None)
         )  # fmt: skip
@@ -674,7 +675,7 @@ def test_how_many_executions_are_needed(snapshot):
                 outliers = SimpleNamespace(anomalous=np.zeros(m, np.bool_))
                 calm = (np.zeros(n, np.bool_), np.zeros(m, np.bool_)), ((), ())
                 facts[f"{n} {m} {alpha} {name}"] = (
-                    found.enough, found.needed, found.flagged, found.notes, found.detectable,
+                    found.enough, found.needed, found.flagged, found.remarks, found.detectable,
                     verdict.decide(found, outliers, *calm),
                 )  # fmt: skip
     snapshot("needed", facts)

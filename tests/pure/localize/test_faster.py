@@ -27,13 +27,18 @@ from critpath.text import answer
 def test_headline_and_causes_agree(high, fall, waits, apart, faster):
     total = {"effect": -fall, "effect_high": high, "normal_mean": 1000.0}
     cpu = {"effect": -waits, "normal_mean": 450.0, "level": "error"}
-    symbol = SimpleNamespace(symbol=Symbol(State.WAIT_CPU), **cpu)
+    waited = SimpleNamespace(**cpu)
     detection = SimpleNamespace(
-        flagged=False, floor=50.0, apart=apart, states=[symbol, SimpleNamespace(**total)]
+        flagged=False,
+        floor=50.0,
+        apart=apart,
+        states=[waited, SimpleNamespace(**total)],
+        by_symbol=[(Symbol(State.WAIT_CPU), waited)],
     )
     assert is_faster(SimpleNamespace(detection=detection, apart=apart)) is faster
     total["effect_high"] = high if high == high else None  # noqa: PLR0124 - not a number
     document = SimpleNamespace(
+        symbols=[SimpleNamespace(state="WAIT_CPU")],
         states=[
             SimpleNamespace(state="WAIT_CPU", **cpu),
             SimpleNamespace(state="total", level="error", **total),

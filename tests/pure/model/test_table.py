@@ -96,7 +96,6 @@ def tables_of(factory):
         "paths": comparison.normal.paths,
         "path set": comparison.sample,
         "vectors": comparison.normal_vectors,
-        "detection": comparison.detection,
         "clustering": comparison.normal_clusters,
         "pairs": comparison.pairs,
         "outliers": comparison.outliers,

@@ -74,7 +74,7 @@ def test_where_the_total_alone_decides_no_state_is_named(normal, paths_of):
     assert found.verdict == "anomaly"
     assert word(found.reasons[0]).startswith("total is +8.03 ms an execution of cpu (p = ")
     words = Words(types=found.name_types())
-    notes = [note for note in word_all(found.detection.notes, words) if "by itself" in note]
+    notes = [note for note in word_all(found.detection.remarks, words) if "by itself" in note]
     assert [note.partition(" +")[0] for note in notes] == ["type `cpu` by itself: total"]
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from critpath.documents import CauseFacts, ComparisonDocument
+from critpath.documents import CauseFacts, ComparisonDocument, StateEntry
+from critpath.documents.base import number
 from critpath.model import (
+    INTERFERENCE,
     Aligned,
     Alignment,
     Analysis,
@@ -30,7 +32,6 @@ from critpath.model import (
     Outliers,
     PathSet,
     State,
-    StateTest,
     Symbol,
     VectorTable,
 )
@@ -184,37 +185,48 @@ def vectors(drawn: list[tuple[np.ndarray, np.ndarray]], names: Names) -> VectorT
     return VectorTable(symbols, counts, durations)
 
 
-def state_tests(normal: VectorTable, sample: VectorTable, flagged: bool) -> tuple[StateTest, ...]:
-    def test(symbol: Symbol | None, a: np.ndarray, b: np.ndarray) -> StateTest:
+def state_tests(normal: VectorTable, sample: VectorTable, flagged: bool) -> list[StateEntry]:
+    def test(symbol: Symbol | None, a: np.ndarray, b: np.ndarray) -> StateEntry:
         defined = len(a) > 1 and len(b) > 0
         mean, other = (float(a.mean()), float(b.mean())) if defined else (math.nan, math.nan)
         std = float(a.std(ddof=1)) if defined else math.nan
         slept = symbol is None or symbol.state is State.WAIT_TIMER
         effect = other - mean
-        return StateTest(
-            symbol=symbol,
-            normal_mean=mean,
-            sample_mean=other,
-            normal_std=std,
+        return StateEntry(
+            state=symbol.name if symbol else "total",
+            role=symbol.role if symbol else "",
+            normal_mean=number(mean),
+            sample_mean=number(other),
+            normal_std=number(std),
             average_threshold=mean + 1.5 * std if defined else None,
             average_fires=flagged and slept,
-            normal_above=float((a > mean).mean()) if defined else math.nan,
-            sample_above=float((b > mean).mean()) if defined else math.nan,
+            normal_above=number(float((a > mean).mean())) if defined else None,
+            sample_above=number(float((b > mean).mean())) if defined else None,
             probability_threshold=None,
             probability_fires=flagged and slept,
             new_state=flagged and symbol is not None and slept,
-            p_value=(0.0012 if flagged and slept else 0.61) if defined else math.nan,
-            effect=effect,
-            effect_low=effect - abs(effect) / 3 - 0.2 * MS,
-            effect_high=effect + abs(effect) / 3 + 0.2 * MS,
+            p_value=(0.0012 if flagged and slept else 0.61) if defined else None,
+            effect=number(effect),
+            effect_low=number(effect - abs(effect) / 3 - 0.2 * MS),
+            effect_high=number(effect + abs(effect) / 3 + 0.2 * MS),
             flagged=flagged and slept,
+            cliffs_delta=0.0,
+            median_ratio=None,
+            normal_count=count_of(symbol, normal),
+            sample_count=count_of(symbol, sample),
         )
+
+    def count_of(symbol: Symbol | None, table: VectorTable) -> float | None:
+        if symbol is None or not len(table):
+            return None
+        of = table.counts if symbol.state in INTERFERENCE else table.structure
+        return float(of[:, normal.symbols.index(symbol)].mean())
 
     tests = [
         test(symbol, normal.durations[:, i], sample.durations[:, i])
         for i, symbol in enumerate(normal.symbols)
     ]
-    return (*tests, test(None, normal.total, sample.total))
+    return [*tests, test(None, normal.total, sample.total)]
 
 
 def clustering(n: int) -> Clustering:
@@ -395,7 +407,10 @@ def comparison(
             permutations=9999,
             enough=samples > 3,
             needed=0 if samples > 3 else 4,
-            notes=("the average rule fires in 20 % of equal sets of this size",),
+            symbols=tables[0].symbols,
+            paper_false_alarms=0.0,
+            notes=[],
+            remarks=("the average rule fires in 20 % of equal sets of this size",),
         ),
         "normal_clusters": clustering(normals),
         "sample_clusters": clustering(samples),

@@ -14,23 +14,18 @@ from rich.console import Console
 from critpath.documents import (
     SETS,
     CauseEntry,
-    DetectionEntry,
-    DurationTest,
     FindingEntry,
     LoopEntry,
     LossPlace,
     Plane,
-    StateEntry,
 )
 from critpath.documents.base import fill
 from critpath.model import (
     Cause,
-    Detection,
     Finding,
     Loop,
     Loss,
     State,
-    StateTest,
     Symbol,
     VectorTable,
 )
@@ -255,12 +250,9 @@ def test_a_set_is_written_in_an_order_of_its_own(factory):
 # What a document fills from a type of the model, and the keys that are made for it.
 FILLED = {
     CauseEntry: (Cause, {"sentence", "positions"}),
-    DetectionEntry: (Detection, {"minimum", "levels", "apart"}),
-    DurationTest: (StateTest, set()),
     FindingEntry: (Finding, {"position", "state", "role", "place"}),
     LoopEntry: (Loop, set()),
     LossPlace: (Loss, set()),
-    StateEntry: (StateTest, {"state", "role", "normal_count", "sample_count"}),
 }
 
 
@@ -274,5 +266,3 @@ def test_a_fact_has_the_name_that_it_has_in_the_document(kind):
 def test_what_is_filled_is_what_json_has():
     place = fill(LossPlace, Loss(np.int64(3), 9, 2, 1, 4, 5, "x"))
     assert [type(getattr(place, name)) for name in place.__struct_fields__] == [*[int] * 6, str]
-    test = dict.fromkeys(DurationTest.__struct_fields__, math.nan)
-    assert set(to_plain(fill(DurationTest, type("Test", (), test))).values()) == {None}

@@ -210,7 +210,7 @@ def test_a_function_that_takes_longer_is_a_finding_of_its_own():
     normal, sample = draw(3, 1), draw(2, 4)
     found = compare(normal, sample, CompareSettings(alphabet="functions", permutations=999))
     assert found.verdict == "anomaly"
-    growth = {test.name: test.sample_mean - test.normal_mean for test in found.detection.states}
+    growth = {test.state: test.sample_mean - test.normal_mean for test in found.detection.states}
     assert growth["RUN:encode (json.py)"] > 2.9e7
     assert growth["RUN:render (shop.py)"] < -0.9e7
     assert found.findings
@@ -218,7 +218,7 @@ def test_a_function_that_takes_longer_is_a_finding_of_its_own():
     (cause,) = [cause for cause in found.causes if cause.contribution > 0]
     assert cause.facts.location == "encode (json.py:3)"
     assert cause.facts.time_after - cause.facts.time_before > 2.9e7
-    assert "RUN" not in {test.name for test in found.detection.states}
+    assert "RUN" not in {test.state for test in found.detection.states}
 
 
 def test_code_divides_what_threads_do_by_the_location_of_their_stacks():
