@@ -18,9 +18,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from critpath import pipeline
 from critpath.cluster.optics import METHODS, cluster
-from critpath.detect.effects import unusual
-from critpath.detect.gate import gate
+from critpath.detect.families import unusual
 from critpath.model import CompareSettings, PathSet
+from critpath.stats.permutations import gate
 from critpath.vectors.table import ALPHABETS, fold_interrupts, vector_table
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from critpath.ab.evidence import BoundProcess
 from critpath.documents import AbBlock, AbCarryOver, AbMachine
 from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.schema.parameters.shared import NORMAL
+from critpath.stats.evidence import BoundProcess
 
 
 def drift(blocks: list[AbBlock]) -> float:

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.ab.effects import carry_over, difference_change, drift, machine_summary
-from critpath.ab.evidence import Evidence, blocks_to_go, confidence_sequence, smallest_extra_share
 from critpath.documents import (
     AB_FORMAT,
     AbBlock,
@@ -27,6 +26,12 @@ from critpath.documents import (
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_UNREADABLE
 from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
+from critpath.stats.evidence import (
+    Evidence,
+    blocks_to_go,
+    confidence_sequence,
+    smallest_extra_share,
+)
 from critpath.text import ab as text
 
 EXIT_CODES: Final = {

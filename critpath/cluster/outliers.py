@@ -41,8 +41,6 @@ often as it marks others (docs/evaluation/alarms.md).
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -59,20 +57,15 @@ from critpath.model import (
     ClusterPairs,
     Outliers,
     VectorTable,
-    benjamini_hochberg,
-    column_blocks,
-    draw_groups,
     excess_over_types,
-    mid_ranks,
-    order_rows,
-    row_blocks,
-    sum_groups,
 )
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import OUTLIERS
-from critpath.schema.parameters.detect import TAILS
-from critpath.schema.parameters.shared import DEFAULTS, NORMAL, PERMUTATIONS, SPREADS
+from critpath.schema.parameters.shared import DEFAULTS, NORMAL, SPREADS
+from critpath.stats.permutations import count_ways, gate
+from critpath.stats.rows import row_blocks
+from critpath.stats.tails import benjamini_hochberg, conformal
 
 # technical: values that exact conformal p-values may cost to compute: some ten seconds.
 EXACT_LIMIT = 50_000_000
@@ -572,130 +565,16 @@ def _both(z: F64) -> F64:
 # Types that are slower as a whole.
 
 
-# technical: random numbers, where that does not leave fewer assignments than that
-_WORK = 10_000_000
-_BATCH = 1 << 22  # technical: values of a batch of assignments held at once
-
-
 def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:
     """Test every column of one type for a shift upwards, all columns together."""
     n, m = len(normal), len(sample)
-    nothing = np.zeros(normal.shape[1], np.bool_)
-    if min(n, m) == 0 or _ways(n + m, m) * alpha < 1:
-        return nothing
-    shift = sample.mean(axis=0) - normal.mean(axis=0)
-    if not (shift >= floor).any():
-        return nothing
-    pooled = np.concatenate([sample, normal])
-    # The order of executions must not matter, not even for the rounding of a mean.
-    order = order_rows(pooled)
-    for column in pooled.T:
-        column[:] = column[order]
-    in_sample = order < m
-    rng = np.random.default_rng(
-        int.from_bytes(hashlib.blake2b(pooled.data, digest_size=8).digest(), "little")
+    if min(n, m) == 0 or count_ways([(n, m)]) * alpha < 1:
+        return np.zeros(normal.shape[1], np.bool_)
+    enough = np.asarray(sample.mean(axis=0) - normal.mean(axis=0) >= floor, np.bool_)
+    if not enough.any():
+        return enough
+    one_type = np.zeros(n, np.int64), np.zeros(m, np.int64)
+    draws = max(DEFAULTS.permutations, math.ceil(2 / alpha))
+    return enough & (
+        gate(normal, sample, *one_type, alpha=alpha, permutations=draws).p_value <= alpha
     )
-    size = min(-(-(n + m) // PERMUTATIONS.units), min(n, m) // OUTLIERS.least_groups)
-    if size > 1:  # groups of one side change places: a test as valid, for less
-        sides = [
-            rows[draw_groups(rng, len(rows), size)]
-            for rows in map(np.flatnonzero, (in_sample, ~in_sample))
-        ]
-        values, (m, n) = _in_scales(pooled, np.concatenate(sides)), map(len, sides)
-        mine, whole = values[:m], values.sum(axis=0)  # but for whom groups left over
-    else:
-        values = _in_scales(pooled, None)
-        mine, whole = values[in_sample], np.zeros(values.shape[1])  # scores are centred
-    observed = mine.sum(axis=0) - 1e-9 * math.sqrt(n + m)
-    # What the smaller set does not have, the larger one has.
-    picks, rest, sign = (m, 0.0 * whole, 1.0) if m <= n else (n, whole, -1.0)
-    larger = np.zeros(values.shape[1])
-    total = 0
-    for batch in _assignments(rng, n + m, picks, max(OUTLIERS.least_sampled, math.ceil(2 / alpha))):
-        most = (rest + sign * (batch @ values)).max(axis=1)
-        larger += (most[:, None] >= observed).sum(axis=0)
-        total += len(batch)
-    exact = _ways(n + m, m) <= PERMUTATIONS.exact
-    p = larger / total if exact else (1 + larger) / (1 + total)
-    p = p.reshape(2, -1).min(axis=0)
-    return np.asarray((p <= alpha) & (shift >= floor), dtype=np.bool_)
-
-
-def _ways(size: int, picks: int) -> float:
-    """Count the assignments; inf where there are too many."""
-    logarithm = math.lgamma(size + 1) - math.lgamma(picks + 1) - math.lgamma(size - picks + 1)
-    return float(math.comb(size, picks)) if logarithm < 100 else math.inf
-
-
-def _assignments(rng: np.random.Generator, size: int, picks: int, fewest: int) -> Iterator[F64]:
-    """Yield batches of [assignments, units]: 1 where one is picked."""
-    step = max(1, _BATCH // size)
-    if _ways(size, picks) <= PERMUTATIONS.exact:
-        every = itertools.combinations(range(size), picks)
-        while chosen := list(itertools.islice(every, step)):
-            yield _ones(np.array(chosen, np.int64), size)
-        return
-    draws = max(fewest, min(OUTLIERS.sampled, _WORK // size))
-    for first in range(0, draws, step):
-        keys = rng.random((min(step, draws - first), size))
-        # Numbers of 53 bits are not drawn twice.
-        limit = np.partition(keys, picks - 1, axis=1)[:, picks - 1 : picks]
-        yield (keys <= limit).astype(np.float64)
-
-
-def _ones(chosen: I64, size: int) -> F64:
-    batch = np.zeros((len(chosen), size))
-    np.put_along_axis(batch, chosen, 1.0, axis=1)
-    return batch
-
-
-def _in_scales(values: F64, groups: I64 | None) -> F64:
-    """Return ranks, then logarithms, of every column, standardised; or sums of groups of them."""
-    columns = values.shape[1]
-    result = np.empty((len(values) if groups is None else len(groups), 2 * columns))
-    for block in column_blocks(columns):
-        some = values[:, block]
-        for first, raw in ((0, mid_ranks(some)), (columns, _log(some))):
-            scores = _standard(raw)
-            place = slice(block.start + first, block.stop + first)
-            result[:, place] = scores if groups is None else sum_groups(scores, groups)
-    return result
-
-
-def _log(values: F64) -> F64:
-    mean = values.mean(axis=0)
-    return np.asarray(np.log1p(values / np.where(mean > 0, mean, 1.0)), dtype=np.float64)
-
-
-def _standard(values: F64) -> F64:
-    centred = values - values.mean(axis=0)
-    scale = centred.std(axis=0)
-    scaled: F64 = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 1e-12)
-    return scaled
-
-
-# From scores to p-values to a verdict.
-
-
-_ROUNDING = 1e-9  # technical
-
-
-def conformal(null: F64, score: F64) -> F64:
-    """Give every score its p-value among null scores, with a Pareto tail beyond them."""
-    ordered = np.sort(null)
-    n = len(ordered)
-    # Equal executions must tie, whichever formula their score came from.
-    tied = score - _ROUNDING * np.maximum(np.abs(score), 1.0)
-    p = (1 + n - np.searchsorted(ordered, tied)) / (1 + n)
-    top = max(10, round(TAILS.fitted * n))
-    if n < 2 * top or ordered[-top - 1] <= 0:
-        return np.asarray(p, dtype=np.float64)
-    start = ordered[-top - 1]
-    hill = float(np.log(ordered[-top:] / start).mean())
-    # Ten scores do not fix a tail: its upper 95 % bound, or healthy ones are convicted.
-    hill *= 1 + NORMAL.q95 / math.sqrt(top)
-    if hill <= 0:
-        return np.asarray(p, dtype=np.float64)
-    beyond = tied > ordered[-1]
-    tail = top / n * (np.maximum(score, start) / start) ** (-1 / hill)
-    return np.where(beyond, np.minimum(p, tail), p)

@@ -11,8 +11,9 @@ import numpy as np
 from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
 from critpath.cluster._silhouettes import block_size, sums_between, sums_within
-from critpath.model import F64, I64, Clustering, VectorTable, Whole, order_rows
+from critpath.model import F64, I64, Clustering, VectorTable, Whole
 from critpath.schema.parameters.cluster import TYPES
+from critpath.stats.rows import order_rows
 
 _CHUNK = 1 << 22  # technical: distances held at once: 32 MiB
 

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.detect.effects import effects, large, standard_errors, unusual
-from critpath.detect.gate import (
-    SLACK,
-    Family,
-    balance,
-    family_of,
-    floor_share,
-    seed,
-    session_spread,
-)
+from critpath.detect.comparability import floor_share, session_spread
+from critpath.detect.families import large, unusual
 from critpath.detect.rules import RULES
 from critpath.documents import (
     Calibrated,
@@ -31,6 +23,17 @@ from critpath.documents import (
 from critpath.documents.base import number
 from critpath.model import F64, I64, CompareSettings, VectorTable
 from critpath.schema.parameters.detect import CALIBRATION, EFFECTS, GATE
+from critpath.stats.means import effects, standard_errors
+from critpath.stats.permutations import (
+    Family,
+    Strata,
+    assign,
+    balance,
+    count_reaching,
+    family_of,
+    share_reaching,
+)
+from critpath.stats.rows import center_by, make_seed
 from critpath.text import calibration as text
 
 
@@ -178,9 +181,7 @@ def advise_floor(
 
 def _expected(total: I64, stratum: I64, session: I64) -> float:
     """Return the standard deviation that session means have by chance alone (ns)."""
-    residual = total.astype(np.float64)
-    for s in np.unique(stratum):
-        residual[stratum == s] -= total[stratum == s].mean()
+    residual = center_by(total, stratum)
     squares, freedom, shares = 0.0, 0, []
     for s in np.unique(session):
         mine = residual[session == s]
@@ -331,7 +332,7 @@ class Trial:
         self._alpha = alpha
         self._x = np.column_stack([normal.durations, normal.total])
         self._y = np.column_stack([sample.durations, sample.total])
-        random_seed = seed(self._y, self._x)
+        random_seed = make_seed(self._y, self._x)
         found = effects(self._x, self._y, *strata, random_seed, replicates=1)
         self._effect = found.sample_mean - found.normal_mean
         self._least = floor * float(found.normal_mean[-1])
@@ -377,7 +378,7 @@ class Trial:
         Notes
         -----
         The rule of `critpath.detect.coarse` with the tests of
-        `critpath.detect.effects`, for the whole and the symbols that the shift
+        `critpath.detect.families`, for the whole and the symbols that the shift
         changes; the others are as they were without it.
         """
         added, by_type = self._added(shift)
@@ -412,32 +413,24 @@ class Trial:
 
     def _draw(self, random_seed: int, permutations: int) -> None:
         """Draw the assignments, and note what is tested: everything, and each large type."""
-        stratum = np.concatenate([self._strata[1], self._strata[0]])
-        inside = np.arange(len(stratum)) < len(self._y)
-        self._members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
-        self._chosen = [int(inside[rows].sum()) for rows in self._members]
-        self._seed = random_seed
+        self._pooled, self._seed = Strata.of(*self._strata), random_seed
         family = self._family(np.concatenate([self._y, self._x]))
-        self._singles, plan = family.singles, family.plan
+        self._singles, self._plan = family.singles, family.plan
         rng = np.random.default_rng(random_seed)
-        self._exact = plan.exact
         self._pilot, self._assigned = (
-            list(plan.every() if plan.exact else plan.drawn(rng, permutations)) for _ in range(2)
+            list(assign(self._plan, rng, permutations)) for _ in range(2)
         )
 
     def _family(self, values: I64) -> Family:
-        # Both families are tested at half the level, see `critpath.detect.effects`.
-        level, rng = (
-            self._alpha * EFFECTS.whole * (1 - EFFECTS.slow),
-            np.random.default_rng(self._seed),
-        )
-        return family_of(values, self._members, self._chosen, None, level, rng)
+        # Both families are tested at half the level, see `critpath.detect.families`.
+        level = self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)
+        return family_of(values, self._pooled, None, level, np.random.default_rng(self._seed))
 
     def _sums(self, values: I64) -> _Sums:
         """Standardise the sums of some columns as the gate does."""
         family = self._family(values)
         columns = values.shape[1]
-        divisors = balance((family.sums(picked) for picked in self._pilot), family.divisors)
+        divisors = balance(map(family.sums, self._pilot), family.divisors)
         given = family.sums(family.plan.as_given())
         drawn = [family.sums(picked) for picked in self._assigned]
         observed, assigned = [], []
@@ -451,9 +444,7 @@ class Trial:
     def _p_values(self, sums: _Sums) -> F64:
         """Return the adjusted p [blocks, columns]: single step, over all of them."""
         largest = np.sort(sums.assigned.max(axis=(0, 2)))
-        reached = len(largest) - np.searchsorted(largest, sums.observed - SLACK)
-        extra = 0 if self._exact else 1
-        return np.asarray((extra + reached) / (extra + len(largest)), dtype=np.float64)
+        return share_reaching(self._plan, count_reaching(largest, sums.observed), len(largest))
 
     def _whole(self, shift: I64) -> _Sums:
         """Sum up the total and the unusualness of the executions."""

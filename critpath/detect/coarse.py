@@ -1,7 +1,7 @@
 """Coarse detection: two VectorTables -> Detection.
 
 The executions as a whole and every state of them are tested at one level together
-(`critpath.detect.effects`).  A state's ``p_value`` is adjusted for all of it; the total's
+(`critpath.detect.families`).  A state's ``p_value`` is adjusted for all of it; the total's
 is that of the whole.
 """
 
@@ -15,42 +15,31 @@ from functools import partial
 
 import numpy as np
 
-from critpath.detect.effects import (
-    Effects,
+from critpath.detect.comparability import exchangeable, floor_share, permutable
+from critpath.detect.families import (
     Families,
     changes,
     confirm_by_runs,
     detectable_shift,
-    effects,
     flag,
     two_families,
 )
-from critpath.detect.gate import GateTest, exchangeable, floor_share, permutable, seed, ways
 from critpath.detect.machine import find_signs
 from critpath.detect.rules import RULES, Evidence, shift_of
 from critpath.detect.tails import percentiles
 from critpath.documents import SlowShown, StateEntry
 from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import (
-    F64,
-    I64,
-    INTERFERENCE,
-    Bool,
-    Change,
-    Detection,
-    Symbol,
-    VectorTable,
-    column_blocks,
-    least_rare,
-    order_rows,
-    row_blocks,
-)
+from critpath.model import F64, I64, INTERFERENCE, Bool, Change, Detection, Symbol, VectorTable
 from critpath.processes import side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COARSE, EFFECTS
 from critpath.schema.parameters.shared import DEFAULTS
+from critpath.stats.means import Effects, effects
+from critpath.stats.permutations import GateTest, count_ways
+from critpath.stats.rows import center_by, column_blocks, make_seed, order_rows, row_blocks
+from critpath.stats.tails import least_rare
 
 # The paper's Algorithm 1: its average rule and its probability rule.
 
@@ -294,7 +283,7 @@ def _measure(
 ) -> tuple[Effects, float]:
     """Return the effects, and the paper's false alarms."""
     x, y = _with_totals(normal, sample)
-    drawn = seed(y, x)
+    drawn = make_seed(y, x)
     found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
     if by_paper is None:
         return found, 0.0
@@ -350,9 +339,7 @@ def _usual_error(x: I64, strata: tuple[I64, I64]) -> float:
     if len(x) < 2:
         return 0.0
     many = np.unique(strata[1], return_counts=True)[1]
-    residual = x[:, -1].astype(np.float64)
-    for s in np.unique(strata[0]):
-        residual[strata[0] == s] -= residual[strata[0] == s].mean()
+    residual = center_by(x[:, -1], strata[0])
     variance = float((residual**2).sum()) / max(len(x) - len(np.unique(strata[0])), 1)
     return math.sqrt(variance * (1 / int(many.sum()) + 1 / len(x)))
 
@@ -486,7 +473,7 @@ def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
             np.ceil(counts * max(1.0, size / counts.sum())).astype(np.int64).tolist()
             for counts in (larger, smaller)
         ]
-        if ways(list(zip(*grown, strict=True))) * least >= 1:
+        if count_ways(list(zip(*grown, strict=True))) * least >= 1:
             return size
         size += 1
 

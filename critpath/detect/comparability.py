@@ -10,12 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, PathSet, State, summarize_machine
+from critpath.model import F64, I64, PathSet, State, summarize_machine
 from critpath.model.recording import name_devices
 from critpath.schema import notes
 from critpath.schema.environment import Environment, add_counts, list_values
 from critpath.schema.notes import Note, OfSet, Passed, Remark
-from critpath.schema.parameters.detect import COMPARABILITY
+from critpath.schema.parameters.detect import COMPARABILITY, GATE
+from critpath.stats.permutations import Flips, count_ways
+from critpath.stats.rows import center_by
 
 _Value = Callable[[Environment], str | int | None]
 # What should be alike in two sets, by what `notes` calls it; then what only critpath's own
@@ -470,3 +472,66 @@ def partial_comparison_note(normal_type: I64, sample_type: I64) -> Note | None:
     )
     total = len(normal_type)
     return notes.PartialComparison(total - left, total, tuple(types[used].tolist()), tuple(unused))
+
+
+# Recording sessions: the floor they ask for, and what of them may be permuted.
+
+
+@dataclass(frozen=True)
+class SessionSpread:
+    """How far the means of the normal sessions lie apart.
+
+    Attributes
+    ----------
+    sessions : int
+    deviation : float64 [sessions]
+        Mean duration of each session less the mean of its types (ns).
+    share : float
+        Standard deviation (ddof 1) of these, as a share of the mean duration; 0 with
+        one session.
+    """
+
+    sessions: int
+    deviation: F64
+    share: float
+
+
+def session_spread(total: I64, stratum: I64, session: I64) -> SessionSpread:
+    """Measure what sessions of one program differ by."""
+    names = np.unique(session)
+    residual = center_by(total, stratum)
+    means = np.array([float(residual[session == s].mean()) for s in names])
+    if len(names) < 2 or not total.any():
+        return SessionSpread(len(names), means, 0.0)
+    return SessionSpread(
+        len(names), means, float(np.std(means, ddof=1)) / float(total.mean())
+    )  # fmt: skip
+
+
+def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> float:
+    """Raise the effect floor to what the normal sessions differ by among themselves."""
+    if session is None:
+        return floor
+    return max(floor, GATE.sigmas * session_spread(total, stratum, session).share)
+
+
+def permutable(
+    normal: I64 | None, sample: I64 | None, level: float
+) -> tuple[tuple[I64, I64] | None, Note | None]:
+    """Return the sessions if whole ones can be permuted, else why not."""
+    if normal is None or sample is None:
+        return None, None
+    ours, theirs = len(np.unique(normal)), len(np.unique(sample))
+    if ours < 2 or theirs < 2:
+        return None, None
+    if count_ways([(ours, theirs)]) * level < 1:
+        return None, notes.FewSessions(ours, theirs)
+    return (normal, sample), None
+
+
+def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64] | None:
+    """Return the blocks if exchanging their sides can be a test at the level."""
+    if blocks is None:
+        return None
+    both = len(np.intersect1d(*blocks))
+    return blocks if Flips(both).ways * level >= GATE.least_ways else None

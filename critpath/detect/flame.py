@@ -8,12 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from critpath.detect.gate import compare_runs, exchangeable, gate, permutable
+from critpath.detect.comparability import exchangeable, permutable
 from critpath.documents import StateEntry
-from critpath.model import F64, I64, Bool, ChainTimes, FlameNode
+from critpath.model import F64, I64, ChainTimes, FlameNode
 from critpath.model.vectors import FRAME
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.parameters.shared import KINDS
+from critpath.stats.means import compare_runs_by_stratum
+from critpath.stats.permutations import gate
 
 Times = TypeVar("Times", I64, F64)
 
@@ -255,8 +257,8 @@ def _marked(
         )  # fmt: skip
         p, by_stratum = test.p_value, test.stratum_p_value
         if runs and not blocks:
-            least, least_of = _of_runs(
-                (ours, theirs), (own[order[0]], own[order[1]]), (runs[order[0]], runs[order[1]])
+            least, least_of = compare_runs_by_stratum(
+                ours, theirs, (own[order[0]], own[order[1]]), (runs[order[0]], runs[order[1]])
             )
             p, by_stratum = np.maximum(p, least), np.maximum(by_stratum, least_of)
         if len(by_stratum) == 1:  # one kind: the test over all is its own
@@ -279,24 +281,3 @@ def _marked(
             )
         )
     return tuple(result)
-
-
-def _of_runs(
-    tables: tuple[I64, I64], strata: tuple[I64, I64], runs: tuple[I64, I64]
-) -> tuple[F64, F64]:
-    """Return p-values of runs, over all kinds [columns] and of each [strata, columns]."""
-    ours, theirs = (table.astype(np.float64) for table in tables)
-    count = 1 + max(int(rows.max(initial=-1)) for rows in strata)
-    by_stratum = np.ones((count, ours.shape[1]))
-    for s in range(count):
-        mine: list[Bool] = [rows == s for rows in strata]
-        if not all(rows.any() for rows in mine):
-            continue
-        middle = ours[mine[0]].mean(axis=0)
-        ours[mine[0]] -= middle
-        theirs[mine[1]] -= middle
-        if all(len(np.unique(run[rows])) > 1 for run, rows in zip(runs, mine, strict=True)):
-            by_stratum[s] = compare_runs(
-                ours[mine[0]], theirs[mine[1]], runs[0][mine[0]], runs[1][mine[1]]
-            )
-    return compare_runs(ours, theirs, *runs), by_stratum

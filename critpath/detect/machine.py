@@ -33,17 +33,16 @@ from critpath.model import (
     Symbol,
     VectorTable,
     Whole,
-    hypergeometric_tail,
-    mid_ranks,
     rival_name,
     role_name,
-    student_tails,
 )
 from critpath.model.details import IDLE
 from critpath.schema.notes import SignKind
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL
+from critpath.stats.rows import mid_ranks
+from critpath.stats.tails import hypergeometric_tail, student_tails
 from critpath.text import notes
 
 # Kernel threads that work for any program: to meet one is no change of the program.

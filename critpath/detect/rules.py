@@ -13,8 +13,9 @@ from critpath.schema import notes
 
 if TYPE_CHECKING:
     from critpath.detect.coarse import Algorithm1
-    from critpath.detect.effects import Effects, Families, Flags
+    from critpath.detect.families import Families, Flags
     from critpath.model import Bool, Change, Detection
+    from critpath.stats.means import Effects
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.documents import PercentileEntry
-from critpath.model import F64, I64, hypergeometric_tail
+from critpath.model import F64, I64
 from critpath.schema.parameters.detect import TAILS
 from critpath.schema.parameters.shared import NORMAL
+from critpath.stats.tails import binomial_cdf, binomial_tail, hypergeometric_tail
 
 
 @dataclass(frozen=True)
@@ -124,24 +125,7 @@ def _p_value(tail: _Tail, n: int, m: int, slow: int, least: float) -> float:
     by_rank = hypergeometric_tail(slow, m, n, slow)
     if least <= tail.largest or by_rank > TAILS.ranks:
         return 1.0
-    return min(by_rank, _binomial_tail(m, slow, tail.beyond(least))) if tail.index else by_rank
-
-
-def _binomial_tail(m: int, least: int, share: float) -> float:
-    """Return how likely at least so many of m are, 1 where as many are to be expected."""
-    if share * m >= least:
-        return 1.0
-    if share <= 0:
-        return 0.0
-    logs = math.lgamma(m + 1) - math.lgamma(least + 1) - math.lgamma(m - least + 1)
-    term = math.exp(logs + least * math.log(share) + (m - least) * math.log1p(-share))
-    total = term
-    for k in range(least, m):  # the terms only become smaller
-        term *= (m - k) / (k + 1) * share / (1 - share)
-        total += term
-        if term < total * 1e-12:
-            break
-    return min(1.0, total)
+    return min(by_rank, binomial_tail(m, slow, tail.beyond(least))) if tail.index else by_rank
 
 
 def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | None:
@@ -153,11 +137,11 @@ def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | Non
     )
     slow = next(fewest, None)
     low, high = tail.largest, tail.largest + _FARTHEST_TRIED
-    if slow is None or not tail.index or _binomial_tail(m, slow, tail.beyond(high)) > level:
+    if slow is None or not tail.index or binomial_tail(m, slow, tail.beyond(high)) > level:
         return None
     for _ in range(60):
         at = (low + high) / 2
-        enough = _binomial_tail(m, slow, tail.beyond(at)) <= level
+        enough = binomial_tail(m, slow, tail.beyond(at)) <= level
         low, high = (low, at) if enough else (at, high)
     return slow, high
 
@@ -166,7 +150,6 @@ def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | Non
 
 
 _FARTHEST_TRIED = 40.0  # technical: logarithms above the tail's largest, beyond any ratio
-_LEAST_LOG = -700.0  # technical: of a probability: what is less adds nothing
 
 
 def percentiles(
@@ -213,7 +196,7 @@ def _between(values: I64, q: float) -> tuple[float | None, float | None]:
     ordered = np.sort(values)
     n = len(ordered)
     each = (1 - TAILS.confidence) / 4
-    below = _binomial_cdf(n, q)
+    below = binomial_cdf(n, q)
     # P(the quantile is below the i-th smallest) = P(Bin(n, q) < i), and so on.
     lower = int(np.searchsorted(below, each, "right"))
     upper = int(np.searchsorted(below, 1 - each, "left")) + 1
@@ -227,10 +210,3 @@ def _needed(q: float) -> int:
     """Return how many executions give a quantile both an upper and a lower bound."""
     each = (1 - TAILS.confidence) / 4
     return max(math.ceil(math.log(each) / math.log(max(q, 1 - q))), 1)
-
-
-def _binomial_cdf(n: int, q: float) -> F64:
-    k = np.arange(n)
-    logs = np.cumsum(np.concatenate([[0.0], np.log((n - k) / (k + 1)) + math.log(q / (1 - q))]))
-    logs += n * math.log1p(-q)
-    return np.asarray(np.cumsum(np.exp(np.maximum(logs, _LEAST_LOG))), dtype=np.float64)

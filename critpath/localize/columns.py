@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics, benjamini_hochberg
+from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.localize import COLUMNS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, SPREADS
+from critpath.stats.tails import benjamini_hochberg
 
 
 def column_statistics(

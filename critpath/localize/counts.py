@@ -287,9 +287,9 @@ def _typical_lead(sums: Sequence[int]) -> float:
     One long computation before a wait is not its doing.  Where the others differ widely as
     well, they are no preparation: as when helpers interrupt what is computed anyway.
     """
-    if len(sums) < COUNTS.enough:
-        return median(sums)
     rest = sorted(sums)[:-1]
+    if len(sums) < COUNTS.enough or len(rest) < 2:  # one has no spread
+        return median(sums)
     return max(0.0, fmean(rest) - COUNTS.sure * stdev(rest) / math.sqrt(len(rest)))
 
 

@@ -23,10 +23,10 @@ from critpath.model import (
     Finding,
     Loop,
     Symbol,
-    student_tails,
 )
 from critpath.schema.parameters.localize import COLUMNS, FINDINGS
 from critpath.schema.parameters.shared import SPREADS
+from critpath.stats.tails import student_tails
 
 __all__ = ["Segments", "detail_family", "find_differences"]
 

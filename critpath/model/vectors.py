@@ -6,8 +6,6 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,7 +14,7 @@ from critpath.model.details import read_thread
 from critpath.model.table import I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
-    from critpath.model.table import F64, Bool, Whole
+    from critpath.model.table import Whole
     from critpath.schema.kinds import State
 
 
@@ -240,63 +238,11 @@ def identifiers(symbols: Sequence[Symbol]) -> list[str]:
     return result
 
 
-# The few statistics of scipy's that every comparison needs, without scipy's import.
-
-
 def excess_over_types(values: tuple[I64, I64], types: tuple[I64, I64]) -> I64:
     """Return what each of the sample's values is over the mean of its type's normal ones."""
     size = np.maximum(np.bincount(types[0]), 1)
     mean = np.bincount(types[0], values[0].astype(np.float64)) / size
     return np.rint(values[1] - mean[types[1]]).astype(np.int64)
-
-
-def mid_ranks(values: F64 | I64) -> F64:
-    """Rank every column from 1; equal values share the mean of their ranks.
-
-    Parameters
-    ----------
-    values : float64 or int64 [n, columns]
-
-    Returns
-    -------
-    float64 [n, columns]
-        As ``scipy.stats.rankdata``.
-    """
-    n, columns = values.shape
-    result = np.empty((n, columns))
-    for column in range(columns):
-        mine = np.ascontiguousarray(values[:, column])
-        order = np.argsort(mine, kind="stable")  # twice as fast on columns with equal values
-        ordered = mine[order]
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        last = np.append(first[1:], n)
-        result[order, column] = np.repeat((first + last + 1) / 2, last - first)
-    return result
-
-
-def order_rows(*tables: F64 | Whole) -> I64:
-    """Return the order of rows by their first column, then the next, of all tables in turn.
-
-    As `np.lexsort` does of the columns from the last one to the first; a table may be one column.
-
-    Only rows that are equal so far are sorted by a further column: of durations, few are.
-    """
-    rows = len(tables[0])
-    order = np.arange(rows)
-    # Places in the order whose rows are equal so far, and which of such runs each is in.
-    places, run = order.copy(), np.zeros(rows, np.int64)
-    for column in (column for table in tables for column in np.atleast_2d(table.T)):
-        if not len(places):
-            break
-        some = order[places]
-        by = np.lexsort((column[some], run))
-        order[places] = some[by]
-        values = column[some[by]]
-        new = np.ones(len(places), np.bool_)
-        new[1:] = (run[1:] != run[:-1]) | (values[1:] != values[:-1])
-        several = ~(new & np.append(new[1:], True))
-        places, run = places[several], np.cumsum(new)[several]
-    return order
 
 
 def number_codes(codes: I64) -> tuple[I64, I64]:
@@ -311,121 +257,3 @@ def number_codes(codes: I64) -> tuple[I64, I64]:
     used = np.zeros(size, np.bool_)
     used[codes] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
-
-
-def draw_groups(rng: np.random.Generator, rows: int, size: int) -> I64:
-    """Draw groups of so many rows [groups, size]; those left over are in none."""
-    return rng.permutation(rows)[: rows // size * size].reshape(-1, size)
-
-
-def sum_groups(rows: F64, groups: I64) -> F64:
-    """Add up the rows of every group."""
-    return np.asarray(rows[groups].sum(axis=1), np.float64)
-
-
-def column_blocks(columns: int) -> list[slice]:
-    """Divide the columns of a table, so that work on them needs no copy of the whole.
-
-    Into blocks of several: numpy adds up a single column in another order, with another rounding.
-    """
-    count = max(columns // 3, 1)
-    edges = [columns * i // count for i in range(count + 1)]
-    return [slice(*pair) for pair in pairwise(edges)]
-
-
-def row_blocks(rows: int, size: int = 1 << 15) -> list[slice]:
-    """Divide the rows of a table, in the same way."""
-    return [slice(first, first + size) for first in range(0, rows, size)]
-
-
-def benjamini_hochberg(p: F64, level: float) -> Bool:
-    """Select p-values at a false discovery rate (Benjamini and Hochberg 1995).
-
-    Parameters
-    ----------
-    p : float64 [m]
-    level : float
-
-    Returns
-    -------
-    bool [m]
-        Where ``scipy.stats.false_discovery_control`` is at most the level.
-    """
-    order = np.argsort(p)
-    adjusted = p[order] * (len(p) / np.arange(1, len(p) + 1))
-    adjusted[::-1] = np.minimum.accumulate(adjusted[::-1])
-    selected = np.zeros(len(p), np.bool_)
-    selected[order] = np.minimum(adjusted, 1.0) <= level
-    return selected
-
-
-_FARTHEST = 40.0  # technical
-
-
-def hypergeometric_tail(above: int, m: int, n: int, least: int) -> float:
-    """Return how likely at least ``least`` of ``above`` marked ones are among m of m + n.
-
-    As ``scipy.stats.hypergeom.sf(least - 1, n + m, above, m)``, summed up from logarithms.
-    """
-    fewest = max(0, above - n)
-    if least <= fewest:
-        return 1.0
-    fewest, weights = _hypergeometric(above, m, n, least)
-    return float(min(1.0, weights[least - fewest :].sum() / weights.sum()))
-
-
-@lru_cache(maxsize=1 << 14)  # random splits ask for a few numbers of marked ones again and again
-def least_rare(above: int, m: int, n: int, level: float) -> int:
-    """Return the least number whose `hypergeometric_tail` is at most a level, below 1."""
-    fewest, weights = _hypergeometric(above, m, n, (above + 1) * (m + 1) // (m + n + 2))
-    tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
-    return fewest + int(np.searchsorted(-tails, -level))
-
-
-def _hypergeometric(above: int, m: int, n: int, least: int) -> tuple[int, F64]:
-    """Return the least number of marked ones that counts, and how likely each from there on is.
-
-    Not as shares of 1; with those of ``least``.
-    """
-    fewest, most = max(0, above - n), min(above, m)
-    # The probabilities rise to the likeliest number and fall beyond it: what is forty standard
-    # deviations from it adds nothing, unless what is asked for is there.
-    middle = (above + 1) * (m + 1) / (m + n + 2)
-    width = _FARTHEST * (1 + math.sqrt(middle))
-    fewest = max(fewest, min(math.floor(middle - width), least))
-    most = min(most, max(math.ceil(middle + width), least))
-    count = np.arange(fewest, most, dtype=np.float64)
-    # How much likelier one more is; the probabilities add up to 1.
-    ratio = (above - count) * (m - count) / ((count + 1) * (n - above + count + 1))
-    logs = np.concatenate([[0.0], np.cumsum(np.log(ratio))])
-    return fewest, np.exp(logs - logs.max())
-
-
-def student_tails(distance: F64, freedom: int) -> F64:
-    """Return how likely Student's t is at least as far from 0, on either side.
-
-    Parameters
-    ----------
-    distance : float64 [n]
-        Not negative.
-    freedom : int
-        Degrees of freedom, at least 2.
-
-    Returns
-    -------
-    float64 [n]
-        As ``2 * scipy.special.stdtr(freedom, -distance)``, to 1e-14.
-
-    Notes
-    -----
-    The finite series for whole degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4.
-    """
-    angle = np.arctan(distance / math.sqrt(freedom))
-    odd = freedom % 2
-    term = np.sin(angle) * np.cos(angle) ** odd
-    total = term.copy()
-    for i in range(2 + odd, freedom, 2):
-        term *= np.cos(angle) ** 2 * ((i - 1) / i)
-        total += term
-    result: F64 = 1 - (2 / np.pi * (angle + total) if odd else total)
-    return result

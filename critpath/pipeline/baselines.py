@@ -35,15 +35,15 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
     UsageError
         If one recording is there twice.
     """
-    from critpath.detect.gate import seed
     from critpath.report.document.comparison import begin_dates
+    from critpath.stats.rows import make_seed
     from critpath.store.baseline import Session, anonymize, stratified_sample
 
     _check_new(parts, set(), "")
     sessions = []
     for part, before in map(_drop_left_out_note, anonymize(parts)):
         moments = np.column_stack([part.executions.begin, part.executions.end])
-        rows = stratified_sample(part.executions.label, most, seed(moments))
+        rows = stratified_sample(part.executions.label, most, make_seed(moments))
         kept = part if len(rows) == len(part) else part.take(rows)
         out = before + len(part) - len(rows)
         sessions.append(Session(kept, tuple(begin_dates(part)), out))

@@ -161,7 +161,7 @@ def calibrate(
 
 def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
     from critpath.cluster.types import rows_of
-    from critpath.detect.gate import seed
+    from critpath.stats.rows import make_seed
     from critpath.vectors.table import ALPHABETS, like_alphabet, vector_table
 
     kind, _ = like_alphabet(settings.alphabet, (normal,))
@@ -181,7 +181,7 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
         session[order],
         tuple(normal.sources[s] for s in ranked),
         settings,
-        seed(table.durations),
+        make_seed(table.durations),
         tell,
     )
 

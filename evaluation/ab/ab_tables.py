@@ -25,9 +25,9 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
-from critpath.ab.evidence import BoundProcess, Evidence, TailProcess
 from critpath.record.signals import InheritedState
 from critpath.record.slots import block_order, open_slots
+from critpath.stats.evidence import BoundProcess, Evidence, TailProcess
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 

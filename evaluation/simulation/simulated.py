@@ -32,9 +32,9 @@ from figures import Cell, markdown, verdict
 
 from critpath.detect import coarse
 from critpath.detect.coarse import algorithm1, detect
-from critpath.detect.gate import gate
 from critpath.model import I64
 from critpath.schema.parameters import list_parameters, overridden
+from critpath.stats.permutations import gate
 
 ALPHA: Final = 0.01
 FLOOR: Final = 0.05

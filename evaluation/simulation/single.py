@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 from distributions import DELAYED, Setting, table
 
-from critpath.cluster.outliers import conformal, outliers
-from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers, benjamini_hochberg
+from critpath.cluster.outliers import outliers
+from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers
+from critpath.stats.tails import benjamini_hochberg, conformal
 
 LEVEL: Final = 0.05
 SETTINGS: Final = [

@@ -21,7 +21,7 @@ MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".p
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
-    *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text"),
+    *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
 }
 STAGES: Final = {
     *("record", "read", "timeline", "graph", "executions", "requests", "clocks", "vectors"),
@@ -33,6 +33,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     # What passes between stages ends in what a document says of it.
     "model": {"units", "schema", "documents"},
+    # Statistics of tables; the numbers they decide by are declared.
+    "stats": {"schema", "model"},
     # What is wrong with a regular expression is said to who wrote it.
     "untrusted": {"errors", "units"},
     # A document names the states; one shows itself in a notebook.
@@ -114,6 +116,7 @@ SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 JUDGING: Final = {
     *("detect", "localize", "cluster", "align", "requests", "clocks", "signatures", "explore"),
     *("text", "vectors", "ab", "known", "pipeline", "graph", "timeline", "executions", "model"),
+    "stats",
 }
 # Neither judges: halves, twos and ones of arithmetic; powers of ten from 10 on are units, from a
 # millionth down what rounding leaves.

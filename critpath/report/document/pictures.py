@@ -279,7 +279,7 @@ class _OfKind:
 def weigh_before(document: ComparisonDocument) -> F64:
     """Return what each execution before counts, so that its kind has the mix of types of after.
 
-    Types that are new count as the kind's mean, as in `critpath.detect.effects`.
+    Types that are new count as the kind's mean, as in `critpath.stats.means`.
     """
     many, now = (
         Counter(document.rows("normal", "label", "cluster")),

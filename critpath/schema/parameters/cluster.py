@@ -102,11 +102,6 @@ class Outliers(Group, name="outliers", guards="against healthy executions that a
     offset = Parameter(
         0.02, "share", "of the overall mean total, added before logarithms are taken", SIMULATED
     )
-    sampled = Parameter(9_999, "assignments", "drawn where not all are looked at", COST)
-    least_sampled = Parameter(999, "assignments", "drawn at least", COST)
-    least_groups = Parameter(
-        200, "groups", "of either set, where many executions change places", SIMULATED
-    )
 
 
 OUTLIERS: Final = Outliers()

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from critpath.cluster.optics import cluster
-from critpath.cluster.outliers import conformal, outliers, shifted_columns
+from critpath.cluster.outliers import outliers, shifted_columns
 from critpath.cluster.pairing import pair
 from critpath.cluster.types import cluster_sample
 from critpath.detect.coarse import detect
 from critpath.model import State, Symbol, VectorTable
+from critpath.stats.tails import conformal
 from critpath.text.notes import word_all
 
 
@@ -181,7 +182,7 @@ def test_of_many_executions_groups_change_places_in_any_order(override):
     """At 5 % equal sets alarm about as often as with single ones, and what is slower shows."""
     rng, alarms = np.random.default_rng(9), 0
     override("permutations.units", 60)
-    override("outliers.least_groups", 20)
+    override("permutations.least_groups", 20)
     for _ in range(30):
         normal, sample = rng.lognormal(0, 0.5, (190, 3)), rng.lognormal(0, 0.5, (83, 3))
         alarms += shifted_columns(normal, sample, alpha=0.05, floor=0.0).any()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from critpath.detect.effects import effects
-from critpath.detect.gate import compare_runs, exchangeable, gate
+from critpath.detect.comparability import exchangeable
+from critpath.stats.means import compare_runs, effects
+from critpath.stats.permutations import gate
 
 
 def test_a_huge_outlier_leaves_the_other_columns_as_they_are():

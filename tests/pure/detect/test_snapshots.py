@@ -16,9 +16,8 @@ from critpath.detect import (
     calibration,
     coarse,
     comparability,
-    effects,
+    families,
     flame,
-    gate,
     machine,
     tails,
     verdict,
@@ -35,6 +34,8 @@ from critpath.model import (
 )
 from critpath.pipeline.comparison import judge
 from critpath.schema.environment import read_environment
+from critpath.stats import means, permutations
+from critpath.stats.rows import make_seed
 
 GOLDEN = Path(__file__).with_name("golden")
 SYMBOLS = (
@@ -235,68 +236,71 @@ def test_the_gate_in_its_units(snapshot):
         y = 10_000 * varied(rng, (m, 3), 40) * np.array([100, 108, 130]) // 100
         for way in ("one", "halves", "thirds", "most"):
             strata = as_rows(n, way), as_rows(m, way)
-            facts[f"{n} {m} {way}"] = gate.gate(x, y, *strata, alpha=0.05, permutations=199)
+            facts[f"{n} {m} {way}"] = permutations.gate(x, y, *strata, alpha=0.05, permutations=199)
         for way in ("fours", "tens"):
             units = as_rows(n, way), as_rows(m, way)
             for kind in ("sessions", "blocks"):
                 try:
-                    facts[f"{n} {m} {kind} {way}"] = gate.gate(
+                    facts[f"{n} {m} {kind} {way}"] = permutations.gate(
                         x, y, as_rows(n, "one"), as_rows(m, "one"), alpha=0.05, permutations=199,
                         **{kind: units},
                     )  # fmt: skip
                 except ValueError:
                     facts[f"{n} {m} {kind} {way}"] = "ValueError"
-            facts[f"{n} {m} runs {way}"] = gate.compare_runs(x / 1.0, y / 1.0, *units)
-            facts[f"{n} {m} rest {way}"] = gate.compare_blocks(x / 1.0, y / 1.0, units)
+            facts[f"{n} {m} runs {way}"] = means.compare_runs(x / 1.0, y / 1.0, *units)
+            facts[f"{n} {m} rest {way}"] = means.compare_blocks(x / 1.0, y / 1.0, units)
             facts[f"{n} {m} spread {way}"] = (
-                gate.session_spread(x[:, 0], as_rows(n, "thirds"), units[0]),
-                gate.floor_share(0.001, x[:, 0], as_rows(n, "thirds"), units[0]),
-                gate.floor_share(0.9, x[:, 0], as_rows(n, "thirds"), units[0]),
-                gate.floor_share(0.1, x[:, 0], as_rows(n, "one"), None),
+                comparability.session_spread(x[:, 0], as_rows(n, "thirds"), units[0]),
+                comparability.floor_share(0.001, x[:, 0], as_rows(n, "thirds"), units[0]),
+                comparability.floor_share(0.9, x[:, 0], as_rows(n, "thirds"), units[0]),
+                comparability.floor_share(0.1, x[:, 0], as_rows(n, "one"), None),
             )
     snapshot("gate", facts)
 
 
 def test_assignments_of_units(snapshot):
-    facts = {"seed": gate.seed(np.arange(5), np.arange(12).reshape(3, 4))}
+    facts = {"seed": make_seed(np.arange(5), np.arange(12).reshape(3, 4))}
     scores = [np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0).reshape(3, 2) + 1]
     for chosen in ((2, 1), (4, 2), (3, 3), (0, 1)):
-        plan = gate.Assignments((6, 3), chosen)
+        plan = permutations.Assignments((6, 3), chosen)
         facts[f"{chosen}"] = plan.ways, plan.exact, plan.smaller, plan.as_given()
         every = [plan.sums(picked, scores) for picked in plan.every()]
         facts[f"{chosen} sums"] = every
         facts[f"{chosen} given"] = plan.sums(plan.as_given(), scores)
         drawn = list(plan.drawn(np.random.default_rng(1), 7))
         facts[f"{chosen} drawn"] = [plan.sums(picked, scores) for picked in drawn]
-    many = gate.Assignments((900, 40), (3, 20))
+    many = permutations.Assignments((900, 40), (3, 20))
     facts["many"] = many.ways, many.exact
     facts["many drawn"] = [
         [each.sum(axis=1) for each in picked]
         for picked in many.drawn(np.random.default_rng(2), 9)
     ]  # fmt: skip
     for blocks in (3, 5, 15, 700):
-        flips = gate.Flips(blocks)
+        flips = permutations.Flips(blocks)
         facts[f"flips {blocks}"] = flips.ways, flips.exact, flips.as_given()
-    flips = gate.Flips(4)
+    flips = permutations.Flips(4)
     facts["flips"] = list(flips.every())
     facts["flips drawn"] = list(flips.drawn(np.random.default_rng(3), 5))
     facts["flips sums"] = flips.sums(next(flips.every()), [np.arange(8.0).reshape(4, 2)])
-    facts["ways"] = [gate.ways(c) for c in ((), [(3, 2)], [(3, 2), (10, 7)], [(900, 900)])]
-    marks = gate.smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]], np.float32), 2)
+    facts["ways"] = [
+        permutations.count_ways(c) for c in ((), [(3, 2)], [(3, 2), (10, 7)], [(900, 900)])
+    ]
+    marks = permutations.smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]], np.float32), 2)
     facts["smallest"] = marks
     for ours, theirs in ((1, 4), (2, 2), (4, 4), (3, 9)):
         for level in (0.2, 0.03, 0.01):
             sets = np.arange(ours).repeat(2), np.arange(theirs).repeat(2)
-            known, why = gate.permutable(*sets, level)
+            known, why = comparability.permutable(*sets, level)
             facts[f"permutable {ours} {theirs} {level}"] = known is not None, why
-            between = gate.exchangeable(sets, level)
+            between = comparability.exchangeable(sets, level)
             facts[f"exchangeable {ours} {theirs} {level}"] = between is not None
     facts["exchangeable"] = [
-        gate.exchangeable((np.arange(k), np.arange(k)), 1 / 64) is not None for k in range(7, 13)
+        comparability.exchangeable((np.arange(k), np.arange(k)), 1 / 64) is not None
+        for k in range(7, 13)
     ]
     batch = [[np.array([[0.0, 1], [2, 3], [4, 50], [6, 7]]), np.ones((4, 2))]]
-    facts["balance"] = gate.balance(iter(batch), [np.array([1.0, 2]), np.ones(2)])
-    facts["balance one"] = gate.balance(iter([]), [np.array([1.0, 2])])
+    facts["balance"] = permutations.balance(iter(batch), [np.array([1.0, 2]), np.ones(2)])
+    facts["balance one"] = permutations.balance(iter([]), [np.array([1.0, 2])])
     snapshot("assignments", facts)
 
 
@@ -307,15 +311,15 @@ def test_effects(snapshot):
     y = 1100 * varied(rng, (24, 3), 40)
     for way in ("one", "thirds", "most"):
         types = as_rows(40, way), as_rows(24, way)
-        facts[way] = effects.effects(x, y, *types, 7, replicates=50)
-        facts[f"{way} errors"] = effects.standard_errors(x, y, *types)
+        facts[way] = means.effects(x, y, *types, 7, replicates=50)
+        facts[f"{way} errors"] = means.standard_errors(x, y, *types)
         orphans = types[1].copy()
         orphans[:3] = 9
-        facts[f"{way} orphans"] = effects.effects(x, y, types[0], orphans, 7, replicates=20)
+        facts[f"{way} orphans"] = means.effects(x, y, types[0], orphans, 7, replicates=20)
         for units in ("fours", "tens", "halves"):
             both = as_rows(40, units), as_rows(24, units)
             for kind in ("runs", "blocks"):
-                facts[f"{way} {kind} {units}"] = effects.effects(
+                facts[f"{way} {kind} {units}"] = means.effects(
                     x, y, *types, 7, replicates=20, **{kind: both}
                 )
         facts[f"{way} ordinal"] = coarse.ordinal_effects(x, y, *types)
@@ -323,14 +327,14 @@ def test_effects(snapshot):
         for critical in (0.0, 2.5, 4.0):
             for floor in (0.0, 3.0, 80.0):
                 key = f"shift {error} {critical} {floor}"
-                facts[key] = effects.detectable_shift(error, critical, floor)
+                facts[key] = families.detectable_shift(error, critical, floor)
     values = np.array([-1.0, 0, 1, 1.5, 2, 2.5, 3, 4, 10])
     for error in (0.0, 0.5, 1, 3):
-        facts[f"large {error}"] = effects.large(values, np.full(9, error), 2.0)
+        facts[f"large {error}"] = families.large(values, np.full(9, error), 2.0)
     for way in ("one", "thirds"):
         normal, sample = table(7, 30), table(8, 24, times=(3,) * 8, rows=slice(0, 3))
         types = as_rows(30, way), as_rows(24, way)
-        facts[f"unusual {way}"] = effects.unusual(normal, sample, *types)
+        facts[f"unusual {way}"] = families.unusual(normal, sample, *types)
     facts["mix"] = [
         coarse.mix_shift(np.arange(a) % b, np.arange(c) % d)
         for a, b, c, d in ((30, 3, 20, 3), (30, 3, 20, 1), (30, 1, 20, 4), (9, 2, 50, 2))
@@ -688,7 +692,7 @@ def test_many_executions_are_drawn_in_groups(snapshot):
         x = 1000 * varied(rng, (n, 2), 40)
         y = 1000 * varied(rng, (m, 2), 40) * np.array([100, 102]) // 100
         for way in ("one", "most"):
-            facts[f"{n} {m} {way}"] = gate.gate(
+            facts[f"{n} {m} {way}"] = permutations.gate(
                 x, y, as_rows(n, way), as_rows(m, way), alpha=0.05, permutations=39
             )
     snapshot("groups", facts)

@@ -7,15 +7,9 @@ import pytest
 from scipy.special import betaincinv, stdtr
 from scipy.stats import false_discovery_control, hypergeom, rankdata
 
-from critpath.model import (
-    benjamini_hochberg,
-    hypergeometric_tail,
-    least_rare,
-    mid_ranks,
-    number_codes,
-    order_rows,
-    student_tails,
-)
+from critpath.model import number_codes
+from critpath.stats.rows import mid_ranks, order_rows
+from critpath.stats.tails import benjamini_hochberg, hypergeometric_tail, least_rare, student_tails
 
 
 @pytest.mark.parametrize("kind", [float, np.int64])

@@ -1,34 +1,32 @@
-"""The gate: a max-T permutation test over every state, and every type, at once."""
+"""Permutation tests: which assignments are looked at, and a max-T test over all columns at once."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from critpath.detect._smallest import mark
-from critpath.model import (
-    F64,
-    I64,
-    Bool,
-    column_blocks,
-    draw_groups,
-    mid_ranks,
-    order_rows,
-    row_blocks,
-    student_tails,
-    sum_groups,
-)
-from critpath.schema import notes
-from critpath.schema.notes import Note
+from critpath.model import F64, I64, Bool
 from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
+from critpath.stats._smallest import mark
+from critpath.stats.rows import (
+    column_blocks,
+    draw_groups,
+    make_seed,
+    mid_ranks,
+    order_rows,
+    sum_by,
+    sum_groups,
+)
+
+Values = F64 | I64
 
 SLACK = 1e-9  # technical: rounding of sums must not decide whether an assignment reaches them
 
@@ -65,23 +63,9 @@ class GateTest:
     by_session: bool
 
 
-def seed(*arrays: I64) -> int:
-    """Make a seed of the data, so that equal data always give equal p-values.
-
-    Rows are put in order first: the order of executions must not matter.
-    """
-    digest = hashlib.blake2b(digest_size=8)
-    for array in arrays:
-        digest.update(np.asarray(array.shape, np.int64).tobytes())
-        order = order_rows(array)
-        for rows in row_blocks(len(order)):
-            digest.update(np.ascontiguousarray(array[order[rows]]).data)
-    return int.from_bytes(digest.digest(), "little")
-
-
 def gate(
-    normal: I64,
-    sample: I64,
+    normal: Values,
+    sample: Values,
     normal_stratum: I64,
     sample_stratum: I64,
     *,
@@ -102,38 +86,35 @@ def gate(
         sessions = sessions[0][ours], sessions[1][theirs]
     if blocks is not None:
         blocks = blocks[0][ours], blocks[1][theirs]
-    columns, many = normal.shape[1], len(sample)
+    columns = normal.shape[1]
     values = _InOrder(sample, theirs, normal, ours)
-    stratum = np.concatenate([sample_stratum[theirs], normal_stratum[ours]])
-    members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
-    chosen = [int((rows < many).sum()) for rows in members]
-    rng = np.random.default_rng(seed(sample, normal))
+    strata = Strata.of(normal_stratum[ours], sample_stratum[theirs])
+    rng = np.random.default_rng(make_seed(sample, normal))
     if blocks is None:
-        family = family_of(values, members, chosen, sessions, alpha, rng)
+        family = family_of(values, strata, sessions, alpha, rng)
     else:
-        family = family_of_blocks(values, members, chosen, blocks, alpha)
+        family = family_of_blocks(values, strata, blocks, alpha)
     plan, fewest = family.plan, max(PERMUTATIONS.least_drawn, math.ceil(1 / alpha))
     drawn = min(permutations, max(fewest, PERMUTATIONS.work // max(1, sum(map(len, family.units)))))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
-    pilot = plan.every() if plan.exact else plan.drawn(rng, max(GATE.pilot, drawn))
-    divisors = balance((family.sums(picked) for picked in pilot), family.divisors)
+    pilot = assign(plan, rng, max(GATE.pilot, drawn))
+    divisors = balance(map(family.sums, pilot), family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     found = family.sums(plan.as_given())
     observed = [t[0] / d for t, d in zip(found, divisors, strict=True)]
     reached = [np.zeros(3 * columns, np.int64) for _ in divisors]
     largest = []
-    for picked in plan.every() if plan.exact else plan.drawn(rng, drawn):
+    for picked in assign(plan, rng, drawn):
         standardised = [t / d for t, d in zip(family.sums(picked), divisors, strict=True)]
         most = np.max([t.max(axis=1, initial=-np.inf) for t in standardised], axis=0)
         largest.append(most)
         ordered = np.sort(most)
         for i, value in enumerate(observed):
-            reached[i] += len(ordered) - np.searchsorted(ordered, value - SLACK)
+            reached[i] += count_reaching(ordered, value)
     done = np.concatenate(largest)
-    shares = [r / len(done) if plan.exact else (1 + r) / (1 + len(done)) for r in reached]
-    best = [share.reshape(3, columns).min(axis=0) for share in shares]
-    by_stratum = np.ones((len(members), columns))
+    best = [share_reaching(plan, r, len(done)).reshape(3, columns).min(axis=0) for r in reached]
+    by_stratum = np.ones((len(strata.members), columns))
     for stratum_of, p in zip(family.singles, best[1:], strict=True):
         by_stratum[stratum_of] = p
     return GateTest(
@@ -147,23 +128,44 @@ def gate(
     )
 
 
+def count_reaching(ordered: F64, observed: F64) -> I64:
+    """Count which of ascending sums reach each observed one."""
+    return len(ordered) - np.searchsorted(ordered, observed - SLACK)
+
+
 class _InOrder:
     """The rows of the sample, then the normal ones, each in an order; copied as asked for."""
 
-    def __init__(self, sample: I64, theirs: I64, normal: I64, ours: I64) -> None:
+    def __init__(self, sample: Values, theirs: I64, normal: Values, ours: I64) -> None:
         self._sides = (sample, theirs), (normal, ours)
         self.shape = len(theirs) + len(ours), sample.shape[1]
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: I64) -> I64:
+    def __getitem__(self, rows: I64) -> Values:
         (sample, theirs), (normal, ours) = self._sides
         many = int(np.searchsorted(rows, len(theirs)))  # rows ascend
-        result = np.empty((len(rows), self.shape[1]), np.int64)
-        result[:many] = sample[theirs[rows[:many]]]
-        result[many:] = normal[ours[rows[many:] - len(theirs)]]
-        return result
+        parts = sample[theirs[rows[:many]]], normal[ours[rows[many:] - len(theirs)]]
+        return cast("Values", np.concatenate(parts))
+
+
+# Scores to add up: of executions, sessions or blocks.
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Rows of both sets by stratum, the sample's first, and how many of each are the sample's."""
+
+    members: list[I64]
+    chosen: list[int]
+
+    @classmethod
+    def of(cls, normal: I64, sample: I64) -> Strata:
+        """Return those of two sets, each execution's stratum given."""
+        stratum = np.concatenate([sample, normal])
+        members = [np.flatnonzero(stratum == s) for s in range(int(stratum.max()) + 1)]
+        return cls(members, [int((rows < len(sample)).sum()) for rows in members])
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,18 @@ class Family:
     """Scores to add up, and what their sums are divided by: over all strata, then singly."""
 
     units: list[F64]  # per stratum of the plan: [units, 3 * columns]
-    plan: Assignments | Flips
+    plan: Plan
     singles: list[int]  # strata that are tested by themselves
     places: list[int]  # of these in the plan
     divisors: list[F64]
+
+    @classmethod
+    def of(
+        cls, units: list[F64], plan: Plan, tested: list[int], singles: list[int], scales: list[F64]
+    ) -> Family:
+        """Return that of scores whose sums vary by ``scales``."""
+        divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
+        return cls(units, plan, singles, [tested.index(s) for s in singles], divisors)
 
     @cached_property
     def _totals(self) -> list[F64]:
@@ -188,10 +198,31 @@ class Family:
         return [over_all, *(parts[i] for i in self.places)]
 
 
+def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
+    """Enlarge the divisors of sums whose upper tail is heavier than a normal one.
+
+    One execution of a type among fifteen has the longest wait of them in one
+    assignment of sixteen, at 3.9 standard deviations: the largest sum would mostly
+    be such a one, and hide real shifts.  The assignments are drawn apart from those
+    of the test, so it stays valid.
+    """
+    if len(divisors) < 2:  # one stratum: nothing that it could hide
+        return divisors
+    tails: list[list[F64]] = [[] for _ in divisors]
+    for batch in batches:
+        for tail, t, d in zip(tails, batch, divisors, strict=True):
+            tail.append(t / d)
+    balanced = []
+    for tail, d in zip(tails, divisors, strict=True):
+        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0)
+        excess = np.maximum(quantiles[0] / NORMAL.q99, quantiles[1] / NORMAL.q999)
+        balanced.append(d * np.maximum(excess, 1.0))
+    return balanced
+
+
 def family_of(
-    values: I64 | _InOrder,
-    members: list[I64],
-    chosen: list[int],
+    values: Values | _InOrder,
+    strata: Strata,
     sessions: tuple[I64, I64] | None,
     alpha: float,
     rng: np.random.Generator,
@@ -203,10 +234,10 @@ def family_of(
     is as valid (Hemerik and Goeman 2018).  Its cost does not grow with the executions then; where
     a side has fewer than 200 of a kind, single executions change places.
     """
-    strata = range(len(members))
+    members, chosen = strata.members, strata.chosen
     tested = [
         s
-        for s in strata
+        for s in range(len(members))
         if 0 < chosen[s] < len(members[s]) or (sessions is not None and len(members[s]))
     ]
     variance = np.zeros((len(members), 3 * values.shape[1]))
@@ -246,39 +277,36 @@ def family_of(
         for s in tested
         if len(tested) > 1
         and sessions is None
-        and ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1
+        and count_ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1
     ]
     scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
-    divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
-    return Family(units, plan, singles, [tested.index(s) for s in singles], divisors)
+    return Family.of(units, plan, tested, singles, scales)
 
 
 def family_of_blocks(
-    values: I64 | _InOrder,
-    members: list[I64],
-    chosen: list[int],
-    blocks: tuple[I64, I64],
-    alpha: float,
+    values: Values | _InOrder, strata: Strata, blocks: tuple[I64, I64], alpha: float
 ) -> Family:
     """Score the columns, and give each block what its sample's executions exceed the others by.
 
     What a block shares, as a drift of the machine, cancels.  A coin chose the order within it,
     so the sign is as likely the other one where the program makes no difference.
     """
-    block = np.concatenate([blocks[1], blocks[0]])
-    names, block = np.unique(block, return_inverse=True)
+    names, block = np.unique(np.concatenate([blocks[1], blocks[0]]), return_inverse=True)
     block = block.reshape(-1)
-    units, tested = [], [s for s, rows in enumerate(members) if 0 < chosen[s] < len(rows)]
+    units: list[F64] = []
+    tested = [s for s, rows in enumerate(strata.members) if 0 < strata.chosen[s] < len(rows)]
     for s in tested:
-        rows = members[s]
+        rows = strata.members[s]
         ours = rows < len(blocks[1])
         scores = _scores(values[rows], values[rows].mean(axis=0))
-        sums, counts = np.zeros((2, len(names), scores.shape[1])), np.zeros((2, len(names), 1))
-        for side, mine in enumerate((~ours, ours)):
-            np.add.at(sums[side], block[rows[mine]], scores[mine])
-            counts[side, :, 0] = np.bincount(block[rows[mine]], minlength=len(names))
-        means = sums / np.maximum(counts, 1)
-        weight = 2 * counts[0] * counts[1] / np.maximum(counts.sum(axis=0), 1)
+        sides = [block[rows[mine]] for mine in (~ours, ours)]
+        sums = [
+            sum_by(scores[mine], side, len(names))
+            for mine, side in zip((~ours, ours), sides, strict=True)
+        ]
+        counts = [np.bincount(side, minlength=len(names))[:, None] for side in sides]
+        means = [each / np.maximum(many, 1) for each, many in zip(sums, counts, strict=True)]
+        weight = 2 * counts[0] * counts[1] / np.maximum(counts[0] + counts[1], 1)
         units.append(weight * (means[1] - means[0]))
     if units:  # how blocks are numbered must not matter
         order = order_rows(np.concatenate(units, axis=1))
@@ -290,11 +318,8 @@ def family_of_blocks(
     ]
     over_all = np.sum(units, axis=0) if units else np.zeros((1, 3 * values.shape[1]))
     squares = [over_all, *(units[tested.index(s)] for s in singles)]
-    divisors = [
-        np.sqrt(np.where(scale > 1e-12, scale, np.inf))
-        for scale in ((unit**2).sum(axis=0) for unit in squares)
-    ]
-    return Family(units, Flips(len(names)), singles, [tested.index(s) for s in singles], divisors)
+    scales = [(unit**2).sum(axis=0) for unit in squares]
+    return Family.of(units, Flips(len(names)), tested, singles, scales)
 
 
 class _Sessions:
@@ -319,29 +344,7 @@ class _Sessions:
         return [np.concatenate([part[order_rows(part)] for part in parts])], self._picks
 
 
-def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
-    """Enlarge the divisors of sums whose upper tail is heavier than a normal one.
-
-    One execution of a type among fifteen has the longest wait of them in one
-    assignment of sixteen, at 3.9 standard deviations: the largest sum would mostly
-    be such a one, and hide real shifts.  The assignments are drawn apart from those
-    of the test, so it stays valid.
-    """
-    if len(divisors) < 2:  # one stratum: nothing that it could hide
-        return divisors
-    tails: list[list[F64]] = [[] for _ in divisors]
-    for batch in batches:
-        for tail, t, d in zip(tails, batch, divisors, strict=True):
-            tail.append(t / d)
-    balanced = []
-    for tail, d in zip(tails, divisors, strict=True):
-        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0)
-        excess = np.maximum(quantiles[0] / NORMAL.q99, quantiles[1] / NORMAL.q999)
-        balanced.append(d * np.maximum(excess, 1.0))
-    return balanced
-
-
-def _grouped_scores(values: I64, first: I64, rest: I64) -> F64:
+def _grouped_scores(values: Values, first: I64, rest: I64) -> F64:
     """Add up the scores of groups of rows, some columns at a time: all are too large a table."""
     mean, columns = values.mean(axis=0), values.shape[1]
     result = np.empty((len(first) + len(rest), 3, columns))
@@ -353,7 +356,7 @@ def _grouped_scores(values: I64, first: I64, rest: I64) -> F64:
     return result.reshape(len(result), -1)
 
 
-def _scores(values: I64, mean: F64) -> F64:
+def _scores(values: Values, mean: F64) -> F64:
     """Rank, log and tail of every column, centred, with standard deviation 1 or 0."""
     pooled = np.concatenate(
         [
@@ -381,7 +384,7 @@ _CHUNK = 1 << 22  # technical: values of a batch of assignments held at once
 _MANY = 600.0  # technical: logarithm of a count that is as good as infinite
 
 
-def ways(counts: Sequence[tuple[int, int]]) -> float:
+def count_ways(counts: Sequence[tuple[int, int]]) -> float:
     """Count the assignments of executions to the two sets, within strata."""
     # Through the logarithm: the exact number has thousands of digits for large sets.
     log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
@@ -392,7 +395,7 @@ def ways(counts: Sequence[tuple[int, int]]) -> float:
 
 @dataclass(frozen=True)
 class Assignments:
-    """Which units of each stratum take the sample's place.
+    """Which units of each stratum take the sample's place; as given, the first.
 
     Attributes
     ----------
@@ -406,7 +409,7 @@ class Assignments:
     @property
     def ways(self) -> float:
         """Number of different assignments."""
-        return ways([(n - k, k) for n, k in zip(self.sizes, self.chosen, strict=True)])
+        return count_ways([(n - k, k) for n, k in zip(self.sizes, self.chosen, strict=True)])
 
     @property
     def exact(self) -> bool:
@@ -498,6 +501,20 @@ class Flips:
         return [np.zeros((1, self.blocks), np.bool_)]
 
 
+Plan = Assignments | Flips
+
+
+def assign(plan: Plan, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
+    """Yield what is looked at, in batches: all where these are few, or so many random ones."""
+    return plan.every() if plan.exact else plan.drawn(rng, count)
+
+
+def share_reaching(plan: Plan, reached: I64, looked_at: int) -> F64:
+    """Return the p-values of what so many of those looked at reach."""
+    extra = 0 if plan.exact else 1  # what is observed is one of all
+    return np.asarray((extra + reached) / (extra + looked_at), np.float64)
+
+
 def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     """Draw subsets of ``k`` of ``n``, all equally likely."""
     if k * k > 2 * n:  # most draws would have a number twice
@@ -535,147 +552,3 @@ def _sums_of(picked: I64, scores: F64) -> F64:
     dense = np.zeros((many, len(scores)))
     np.put_along_axis(dense, picked, 1.0, axis=1)
     return np.asarray(dense @ scores, dtype=np.float64)
-
-
-# Recording sessions: the floor they ask for, and whether they can be permuted.
-
-
-@dataclass(frozen=True)
-class SessionSpread:
-    """How far the means of the normal sessions lie apart.
-
-    Attributes
-    ----------
-    sessions : int
-    deviation : float64 [sessions]
-        Mean duration of each session less the mean of its types (ns).
-    share : float
-        Standard deviation (ddof 1) of these, as a share of the mean duration; 0 with
-        one session.
-    """
-
-    sessions: int
-    deviation: F64
-    share: float
-
-
-def session_spread(total: I64, stratum: I64, session: I64) -> SessionSpread:
-    """Measure what sessions of one program differ by."""
-    names = np.unique(session)
-    residual = total.astype(np.float64)
-    for s in np.unique(stratum):
-        residual[stratum == s] -= total[stratum == s].mean()
-    means = np.array([float(residual[session == s].mean()) for s in names])
-    if len(names) < 2 or not total.any():
-        return SessionSpread(len(names), means, 0.0)
-    return SessionSpread(
-        len(names), means, float(np.std(means, ddof=1)) / float(total.mean())
-    )  # fmt: skip
-
-
-def floor_share(floor: float, total: I64, stratum: I64, session: I64 | None) -> float:
-    """Raise the effect floor to what the normal sessions differ by among themselves."""
-    if session is None:
-        return floor
-    return max(floor, GATE.sigmas * session_spread(total, stratum, session).share)
-
-
-def permutable(
-    normal: I64 | None, sample: I64 | None, level: float
-) -> tuple[tuple[I64, I64] | None, Note | None]:
-    """Return the sessions if whole ones can be permuted, else why not."""
-    if normal is None or sample is None:
-        return None, None
-    ours, theirs = len(np.unique(normal)), len(np.unique(sample))
-    if ours < 2 or theirs < 2:
-        return None, None
-    if ways([(ours, theirs)]) * level < 1:
-        return None, notes.FewSessions(ours, theirs)
-    return (normal, sample), None
-
-
-def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64] | None:
-    """Return the blocks if exchanging their sides can be a test at the level."""
-    if blocks is None:
-        return None
-    both = len(np.intersect1d(*blocks))
-    return blocks if Flips(both).ways * level >= GATE.least_ways else None
-
-
-# Runs of a program: their executions share what a neighbour does meanwhile.
-
-
-def compare_runs(normal: F64, sample: F64, normal_run: I64, sample_run: I64) -> F64:
-    """Test every column for a shift upwards between runs, of which each counts once.
-
-    Parameters
-    ----------
-    normal, sample : float64 [n, columns] and [m, columns]
-        Adjusted for types.
-    normal_run, sample_run : int64 [n] and [m]
-
-    Returns
-    -------
-    float64 [columns]
-        One-sided p-values: twice the smaller of Welch's t test of the runs' means (degrees of
-        freedom rounded down) and of their rank sum, which one slow run cannot spoil.
-    """
-    means = [_means_by_run(*each) for each in ((normal, normal_run), (sample, sample_run))]
-    tails = np.minimum(_welch_tails(*means), _rank_tails(*means))
-    return np.asarray(np.minimum(1.0, 2 * tails), np.float64)
-
-
-def _welch_tails(ours: F64, theirs: F64) -> F64:
-    errors = [each.var(axis=0, ddof=1) / len(each) for each in (ours, theirs)]
-    error, shift = errors[0] + errors[1], theirs.mean(axis=0) - ours.mean(axis=0)
-    result = np.where(shift > 0, 0.0, 1.0)
-    for i in np.flatnonzero(error > 0):
-        parts = errors[0][i] ** 2 / (len(ours) - 1) + errors[1][i] ** 2 / (len(theirs) - 1)
-        freedom = max(2, int(error[i] ** 2 / parts))
-        tail = student_tails(np.abs(shift[i : i + 1]) / math.sqrt(error[i]), freedom)[0] / 2
-        result[i] = tail if shift[i] > 0 else 1 - tail
-    return result
-
-
-def _rank_tails(ours: F64, theirs: F64) -> F64:
-    """Return p-values of the rank sum: exact, or by the normal distribution where many ways are."""
-    n, m = len(ours), len(theirs)
-    ranks = mid_ranks(np.concatenate([theirs, ours]))
-    found = ranks[:m].sum(axis=0)
-    if math.comb(n + m, m) <= GATE.most_ways:
-        picks = np.array(list(itertools.combinations(range(n + m), m)))
-        sums = ranks[picks].sum(axis=1)
-        return np.asarray((sums >= found - SLACK).mean(axis=0), np.float64)
-    deviation = np.sqrt(ranks.var(axis=0, ddof=1) * n * m / (n + m))
-    distance = (found - m * ranks.mean(axis=0)) / np.maximum(deviation, SLACK)
-    return np.array([math.erfc(d / math.sqrt(2)) / 2 for d in distance.tolist()])
-
-
-def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
-    """Test every column for a shift upwards within blocks, of which each counts once.
-
-    A burst that is longer than a block cancels in it, and a coin chose whom a shorter one hits.
-
-    Returns
-    -------
-    float64 [columns]
-        One-sided p-values of Student's t test of the blocks' differences; 1 with too few blocks.
-    """
-    names = np.intersect1d(*blocks)
-    if len(names) < GATE.few_blocks:
-        return np.ones(normal.shape[1])
-    means = []
-    for values, block in zip((normal, sample), blocks, strict=True):
-        rows = np.isin(block, names)
-        means.append(_means_by_run(values[rows], np.searchsorted(names, block[rows])))
-    found = means[1] - means[0]
-    shift, error = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
-    tails = student_tails(np.abs(shift) / np.where(error > 0, error, np.inf), len(found) - 1) / 2
-    return np.where(error > 0, np.where(shift > 0, tails, 1 - tails), 1.0)
-
-
-def _means_by_run(values: F64, run: I64) -> F64:
-    sums = np.zeros((int(run.max()) + 1, values.shape[1]))
-    np.add.at(sums, run, values)
-    counts = np.bincount(run)[:, None]
-    return np.asarray((sums / np.maximum(counts, 1))[counts[:, 0] > 0], np.float64)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.ab import evidence
-from critpath.ab.evidence import (
+from critpath.record.slots import block_order
+from critpath.schema.parameters.ab import EVIDENCE
+from critpath.stats import evidence
+from critpath.stats.evidence import (
     BoundProcess,
     Evidence,
     Exceedances,
@@ -20,8 +22,6 @@ from critpath.ab.evidence import (
     confidence_sequence,
     smallest_extra_share,
 )
-from critpath.record.slots import block_order
-from critpath.schema.parameters.ab import EVIDENCE
 
 FLOOR = 0.05
 

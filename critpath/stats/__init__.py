@@ -1,0 +1,1 @@
+"""Statistics, each once: permutation tests, effects, tails, evidence; they know no paths."""

@@ -1,0 +1,364 @@
+"""Means of two sets: effects adjusted for strata, and how sure they are.
+
+By executions; by runs, whose executions share what a neighbour does meanwhile; or by blocks, in
+which a coin chose the order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from critpath.model import F64, I64
+from critpath.schema.parameters.detect import EFFECTS, GATE
+from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
+from critpath.stats.permutations import SLACK
+from critpath.stats.rows import (
+    center_by,
+    column_blocks,
+    mid_ranks,
+    order_rows,
+    row_blocks,
+    sum_by,
+)
+from critpath.stats.tails import student_tails
+
+_CHUNK = 1 << 22  # technical
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Means adjusted to the sample's mix of types; arrays are [columns], ns.
+
+    Attributes
+    ----------
+    normal_mean : float64
+        Mean of the normal executions, each type with its weight in the sample.
+    sample_mean, low, high : float64
+        ``low`` to ``high`` is the bootstrap 95 % interval of the difference.
+    stratum_effect : float64 [strata, columns]
+        Difference within each type, 0 where one set has none of it.
+    stratum_mean : float64 [strata, columns]
+        Normal mean of each type (of all, where a type has no normal execution).
+    error, stratum_error : float64 [columns], float64 [strata, columns]
+        Standard errors of the differences, over all types and within each.
+    orphans : int
+        Sample executions of a type without normal executions.
+    """
+
+    normal_mean: F64
+    sample_mean: F64
+    low: F64
+    high: F64
+    stratum_effect: F64
+    stratum_mean: F64
+    error: F64
+    stratum_error: F64
+    orphans: int
+
+
+def effects(
+    normal: I64,
+    sample: I64,
+    normal_stratum: I64,
+    sample_stratum: I64,
+    random_seed: int,
+    *,
+    replicates: int | None = None,
+    blocks: tuple[I64, I64] | None = None,
+    runs: tuple[I64, I64] | None = None,
+) -> Effects:
+    """Compute mix-adjusted effects and their bootstrap intervals.
+
+    With ``blocks`` these rest on how much blocks differ in the effect, not executions; with
+    ``runs`` alone they are at least as wide as the runs' means differ (Welch's t interval).
+    """
+    strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
+    m, columns = sample.shape
+    mean = np.tile(normal.mean(axis=0), (strata, 1))
+    effect = np.zeros((strata, columns))
+    share = np.bincount(sample_stratum, minlength=strata) / m
+    for s in np.unique(normal_stratum):
+        mean[s] = normal[normal_stratum == s].mean(axis=0)
+    for s in np.unique(sample_stratum):
+        effect[s] = sample[sample_stratum == s].mean(axis=0) - mean[s]
+    known = np.isin(np.arange(strata), normal_stratum)
+    centre, effect = effect, np.where(known[:, None], effect, 0.0)
+    rng = np.random.default_rng(random_seed)
+    error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
+    residual = _less_means(normal, mean, normal_stratum)
+    excess = _less_means(sample, mean, sample_stratum)
+    _make_summable(residual, excess)
+    order = order_rows(sample_stratum, sample)
+    replicates = EFFECTS.replicates if replicates is None else replicates
+    kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
+    both = _resampled_means(rng, chain(_in_blocks(excess), kinds), order, replicates)
+    differences, mixes = both[:, :columns], both[:, columns:]
+    for s in np.flatnonzero(known):
+        rows = np.flatnonzero(normal_stratum == s)
+        rows = rows[order_rows(normal[rows])]
+        means = _resampled_means(rng, _in_blocks(residual), rows, replicates)
+        differences -= mixes[:, [s]] * means
+    if blocks is not None:
+        parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
+        whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
+        error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
+        differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
+    if m < EFFECTS.few:
+        whole = sample.mean(axis=0) - _weighted(share, mean)
+        low, high = whole - NORMAL.q975 * error, whole + NORMAL.q975 * error
+    else:
+        # What is less than a millionth of a nanosecond is left of rounding, not of a change.
+        low, high = np.round(np.quantile(differences, EFFECTS.interval, axis=0), 6) + 0.0
+    if runs is not None and blocks is None:
+        error_of, half = _welch(
+            _run_variances(residual, normal_stratum, runs[0], share),
+            _run_variances(excess - centre[sample_stratum], sample_stratum, runs[1], share),
+        )
+        whole = sample.mean(axis=0) - _weighted(share, mean)
+        low, high = np.minimum(low, whole - half[0]), np.maximum(high, whole + half[0])
+        error = np.maximum(error, error_of[0])
+        by_type = np.where(by_type > 0, np.maximum(by_type, error_of[1:]), by_type)
+    return Effects(
+        normal_mean=_weighted(share, mean),
+        sample_mean=sample.mean(axis=0),
+        low=low,
+        high=high,
+        stratum_effect=effect,
+        stratum_mean=mean,
+        error=error,
+        stratum_error=by_type,
+        orphans=int((~known[sample_stratum]).sum()),
+    )
+
+
+def _block_parts(rows: tuple[F64, F64], strata: tuple[I64, I64], blocks: tuple[I64, I64]) -> F64:
+    """Return what each block adds to the difference within each type [blocks, strata, columns]."""
+    names, block = np.unique(np.concatenate(blocks), return_inverse=True)
+    block = block.reshape(-1)
+    count = 1 + max(int(s.max(initial=-1)) for s in strata)
+    parts = np.zeros((len(names), count, rows[0].shape[1]))
+    sides = zip((-1.0, 1.0), rows, strata, np.split(block, [len(blocks[0])]), strict=True)
+    for sign, values, stratum, number in sides:
+        many = np.bincount(stratum, minlength=count)[stratum]
+        np.add.at(parts, (number, stratum), sign * values / many[:, None])
+    return parts
+
+
+def _block_errors(parts: F64) -> F64:
+    """Return the standard error of the sum of the blocks' parts."""
+    return np.asarray(np.sqrt(len(parts)) * parts.std(axis=0, ddof=1), np.float64)
+
+
+def _run_variances(centred: F64, stratum: I64, run: I64, share: F64) -> tuple[F64, int]:
+    """Return variances of the means, over all types and of each [1 + strata, columns], and runs."""
+    names, number = np.unique(run, return_inverse=True)
+    found = np.zeros((1 + len(share), centred.shape[1]))
+    over_all = np.zeros((len(names), centred.shape[1]))
+    for s in np.unique(stratum):
+        rows = stratum == s
+        sums = sum_by(centred[rows], number.reshape(-1)[rows], len(names))
+        found[1 + s] = ((sums / rows.sum()) ** 2).sum(axis=0)
+        over_all += share[s] / rows.sum() * sums
+    found[0] = (over_all**2).sum(axis=0)
+    return len(names) / (len(names) - 1) * found, len(names)
+
+
+def _welch(normal: tuple[F64, int], sample: tuple[F64, int]) -> tuple[F64, F64]:
+    """Return standard errors of the difference of both sides, and halves of 95 % intervals."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - start-up time; scipy.stats takes longer yet
+
+    both = normal[0] + sample[0]
+    spread = sum(variance**2 / (runs - 1) for variance, runs in (normal, sample))
+    freedom = np.divide(both**2, spread, out=np.full(both.shape, np.inf), where=spread > 0)
+    error = np.sqrt(both)
+    # With so many degrees of freedom Student's t is the normal distribution.
+    return error, np.asarray(
+        error * stdtrit(np.minimum(freedom, 1e9), EFFECTS.interval[1]), np.float64
+    )
+
+
+def standard_errors(
+    normal: I64, sample: I64, normal_stratum: I64, sample_stratum: I64
+) -> tuple[F64, F64]:
+    """Compute the standard errors of the mean differences."""
+    strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
+    residual = center_by(normal, normal_stratum)
+    freedom = max(len(normal) - len(np.unique(normal_stratum)), 1)
+    pooled = (residual**2).sum(axis=0) / freedom
+    squared = np.zeros((strata, normal.shape[1]))
+    for s in np.unique(sample_stratum):
+        ours, theirs = residual[normal_stratum == s], sample[sample_stratum == s]
+        usual = (ours**2).sum(axis=0) / (len(ours) - 1) if len(ours) >= EFFECTS.few else pooled
+        now = theirs.var(axis=0, ddof=1) if len(theirs) >= EFFECTS.few else usual
+        if len(ours):
+            squared[s] = now / len(theirs) + usual / len(ours)
+    share = np.bincount(sample_stratum, minlength=strata) / len(sample)
+    return np.sqrt(_weighted(share**2, squared)), np.sqrt(squared)
+
+
+def _weighted(weights: F64, rows: F64) -> F64:
+    """Sum rows by weight, one after the other.
+
+    A matrix product adds in an order, and rounds in places, that depend on the processor.
+    """
+    return np.asarray((weights[:, None] * rows).sum(axis=0), dtype=np.float64)
+
+
+def _less_means(values: I64, mean: F64, stratum: I64) -> F64:
+    """Return rows less the mean of their type."""
+    result = np.empty(values.shape)
+    for rows in row_blocks(len(values)):
+        np.subtract(values[rows], mean[stratum[rows]], out=result[rows])
+    return result
+
+
+def _make_summable(*tables: F64) -> None:
+    """Cut tables to as many binary digits as leave every sum of a column's rows exact.
+
+    Whoever adds in whatever order (see `_weighted`); what is cut off is less than 2^-52 of
+    the largest sum that the column can have.
+    """
+    ends = [
+        (len(t), np.maximum(t.max(axis=0, initial=0.0), -t.min(axis=0, initial=0.0)))
+        for t in tables
+    ]
+    digits = 52 - np.frexp(np.max([many * end for many, end in ends], axis=0))[1]
+    for table in tables:
+        for rows in row_blocks(len(table)):
+            table[rows] = np.ldexp(np.rint(np.ldexp(table[rows], digits)), -digits)
+
+
+def _in_blocks(table: F64) -> list[F64]:
+    """Return views of some columns each."""
+    return [table[:, block] for block in column_blocks(table.shape[1])]
+
+
+def _resampled_means(
+    rng: np.random.Generator, tables: Iterable[F64], order: I64, replicates: int
+) -> F64:
+    """Means of bootstrap resamples [replicates, columns], bounded in memory.
+
+    The rows are those of all tables side by side, in this order.
+    Of many rows groups that are drawn at random are resampled: their sums vary as the rows do.
+    """
+    n = len(order)
+    size = np.ones(n)
+    if n > PERMUTATIONS.units:
+        first = np.linspace(0, n, PERMUTATIONS.units + 1).astype(np.int64)
+        order = order[rng.permutation(n)]
+        parts = [np.add.reduceat(table[order], first[:-1], axis=0) for table in tables]
+        n, size = PERMUTATIONS.units, np.diff(first).astype(np.float64)
+    else:
+        parts = [table[order] for table in tables]
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    step = max(1, _CHUNK // n)
+    result = np.empty((replicates, rows.shape[1]))
+    for begin in range(0, replicates, step):
+        many = min(step, replicates - begin)
+        picked = rng.multinomial(n, np.full(n, 1 / n), size=many)
+        result[begin : begin + many] = picked @ rows / (picked @ size)[:, None]
+    return result
+
+
+# Tests of runs and of blocks.
+
+
+def compare_runs(normal: F64, sample: F64, normal_run: I64, sample_run: I64) -> F64:
+    """Test every column for a shift upwards between runs, of which each counts once.
+
+    Parameters
+    ----------
+    normal, sample : float64 [n, columns] and [m, columns]
+        Adjusted for types.
+    normal_run, sample_run : int64 [n] and [m]
+
+    Returns
+    -------
+    float64 [columns]
+        One-sided p-values: twice the smaller of Welch's t test of the runs' means (degrees of
+        freedom rounded down) and of their rank sum, which one slow run cannot spoil.
+    """
+    means = [_means_by_run(*each) for each in ((normal, normal_run), (sample, sample_run))]
+    tails = np.minimum(_welch_tails(*means), _rank_tails(*means))
+    return np.asarray(np.minimum(1.0, 2 * tails), np.float64)
+
+
+def compare_runs_by_stratum(
+    normal: I64, sample: I64, strata: tuple[I64, I64], runs: tuple[I64, I64]
+) -> tuple[F64, F64]:
+    """Return p-values of runs over all strata [columns] and of each [strata, columns]."""
+    ours, theirs = normal.astype(np.float64), sample.astype(np.float64)
+    count = 1 + max(int(s.max(initial=-1)) for s in strata)
+    by_stratum = np.ones((count, normal.shape[1]))
+    for s in range(count):
+        rows = strata[0] == s, strata[1] == s
+        if rows[0].any():
+            middle = ours[rows[0]].mean(axis=0)
+            ours[rows[0]] -= middle
+            theirs[rows[1]] -= middle
+        if all(len(np.unique(run[row])) > 1 for run, row in zip(runs, rows, strict=True)):
+            by_stratum[s] = compare_runs(
+                ours[rows[0]], theirs[rows[1]], runs[0][rows[0]], runs[1][rows[1]]
+            )
+    return compare_runs(ours, theirs, *runs), by_stratum
+
+
+def _welch_tails(ours: F64, theirs: F64) -> F64:
+    errors = [each.var(axis=0, ddof=1) / len(each) for each in (ours, theirs)]
+    error, shift = errors[0] + errors[1], theirs.mean(axis=0) - ours.mean(axis=0)
+    result = np.where(shift > 0, 0.0, 1.0)
+    for i in np.flatnonzero(error > 0):
+        parts = errors[0][i] ** 2 / (len(ours) - 1) + errors[1][i] ** 2 / (len(theirs) - 1)
+        freedom = max(2, int(error[i] ** 2 / parts))
+        tail = student_tails(np.abs(shift[i : i + 1]) / math.sqrt(error[i]), freedom)[0] / 2
+        result[i] = tail if shift[i] > 0 else 1 - tail
+    return result
+
+
+def _rank_tails(ours: F64, theirs: F64) -> F64:
+    """Return p-values of the rank sum: exact, or by the normal distribution where many ways are."""
+    n, m = len(ours), len(theirs)
+    ranks = mid_ranks(np.concatenate([theirs, ours]))
+    found = ranks[:m].sum(axis=0)
+    if math.comb(n + m, m) <= GATE.most_ways:
+        picks = np.array(list(itertools.combinations(range(n + m), m)))
+        sums = ranks[picks].sum(axis=1)
+        return np.asarray((sums >= found - SLACK).mean(axis=0), np.float64)
+    deviation = np.sqrt(ranks.var(axis=0, ddof=1) * n * m / (n + m))
+    distance = (found - m * ranks.mean(axis=0)) / np.maximum(deviation, SLACK)
+    return np.array([math.erfc(d / math.sqrt(2)) / 2 for d in distance.tolist()])
+
+
+def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
+    """Test every column for a shift upwards within blocks, of which each counts once.
+
+    A burst that is longer than a block cancels in it, and a coin chose whom a shorter one hits.
+
+    Returns
+    -------
+    float64 [columns]
+        One-sided p-values of Student's t test of the blocks' differences; 1 with too few blocks.
+    """
+    names = np.intersect1d(*blocks)
+    if len(names) < GATE.few_blocks:
+        return np.ones(normal.shape[1])
+    means = []
+    for values, block in zip((normal, sample), blocks, strict=True):
+        rows = np.isin(block, names)
+        means.append(_means_by_run(values[rows], np.searchsorted(names, block[rows])))
+    found = means[1] - means[0]
+    shift, error = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
+    tails = student_tails(np.abs(shift) / np.where(error > 0, error, np.inf), len(found) - 1) / 2
+    return np.where(error > 0, np.where(shift > 0, tails, 1 - tails), 1.0)
+
+
+def _means_by_run(values: F64, run: I64) -> F64:
+    sums = sum_by(values, run, int(run.max()) + 1)
+    counts = np.bincount(run)[:, None]
+    return np.asarray((sums / np.maximum(counts, 1))[counts[:, 0] > 0], np.float64)
