@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from critpath.documents.base import Maybe, MaybePair, Number, Part, Span, doc
+from critpath.documents.base import Figure, Maybe, MaybePair, Number, Part, Span, doc
 from critpath.schema.kinds import State
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class FindingPart(Part):
     """What one kind of difference contributes to a finding."""
 
     kind: Annotated[str, doc("as of the finding")]
-    contribution: Annotated[Maybe, doc("nanoseconds, of either sign")]
+    contribution: Annotated[Figure, doc("nanoseconds, of either sign")]
 
 
 class FindingEntry(Part):
@@ -39,17 +39,17 @@ class FindingEntry(Part):
     tid: Annotated[int, doc("that thread")]
     begin: Annotated[int, doc("where it begins, in ns of the sample trace's clock")]
     end: Annotated[int, doc("where it ends")]
-    observed: Annotated[Maybe, doc("time in this execution (ns)")]
-    expected: Annotated[Maybe, doc("mean time in the normal group (ns)")]
+    observed: Annotated[Figure, doc("time in this execution (ns)")]
+    expected: Annotated[Figure, doc("mean time in the normal group (ns)")]
     contribution: Annotated[
-        Maybe, doc("the difference (ns); with the unexplained rest it adds up to the excess")
+        Figure, doc("the difference (ns); with the unexplained rest it adds up to the excess")
     ]
     share: Annotated[Maybe, doc("of the execution's excess, null if that is not positive")]
-    probability: Annotated[Maybe, doc("share of the normal group that has this state here")]
+    probability: Annotated[Figure, doc("share of the normal group that has this state here")]
     parts: Annotated[list[FindingPart], doc("the contribution by kind, the largest first")]
     abnormal: Annotated[bool, doc("odder than what normal executions do among themselves")]
     p: Annotated[Maybe, doc("the least p-value of its columns")]
-    offset: Annotated[Maybe, doc("time that only moved from or to another state (ns)")]
+    offset: Annotated[Figure, doc("time that only moved from or to another state (ns)")]
     iterations: Annotated[
         Maybe, doc("how often this execution ran the loop it is about, null for none")
     ]
@@ -145,7 +145,7 @@ class CauseEntry(Part):
     findings: Annotated[list[int], doc("places in the list of findings")]
     executions: Annotated[list[str], doc("ids of the executions")]
     positions: Annotated[list[int], doc("their places in the sample set")]
-    contribution: Annotated[Maybe, doc("mean per execution that it concerns (ns)")]
+    contribution: Annotated[Figure, doc("mean per execution that it concerns (ns)")]
     share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
     main: Annotated[int, doc("the finding that the sentence names first")]
     minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]

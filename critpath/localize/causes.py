@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from critpath.documents.base import as_float, change
 from critpath.localize.counts import StepCounts
 from critpath.localize.facts import count_rise, main_member, state_facts
 from critpath.localize.segments import detail_family
@@ -130,11 +131,12 @@ def group_causes(
     weighed.sort(key=lambda group: (not group[2].decisive, -sign * group[2].value))
     causes = []
     for number, (members, reason, weight) in enumerate(weighed):
-        cause = replace(_cause(members, excess, reason, first=not number), weight=weight)
-        facts = state_facts(
+        cause = _cause(members, excess, reason, first=not number)
+        cause.weight = weight
+        cause.facts = state_facts(
             *(cause, members, total, counts), quota=quota, inferred=inferred, reason=reason
         )
-        causes.append(replace(cause, facts=facts))
+        causes.append(cause)
     return tuple(causes)
 
 
@@ -157,9 +159,9 @@ def in_order_of_causes(
     ]
     place_of = {old: new for new, old in enumerate(order)}
     return tuple(findings[old] for old in order), tuple(
-        replace(
+        change(
             cause,
-            findings=tuple(sorted(place_of[p] for p in cause.findings)),
+            findings=sorted(place_of[p] for p in cause.findings),
             main=place_of[cause.main],
         )
         for cause in causes
@@ -173,14 +175,16 @@ def _cause(
     *,
     first: bool,
 ) -> Cause:
-    executions = sorted({m.finding.execution for m in members})
+    executions = {m.finding.position: m.finding.execution for m in members}
+    positions = sorted(executions)
     whole = math.fsum(m.finding.contribution for m in members)
-    each = whole / len(executions)
     return Cause(
-        findings=tuple(m.place for m in members),
-        executions=tuple(executions),
-        contribution=each,
-        share=whole / excess if excess > 0 else float("nan"),
+        sentence="",
+        findings=[m.place for m in members],
+        executions=[executions[position] for position in positions],
+        positions=positions,
+        contribution=whole / len(positions),
+        share=whole / excess if excess > 0 else None,
         main=main_member(members, reason).place,
         minor=not first and abs(whole) < CAUSES.minor * abs(excess),
     )
@@ -198,7 +202,7 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     """
     if counts is None or math.fsum(m.finding.contribution for m in members) <= 0:
         return None
-    executions = sorted({m.finding.execution for m in members})
+    executions = sorted({m.finding.position for m in members})
     brought = _brought_along(members)
     score: dict[Symbol, float] = {}
     candidates = _candidates(members, counts)
@@ -244,7 +248,7 @@ def _brought_along(members: Sequence[Member]) -> dict[Symbol, float]:
     """Return what steps brought along, by what they do themselves."""
     result: defaultdict[Symbol, float] = defaultdict(float)
     for m in members:
-        state, role = m.finding.symbol.state, m.finding.symbol.role
+        state, role = m.finding.symbol.state, m.finding.role
         if m.charge and (role != m.charge.step.role or state == State.WAIT_CPU):
             result[m.charge.content] += m.finding.contribution
     return result
@@ -262,7 +266,7 @@ def weigh_cause(
     """
 
     def ordinary(finding: Finding) -> float:
-        return FINDINGS.ordinary if finding.execution in enough and not finding.abnormal else 1.0
+        return FINDINGS.ordinary if finding.position in enough and not finding.abnormal else 1.0
 
     # A step that is new, or that all do more often, causes the waits for a CPU that come with it.
     # If only some do it more often, the machine may have made these waits longer.
@@ -274,7 +278,7 @@ def weigh_cause(
         shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not brought
         return CAUSES.shared if counts and shared and not find_rival(f, counts)[0] else 1.0
 
-    borne_out = len({m.finding.execution for m in members})
+    borne_out = len({m.finding.position for m in members})
     seen = CAUSES.unseen if main_member(members).counts_as.state in UNSEEN else 1.0
     # fsum: the same whatever the order of the executions.
     net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
@@ -300,7 +304,7 @@ def weigh_evidence(
         return 1.0
     if reason is None:
         return CAUSES.unsure
-    executions = sorted({m.finding.execution for m in members})
+    executions = sorted({m.finding.position for m in members})
     rise = count_rise(members)
     if rise is not None:
         apart = counts.apart(rise.step, executions)
@@ -316,7 +320,7 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     is longer by.  A cpu that was idle for long was not to be used: by a quota.
     """
     held: defaultdict[str, float] = defaultdict(float)
-    late = math.isnan(finding.longest) or finding.longest < WAITS.late
+    late = finding.longest is None or finding.longest < WAITS.late
     for detail, share in finding.details or ((finding.detail, 1.0),):
         name = rival_name(detail)
         if not late if detail == IDLE else counts.is_newcomer(name):
@@ -353,7 +357,7 @@ def charge_findings(
     grown: defaultdict[Symbol, dict[int, list[int]]] = defaultdict(dict)
     for place, finding in enumerate(findings):
         if finding.contribution > 0:
-            grown[finding.symbol].setdefault(finding.execution, []).append(place)
+            grown[finding.symbol].setdefault(finding.position, []).append(place)
     result: dict[int, Charge] = {}
     for symbol, places in grown.items():
         # By step, what it brought in all executions that do it more often, and their growth.
@@ -399,7 +403,7 @@ def group_findings(
     for place in range(len(findings)):
         larger = moved.get(place, place)
         finding = findings[larger]
-        main = heaviest[_thread_key(finding)] if finding.symbol.role else finding
+        main = heaviest[_thread_key(finding)] if finding.role else finding
         subject = _about(finding)
         if (charge := charged.get(larger)) and charge.before:
             subject = (_COUNTED, f"{charge.step}")
@@ -409,7 +413,7 @@ def group_findings(
             subject = (_LOOP, loops[larger])
         elif subject == _THROTTLED != _about(main):
             # A thread's late start, beside more of its time spent otherwise.
-            subject = ("", finding.symbol.role)
+            subject = ("", finding.role)
         if finding.contribution > 0:
             subject = same.get(subject, subject)
         keyed[finding.contribution > 0, *subject].append((place, larger))
@@ -444,8 +448,11 @@ def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tupl
     """
     if step.role or step.state is None:
         return "", step.role
-    there = [f for f in findings if f.contribution > 0 and f.symbol == Symbol(step.state)]
-    mine = [f for f in there if f.execution == finding.execution]
+    name = step.state.name
+    there = [
+        f for f in findings if f.contribution > 0 and f.state == name and not (f.role or f.place)
+    ]
+    mine = [f for f in there if f.position == finding.position]
     main = max(mine or there, key=lambda f: f.contribution, default=None)
     return _about(main) if main else (step.state.name, "")
 
@@ -460,9 +467,9 @@ def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]
     keyed: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for place in places:
         f = findings[place]
-        if f.kind == "loop-count" and not math.isnan(f.iterations):
+        if f.kind == "loop-count" and f.iterations is not None:
             sign = f.contribution > 0
-            keyed[f.execution, sign, f.iterations, f.normal_iterations].append(place)
+            keyed[f.position, sign, f.iterations, *f.normal_iterations].append(place)
     loops = [loop for found in keyed.values() for loop in _overlapping(found, findings)]
 
     def heaviest(loop: list[int]) -> tuple[Finding, list[int]]:
@@ -478,12 +485,12 @@ def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]
         fitting = (
             number
             for number, (other, executions) in enumerate(known)
-            if main.execution not in executions and _same_loop(main, other)
+            if main.position not in executions and _same_loop(main, other)
         )
         number = next(fitting, len(known))
         if number == len(known):
             known.append((main, set()))
-        known[number][1].add(main.execution)
+        known[number][1].add(main.position)
         result.update(dict.fromkeys(loop, f"{number:06}"))
     return result
 
@@ -503,7 +510,7 @@ def _overlapping(places: Sequence[int], findings: Sequence[Finding]) -> list[lis
 
 
 def _same_loop(one: Finding, other: Finding) -> bool:
-    mean, usual = one.normal_iterations[0], other.normal_iterations[0]
+    mean, usual = (as_float(each.normal_iterations[0]) for each in (one, other))
     near = abs(mean - usual) <= max(1.0, CAUSES.alike * max(mean, usual))
     return near and one.symbol == other.symbol and one.contribution * other.contribution > 0
 
@@ -515,10 +522,10 @@ def _taking_turns(groups: list[Group], findings: Sequence[Finding]) -> list[Grou
         result: dict[int, tuple[int, int]] = {}
         for place, _ in group:
             f = findings[place]
-            if not f.symbol.role or f.probability or f.contribution <= 0:
+            if not f.role or f.probability or f.contribution <= 0:
                 return None
-            begin, end = result.get(f.execution, (f.begin, f.end))
-            result[f.execution] = min(begin, f.begin), max(end, f.end)
+            begin, end = result.get(f.position, (f.begin, f.end))
+            result[f.position] = min(begin, f.begin), max(end, f.end)
         return result
 
     def size(group: Group) -> float:
@@ -546,12 +553,12 @@ def _together(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
 
 
 def _thread_key(finding: Finding) -> tuple[int, bool, str]:
-    return finding.execution, finding.contribution > 0, finding.symbol.role
+    return finding.position, finding.contribution > 0, finding.role
 
 
 def _about(finding: Finding) -> tuple[str, str]:
     """Return what a finding is about: a state and detail, or "" and a thread's role."""
-    state, role = finding.symbol.state, finding.symbol.role
+    state, role = finding.symbol.state, finding.role
     # What a thread does while it runs is not another cause for each system call.
     detail = "" if state in RUNNING else detail_family(finding.detail)
     if not role or (state.name, detail) == _THROTTLED:
@@ -568,10 +575,10 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
     beside: list[int] = []
     whole: defaultdict[tuple[int, str], float] = defaultdict(float)
     for place, f in enumerate(findings):
-        whole[f.execution, f.symbol.role] += f.contribution
-        if f.symbol.role and f.symbol.state in RUNNING:
-            running[f.execution].append(place)
-        elif not f.symbol.role and f.symbol.state == State.WAIT_CPU:
+        whole[f.position, f.role] += f.contribution
+        if f.role and f.symbol.state in RUNNING:
+            running[f.position].append(place)
+        elif not f.role and f.symbol.state == State.WAIT_CPU:
             beside.append(place)
 
     def by_size(place: int) -> tuple[float, int]:
@@ -582,14 +589,14 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
         f = findings[place]
         rivals = [
             p
-            for p in running[f.execution]
+            for p in running[f.position]
             if (findings[p].contribution > 0) != (f.contribution > 0)
-            and _names(f.detail, findings[p].symbol.role)
+            and _names(f.detail, findings[p].role)
         ]
         if rivals:
             other = min(rivals, key=by_size)
-            running[f.execution].remove(other)
-            thread = abs(whole[f.execution, findings[other].symbol.role])
+            running[f.position].remove(other)
+            thread = abs(whole[f.position, findings[other].role])
             if thread >= abs(f.contribution):
                 pairs[place] = other
             else:

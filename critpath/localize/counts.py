@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
@@ -407,7 +407,7 @@ def add_meanwhile(
         if what not in known:
             known[what] = sums(*what)
         normal, sample = known[what]
-        mine = list(cause.executions)
+        mine = cause.positions
         before = np.mean([normal[counts.groups[e]].mean(axis=0) for e in mine], axis=0)
         after = sample[mine].mean(axis=0)
         grown = after - before
@@ -419,7 +419,7 @@ def add_meanwhile(
                 meanwhile_before=number(float(before[most])),
                 meanwhile_after=number(float(after[most])),
             )
-        result.append(replace(cause, facts=facts))
+        result.append(change(cause, facts=facts))
     return tuple(result)
 
 

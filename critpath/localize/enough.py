@@ -100,7 +100,7 @@ def _contributions(
     for cause in causes:
         mine = result.setdefault(_subject(cause), nothing.copy())
         for place in cause.findings:
-            mine[findings[place].execution] += findings[place].contribution
+            mine[findings[place].position] += findings[place].contribution
     return result
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from critpath.documents import CauseFacts, CodePlace
-from critpath.documents.base import number
+from critpath.documents.base import as_float, number
 from critpath.documents.causes import Counted, Sureness
 from critpath.localize.counts import StepCounts
 from critpath.model import (
@@ -48,7 +48,7 @@ def main_member(members: Sequence[Member], reason: Reason | None = None) -> Memb
 
 def count_rise(members: Sequence[Member]) -> Charge | None:
     """Return the step that was done more often, on average, if that is what it is about."""
-    charges = {m.finding.execution: m.charge for m in members if m.charge and m.charge.before}
+    charges = {m.finding.position: m.charge for m in members if m.charge and m.charge.before}
     if not charges or any(not m.charge for m in members if not m.moved):
         return None
     size = len(charges)
@@ -65,7 +65,7 @@ def where_in(members: Sequence[Member]) -> str:
     """Return in which system call it was, if most of the executions agree on it."""
     first: dict[int, Member] = {}
     for m in sorted((m for m in members if not m.moved), key=lambda m: -m.finding.begin):
-        first[m.finding.execution] = m
+        first[m.finding.position] = m
     calls = Counter(m.context.call for m in first.values())
     call, count = max(sorted(calls.items()), key=lambda x: x[1])
     return call if 2 * count > len(first) else ""
@@ -77,10 +77,10 @@ def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | Non
     Then its host, where there are several: of two hosts, CPU 0 is two CPUs.
     """
     waits = [f for f in findings if f.symbol.state == State.WAIT_CPU and f.observed > 0]
-    idle = math.fsum(f.elsewhere_idle for f in waits)
-    if not waits or math.isnan(idle):
+    known = [f.elsewhere_idle for f in waits if f.elsewhere_idle is not None]
+    if not waits or len(known) < len(waits):
         return None, None, ""
-    share = min(idle / math.fsum(f.observed for f in waits), 1.0)
+    share = min(math.fsum(known) / math.fsum(f.observed for f in waits), 1.0)
     places = {(split_host(f.comm)[1].removeprefix("@"), cpu) for f in waits for cpu in f.cpus}
     host, cpu = places.pop() if len(places) == 1 else ("", -1)
     return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
@@ -159,7 +159,7 @@ def state_facts(
         peer = (reason.rival if reason else "") or detail.peer or peer
     if state == State.QUEUED and not most.others:
         peer = detail.peer or peer  # who asked for what was served meanwhile
-    late = max((f.longest for f in alike if not math.isnan(f.longest)), default=0.0) < WAITS.late
+    late = max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late
     certainty: Sureness = "observed"
     local = detail.local
     if state in UNSEEN or (state == State.WAIT_NET and local is not False):
@@ -178,9 +178,9 @@ def state_facts(
         busy = math.fsum(held) / whole if whole else None
     grown = cause.contribution > 0 and not idle
     share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
-    size = len(cause.executions)
+    size = len(cause.positions)
     function, caller = ("", "") if most.others else (detail.function, detail.caller)
-    counted, before, after = _counted(cause.executions, symbol, main, rise, counts)
+    counted, before, after = _counted(cause.positions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
     same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
     locations = _rank_places(of.location for of in same)
@@ -202,13 +202,13 @@ def state_facts(
         count_after=number(after),
         time_before=number(usual),
         time_after=number(now),
-        share=number(cause.share),
+        share=cause.share,
         executions=size,
         of=total,
         certainty=certainty,
         local=local,
         peer_share=busy,
-        elsewhere_idle=number(share),
+        elsewhere_idle=share,
         cpu=cpu,
         host=host,
         location=function or (locations[0].location if locations else ""),
@@ -256,11 +256,11 @@ def _times(
                 for s in counts.steps
                 if s.state and s.role == symbol.role
             ]
-        grown = [counts.growth(one, cause.executions) for one in whose]
+        grown = [counts.growth(one, cause.positions) for one in whose]
         before, after = (math.fsum(g[side] for g in grown) for side in (0, 1))
         if (after > before) == (cause.contribution > 0):
             return before, after
-    size = len(cause.executions)
+    size = len(cause.positions)
     expected = math.fsum(f.expected for f in named) / size
     return expected, math.fsum(f.observed for f in named) / size
 
@@ -275,8 +275,8 @@ def _counted(
     """Return what was counted, and how often normal executions and these do it."""
     if rise is not None:
         return "trips" if rise.step.state is None else "waits", rise.before, rise.after
-    if main.kind == "loop-count" and not math.isnan(main.iterations):
-        return "iterations", main.normal_iterations[0], main.iterations
+    if main.kind == "loop-count" and main.iterations is not None:
+        return "iterations", as_float(main.normal_iterations[0]), main.iterations
     step = Step.of(symbol)
     what: Counted = "waits"
     if symbol.role and symbol.state in RUNNING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,6 +9,8 @@ from typing import Self
 
 import numpy as np
 
+from critpath.documents import FindingPart
+from critpath.documents.base import number
 from critpath.localize.segments import Holders, Segments, detail_family
 from critpath.model import (
     F64,
@@ -32,7 +33,7 @@ __all__ = ["Segments", "detail_family", "find_differences"]
 
 
 def find_differences(
-    execution: int,
+    execution: tuple[str, int],
     aligned: Alignment,
     statistics: ColumnStatistics,
     symbols: Sequence[Symbol],
@@ -72,8 +73,8 @@ def find_differences(
 
     Parameters
     ----------
-    execution : int
-        Position in the sample set, copied to the findings.
+    execution : (str, int)
+        Its id and its position in the sample set, copied to the findings.
     aligned : Alignment
         The anomalous execution last.
     statistics : ColumnStatistics
@@ -115,7 +116,7 @@ class _Describer:
 
     def __init__(
         self,
-        execution: int,
+        execution: tuple[str, int],
         matrix: Matrix,
         symbols: Sequence[Symbol],
         segments: Segments,
@@ -138,29 +139,32 @@ class _Describer:
         made_of = attribute(matrix, candidate.letter, columns)
         if sum(ns for _, ns in made_of.parts) != Fraction(candidate.net, matrix.n):
             raise AssertionError("the parts of a finding do not add up to its contribution")
+        symbol = self.symbols[candidate.letter]
         return Finding(
-            execution=self.execution,
+            *self.execution,
             rank=rank,
             kind=made_of.kind,
-            symbol=self.symbols[candidate.letter],
+            state=symbol.state.name,
+            role=symbol.role,
+            place=symbol.place,
             detail=detail,
             tid=tid,
             comm=comm,
             begin=begin,
             end=end,
-            columns=(int(columns[0]), int(columns[-1]) + 1),
+            columns=[int(columns[0]), int(columns[-1]) + 1],
             observed=float(held[-1].sum()),
             expected=float(int(held[:-1].sum()) / matrix.n),
             contribution=candidate.net / matrix.n,
-            share=candidate.net / net_total if net_total > 0 else float("nan"),
+            share=candidate.net / net_total if net_total > 0 else None,
             probability=float(here[:-1].any(axis=1).mean()),
             before=before,
-            parts=made_of.parts,
+            parts=[FindingPart(kind, float(ns)) for kind, ns in made_of.parts],
             abnormal=candidate.abnormal,
-            p=candidate.p,
+            p=number(candidate.p),
             offset=candidate.offset / matrix.n,
-            iterations=made_of.iterations,
-            normal_iterations=made_of.normal_iterations,
+            iterations=number(made_of.iterations),
+            normal_iterations=[number(turns) for turns in made_of.normal_iterations],
             longest=float(held[-1].max(initial=0)),
             details=self.holders.shares(mine),
             elsewhere_idle=_sum_known(self.segments.elsewhere_idle[mine]),
@@ -189,9 +193,9 @@ class _Describer:
         return begin, end, self.symbols[int(matrix.letters[-1, place])].name
 
 
-def _sum_known(times: I64) -> float:
-    """Return a sum of times, NaN where one of them is not known."""
-    return float(times.sum()) if (times >= 0).all() else math.nan
+def _sum_known(times: I64) -> float | None:
+    """Return a sum of times, None where one of them is not known."""
+    return float(times.sum()) if (times >= 0).all() else None
 
 
 # Attribution: a difference as more occurrences, longer ones, more iterations.

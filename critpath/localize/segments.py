@@ -319,7 +319,7 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
 # The context of a finding on its path.
 
 
-def find_context(paths: PathSet, finding: Finding) -> Context:
+def find_context(paths: PathSet, finding: Finding, row: int = 0) -> Context:
     """Look back along the path from where a finding begins: for the call it waits in.
 
     What the machine does to it (interrupts, the wait for a cpu) comes before nearly
@@ -328,17 +328,18 @@ def find_context(paths: PathSet, finding: Finding) -> Context:
     Parameters
     ----------
     paths : PathSet
-        The sample.
+        The sample, or some of its executions.
     finding : Finding
+    row : int
+        The finding's execution among these.
     """
     path = paths.paths
-    rows = rows_of(path, finding.execution)
-    place = _find_place(paths, finding, rows)
-    subject = int(paths.executions.tid[finding.execution])
+    rows, subject = rows_of(path, row), int(paths.executions.tid[row])
+    place = _find_place(path, finding, rows, subject)
     first = rows.start + int(np.searchsorted(path.begin[rows], finding.begin))
     call = ""
-    waits = finding.symbol.state not in RUNNING or finding.symbol.role != ""
-    elsewhere = finding.symbol.role != ""
+    waits = finding.symbol.state not in RUNNING or finding.role != ""
+    elsewhere = finding.role != ""
     for i in range(first - 1, rows.start - 1, -1):
         state, own = State(int(path.state[i])), int(path.tid[i]) == subject
         if elsewhere and not own:
@@ -353,19 +354,18 @@ def find_context(paths: PathSet, finding: Finding) -> Context:
     return replace(place, call=call)
 
 
-def _find_place(paths: PathSet, finding: Finding, rows: slice) -> Context:
+def _find_place(path: CriticalPaths, finding: Finding, rows: slice, subject: int) -> Context:
     """Return where in the code the threads of a finding's segments were; nothing without stacks."""
-    path, subject = paths.paths, int(paths.executions.tid[finding.execution])
     if not (path.stack[rows] >= 0).any():
         return Context()
     first, last = np.searchsorted(path.begin[rows], [finding.begin, finding.end])
     mine = np.arange(rows.start + first, rows.start + max(last, first + 1))
     mine = mine[mine < rows.stop]
     own = path.tid[mine] == subject
-    mine = mine[(path.state[mine] == finding.symbol.state) & (own != bool(finding.symbol.role))]
+    mine = mine[(path.state[mine] == finding.symbol.state) & (own != bool(finding.role))]
     at, wakers = (_locations(path, codes, mine) for codes in (path.stack, path.waker_stack))
     waits = ""
-    if finding.symbol.role and len(mine):
+    if finding.role and len(mine):
         before = slice(rows.start, rows.start + int(first))
         waits = _find_waiter(path, before, subject, int(mine[0]), known=bool(at))
     return Context(location=at, waker_location=wakers, waits_at=waits)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from critpath.documents import CauseEntry, FindingEntry
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.vectors import Symbol
+from critpath.schema.kinds import State
 
 if TYPE_CHECKING:
-    from critpath.documents import CauseFacts
     from critpath.model.grounds import Weight
-    from critpath.model.vectors import Symbol
-    from critpath.schema.kinds import State
     from critpath.schema.notes import Note
 
 
@@ -274,92 +273,37 @@ class ColumnStatistics(Table):
         }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One difference between an anomalous execution and its normal group.
+class Finding(FindingEntry):
+    """One difference between an anomalous execution and its normal group, and what else it tells.
+
+    The parts of the contribution add up to it, and parts of the other sign may be among them.
+    It is abnormal where a column of it has the leave-one-out verdict, or where the time in the
+    symbol over the whole path is more than three standard deviations from the group's and at
+    least half of that difference is here.
 
     Attributes
     ----------
-    execution : int
-        Position in the sample set.
-    rank : int
-        From 1, by weight (see `find_differences`).
-    kind : str
-        ``new-state``, ``extra``, ``longer``, ``missing``, ``shorter``, ``loop-count``:
-        the largest of the parts.
-    symbol : Symbol
-    detail : str
-        Qualifier of the segments (irq name, who ran instead...).
-    tid, comm
-        The thread the time was spent on (or would have been, for ``missing``).
-    begin, end : int
-        Place in the sample's trace (ns).
-    columns : tuple of (int, int)
-        First column and one past the last, in the execution's alignment.
-    observed, expected, contribution : float
-        Nanoseconds: in this execution, on average in the normal group, difference.
-    share : float
-        Contribution over the execution's excess; NaN if that is not positive.
-    probability : float
-        Share of the normal group that has this state here.
-    before : str
-        What the path was doing just before, for the sentence.
-    parts : tuple of (str, Fraction)
-        The contribution by kind (ns), the largest first; the sum is the contribution,
-        exactly.  Parts of the other sign may be among them.
-    abnormal : bool
-        A column of it has the leave-one-out verdict, or the time in the symbol over the
-        whole path is more than three standard deviations from the group's and at least
-        half of that difference is here.  False: perhaps large, but no odder than what
-        normal executions do among themselves.
-    p : float
-        The least p-value of its columns; NaN without a verdict.
-    offset : float
-        Nanoseconds by which other symbols went the other way in the same place, at
-        most the contribution, with its sign: so much of it is time that only moved
-        from one state to another.
-    iterations : float
-        How often this execution ran the loop that the finding is about; NaN for none.
-    normal_iterations : (float, float)
-        Mean and standard deviation of the normal group; NaN for no loop.
-    longest : float
-        Its longest segment in this execution (ns), 0 if it has none; NaN if not known.
+    longest : float or None
+        Its longest segment in this execution (ns), 0 if it has none; None if not known.
     details : tuple of (str, float)
         Every qualifier of its segments in this execution, with its share of their time:
         `detail` may hold the largest part and yet not half.
-    elsewhere_idle : float
-        Of a wait for a cpu, how much of what was observed another one was idle (ns); NaN where
+    elsewhere_idle : float or None
+        Of a wait for a cpu, how much of what was observed another one was idle (ns); None where
         that is not known.
     cpus : tuple of int
         Where its segments in this execution are; -1 among them where that is not known.
     """
 
-    execution: int
-    rank: int
-    kind: str
-    symbol: Symbol
-    detail: str
-    tid: int
-    comm: str
-    begin: int
-    end: int
-    columns: tuple[int, int]
-    observed: float
-    expected: float
-    contribution: float
-    share: float
-    probability: float
-    before: str = ""
-    parts: tuple[tuple[str, Fraction], ...] = ()
-    abnormal: bool = False
-    p: float = float("nan")
-    offset: float = 0.0
-    iterations: float = float("nan")
-    normal_iterations: tuple[float, float] = (float("nan"), float("nan"))
-    longest: float = float("nan")
+    longest: float | None = None
     details: tuple[tuple[str, float], ...] = ()
-    elsewhere_idle: float = 0.0
+    elsewhere_idle: float | None = 0.0
     cpus: tuple[int, ...] = ()
+
+    @property
+    def symbol(self) -> Symbol:
+        """What the time is spent in."""
+        return Symbol(State[self.state], self.role, self.place)
 
 
 @dataclass(frozen=True)
@@ -477,39 +421,13 @@ class Member:
     charge: Charge | None = None
 
 
-@dataclass(frozen=True)
-class Cause:
-    """Findings of several anomalous executions that share a cause.
+class Cause(CauseEntry):
+    """Findings of several anomalous executions that share a cause, and what they are ranked by.
 
-    Attributes
-    ----------
-    findings : tuple of int
-        Positions in `Analysis.findings`.
-    executions : tuple of int
-        Positions in the sample set, ascending.
-    contribution : float
-        Mean contribution per execution (ns).
-    share : float
-        Of the whole excess: that of all executions that were explained, not only of
-        these.  NaN if there is none.
-    main : int
-        The finding that stands for all.
-    minor : bool
-        So small a part of the whole that a summary counts it with others.
-    facts : CauseFacts or None
-        What its sentence says; None until that is found out.
-    weight : Weight or None
-        What it is ranked by.
+    Its sentence is made with the document.
     """
 
-    findings: tuple[int, ...]
-    executions: tuple[int, ...]
-    contribution: float
-    share: float
-    main: int = 0
-    minor: bool = False
-    facts: CauseFacts | None = None
-    weight: Weight | None = field(default=None, compare=False, repr=False)
+    weight: Weight | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -557,7 +557,7 @@ def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause,
         return causes
     route = notes.name_route(found[0])
     return tuple(
-        replace(cause, facts=change(facts, route=route))
+        change(cause, facts=change(facts, route=route))
         if (facts := cause.facts)
         and cause.contribution > 0
         and (facts.state == State.NET_TRANSIT.name or (facts.state, facts.device) in _OF_PACKETS)
@@ -709,7 +709,7 @@ def _explain_one(
     path = _one(comparison.sample, execution)
     symbols = comparison.normal_vectors.symbols
     found, unexplained = find_differences(
-        execution,
+        (comparison.sample.executions.id[execution], execution),
         alignment,
         statistics,
         symbols,
@@ -729,7 +729,7 @@ def _explain_one(
             unexplained=unexplained,
         ),
         tuple(found),
-        tuple(find_context(path, replace(one, execution=0)) for one in found),
+        tuple(find_context(path, one) for one in found),
         charge_steps(
             *(path, groups.coder.codes(path).tolist(), groups.coder.symbols),
             *(counts.risen(execution), counts.usual(execution), groups.inferred),

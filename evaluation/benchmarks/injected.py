@@ -68,7 +68,7 @@ def explained(alignment: Alignment, statistics: ColumnStatistics) -> tuple[Findi
     end = np.cumsum(durations)
     nobody = ("",) * len(end)
     segments = Segments(end - durations, end, np.full(len(end), 1), nobody, nobody)
-    return find_differences(0, alignment, statistics, SYMBOLS, segments)[0]
+    return find_differences(("0", 0), alignment, statistics, SYMBOLS, segments)[0]
 
 
 def without_last(alignment: Alignment, row: int) -> Alignment:

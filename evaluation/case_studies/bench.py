@@ -214,7 +214,7 @@ def first_cause(comparison: Analysis) -> FirstCause:
         detail=detail,
         contribution=cause.contribution / 1e6,
         share=cause.share,
-        executions=cause.executions,
+        executions=tuple(cause.positions),
         sentence=comparison_document(comparison).causes[0].sentence,
     )
 

@@ -32,7 +32,6 @@ from critpath.documents import (
     DetectionEntry,
     ExecutionEntry,
     FindingEntry,
-    FindingPart,
     HostEntry,
     LevelEntry,
     LoopEntry,
@@ -59,7 +58,6 @@ from critpath.model import (
     Analysis,
     Clustering,
     ClusterPairs,
-    Finding,
     PathSet,
     RequestFacts,
     State,
@@ -145,18 +143,8 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             notes=word_all(outliers.notes, words),
         ),
         executions=[*table] if entries else cast("list[ExecutionEntry]", table),
-        findings=[_finding(comparison, finding) for finding in comparison.findings],
-        causes=[
-            fill(
-                CauseEntry,
-                cause,
-                sentence="",  # as below, of the whole document
-                executions=[comparison.sample.executions.id[i] for i in cause.executions],
-                positions=[int(position) for position in cause.executions],
-                facts=cause.facts,
-            )
-            for cause in comparison.causes
-        ],
+        findings=[narrow(FindingEntry, finding) for finding in comparison.findings],
+        causes=[narrow(CauseEntry, cause) for cause in comparison.causes],
         aligned=aligned,
         reason_ids=[identify(remark) for remark in comparison.reasons],
         warning_ids=[
@@ -429,20 +417,6 @@ def _requests(known: RequestFacts | None, rows: Sequence[int]) -> Iterator[Reque
 
 def _symbol_name(comparison: Analysis, code: int) -> str:
     return "total" if code < 0 else str(_alphabet(comparison)[code].name)
-
-
-def _finding(comparison: Analysis, finding: Finding) -> FindingEntry:
-    symbol = finding.symbol
-    return fill(
-        FindingEntry,
-        finding,
-        execution=comparison.sample.executions.id[finding.execution],
-        position=finding.execution,
-        state=symbol.state.name,
-        role=symbol.role,
-        place=symbol.place,
-        parts=[FindingPart(kind, number(float(ns))) for kind, ns in finding.parts],
-    )
 
 
 def _aligned(comparison: Analysis, aligned: Aligned, words: Words) -> AlignedEntry:

@@ -42,7 +42,7 @@ def test_a_helper_that_answers_late(late):
     assert cause.contribution == pytest.approx(late * 1000, rel=0.15)
     facts = cause.facts
     assert (facts.call, facts.peer, facts.tids) == ("recvmsg", "helper", [8])
-    assert cause.executions == tuple(range(SAMPLES))
+    assert cause.positions == [*range(SAMPLES)]
 
 
 def test_a_helper_that_has_the_cpu_for_longer():

@@ -78,7 +78,9 @@ def explain(alignment, execution=3, details=None, symbols=SYMBOLS, normal_detail
                 alignment.durations, alignment.sequences, normal_details, strict=False
             )
         ]
-    findings, unexplained = find_differences(execution, alignment, statistics, symbols, mine, known)
+    findings, unexplained = find_differences(
+        (str(execution), execution), alignment, statistics, symbols, mine, known
+    )
     n = len(normal)
     totals = [int(d.sum()) for d in alignment.durations]
     return findings, unexplained, n * totals[-1] - sum(totals[:-1])

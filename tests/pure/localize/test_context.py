@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pure.localize.findings import make_finding
 
 from critpath.localize.segments import find_context
-from critpath.model import Context, CriticalPaths, Executions, Finding, PathSet, State, Symbol
+from critpath.model import Context, CriticalPaths, Executions, PathSet, State, Symbol
 
 STRINGS = ("", "worker", "helper", "virtio0-req.0", "read", "pread64", "other")
 
@@ -50,9 +51,14 @@ def path_of(*segments):
 
 
 def finding_at(segment, state, role=""):
-    return Finding(
-        *(0, 1, "longer", Symbol(state, role), "", 7, "worker", segment * 1000, segment * 1000 + 1),
-        *((0, 1), 2.0, 1.0, 1.0, 1.0, 1.0),
+    return make_finding(
+        symbol=Symbol(state, role),
+        begin=segment * 1000,
+        end=segment * 1000 + 1,
+        observed=2.0,
+        expected=1.0,
+        contribution=1.0,
+        share=1.0,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pure.localize.findings import make_finding
 
 from critpath.localize.causes import Explained, group_causes
 from critpath.localize.enough import in_batches, is_settled
@@ -33,9 +34,13 @@ def test_batches_are_spread_over_the_order_and_have_the_slowest():
 def causes_of(shares: dict[State, list[float]]) -> tuple[list[Finding], tuple[Cause, ...]]:
     """Name the causes of executions that have this much of every state (ms)."""
     found = [
-        Finding(
-            *(i, 1, "longer", Symbol(state), "", 7, "worker", 0, 1, (0, 1)),
-            *(ms * MS, 0.0, ms * MS, 0.01, 1.0),
+        make_finding(
+            execution=i,
+            symbol=Symbol(state),
+            observed=ms * MS,
+            expected=0.0,
+            contribution=ms * MS,
+            share=0.01,
         )
         for state, each in shares.items()
         for i, ms in enumerate(each)

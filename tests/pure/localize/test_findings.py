@@ -64,12 +64,12 @@ def test_a_long_extra_wait(drawing, explanation, symbols):
     )
     (finding,) = findings
     assert (finding.kind, finding.symbol) == ("new-state", symbols["t"])
-    assert finding.columns == (3, 4)
+    assert finding.columns == [3, 4]
     assert (finding.begin, finding.end) == (4 * MS, 34 * MS)
     assert (finding.observed, finding.expected, finding.contribution) == (30 * MS, 0, 30 * MS)
     assert finding.probability == 0
     assert finding.share == 1
-    assert (finding.rank, finding.execution, finding.before) == (1, 3, "RUN")
+    assert (finding.rank, finding.position, finding.before) == (1, 3, "RUN")
     assert (finding.tid, finding.comm) == (7, "worker")
     assert unexplained == 0
 
@@ -98,7 +98,7 @@ def test_a_known_state_more_often(drawing, explanation, symbols):
         """)
     )
     assert (findings[0].kind, findings[0].symbol) == ("extra", symbols["d"])
-    assert findings[0].columns == (3, 6)
+    assert findings[0].columns == [3, 6]
     assert findings[0].contribution == 4 * MS
 
 
@@ -117,7 +117,7 @@ def test_waits_with_running_between_are_one_finding(drawing, explanation, symbol
     assert findings[0].kind == "new-state"
     assert findings[0].contribution == 18 * MS
     assert findings[0].longest == 2 * MS
-    assert findings[0].columns == (2, 19)
+    assert findings[0].columns == [2, 19]
     assert (findings[0].comm, findings[0].tid, findings[0].detail) == (
         "jbd2/vda-2",
         99,
@@ -210,7 +210,7 @@ def test_missing_and_shorter(drawing, explanation, symbols):
     assert missing.before == "RUN"
     assert missing.longest == 0
     assert (missing.tid, missing.comm, missing.detail) == (-1, "", "")
-    assert all(np.isnan(f.share) for f in findings)
+    assert all(f.share is None for f in findings)
     assert unexplained == 0
 
 
@@ -346,7 +346,7 @@ def test_no_more_than_ten_and_no_crumbs():
     end = np.arange(1, count + 1) * MS
     segments = Segments(end - MS, end, np.full(count, 5), ("x",) * count, ("",) * count)
     findings, unexplained = find_differences(
-        0, alignment, column_statistics(alignment), symbols, segments
+        ("0", 0), alignment, column_statistics(alignment), symbols, segments
     )
     assert len(findings) == 10
     assert unexplained == 10 * MS
@@ -411,7 +411,9 @@ def test_injected_block_is_first_and_extra_states_are_found(seed):
     end = np.cumsum(durations)
     nobody = ("",) * len(codes)
     segments = Segments(end - durations, end, np.full(len(codes), 1), nobody, nobody)
-    findings, _ = find_differences(0, alignment, column_statistics(alignment), symbols, segments)
+    findings, _ = find_differences(
+        ("0", 0), alignment, column_statistics(alignment), symbols, segments
+    )
     # Four extra states make 12 ms, the block 24 times 0.44 ms = 10.6 ms and its noise.
     first_two = {f.symbol: f for f in findings[:2]}
     blocked = first_two[symbols[codes[block]]]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pure.localize.findings import alter, make_finding
 
 from critpath import pipeline
+from critpath.documents import FindingPart
 from critpath.localize import columns, counts, enough, findings, segments
 from critpath.localize import facts as told
 from critpath.localize.causes import (
@@ -33,7 +34,6 @@ from critpath.model import (
     Charge,
     CompareSettings,
     Context,
-    Finding,
     Loop,
     State,
     Step,
@@ -175,7 +175,9 @@ def test_differences_of_an_alignment(snapshot, name):
             alignment, p_min=0.3, k=0.5
         ).abnormal_state
         for known in ((), normal):
-            found, rest = findings.find_differences(3, alignment, statistics, SYMBOLS, mine, known)
+            found, rest = findings.find_differences(
+                ("3", 3), alignment, statistics, SYMBOLS, mine, known
+            )
             facts[f"{seed} found {bool(known)}"] = found, rest
         matrix = findings.Matrix.of(alignment, [3, 6])
         facts[f"{seed} loops"] = [(one.first, one.period) for one in matrix.loops]
@@ -231,21 +233,22 @@ def drawn_findings(seed, number, executions, *, overlap=False):
         kind = "longer" if size > 0 else "shorter"
         kind = "loop-count" if in_loop else kind if expected else "new-state"
         result.append(
-            Finding(
+            make_finding(
                 execution=rng.randrange(executions), rank=place + 1,
                 kind=kind,
                 symbol=symbol, detail=detail, tid=99 if symbol.role else 7,
                 comm=symbol.role.replace("#", "2") or "worker", begin=begin,
-                end=begin + abs(size), columns=(first, first + rng.randrange(1, 5)),
+                end=begin + abs(size), columns=[first, first + rng.randrange(1, 5)],
                 observed=float(size + expected), expected=float(expected),
                 contribution=float(size), share=size / (40 * MS), probability=rng.random(),
-                before="RUN", parts=((("loop-count" if in_loop else "longer"), Fraction(size)),),
+                before="RUN",
+                parts=[FindingPart("loop-count" if in_loop else "longer", float(size))],
                 abnormal=rng.random() < 0.7, offset=rng.choice((0.0, 0.5 * size, 0.2 * size)),
-                iterations=float(rng.randrange(3, 30)) if in_loop else float("nan"),
-                normal_iterations=(4.0, 1.0) if in_loop else (float("nan"),) * 2,
+                iterations=float(rng.randrange(3, 30)) if in_loop else None,
+                normal_iterations=[4.0, 1.0] if in_loop else [None, None],
                 longest=float(rng.choice((1, 5, 60)) * MS // 2),
                 details=rng.choice(((), ((detail, 0.7), ("stress (12)", 0.3)))),
-                elsewhere_idle=rng.choice((0.0, 0.5 * abs(size), float("nan"))),
+                elsewhere_idle=rng.choice((0.0, 0.5 * abs(size), None)),
                 cpus=rng.choice(((), (1,), (1, 2), (-1,))),
             )
         )  # fmt: skip
@@ -433,15 +436,20 @@ def test_when_enough_are_explained(snapshot):
                     ((SYMBOLS[1], 1.0), (SYMBOLS[2], 0.1 * seed + 0.02 * (e % spread)))
                 ):
                     found.append(
-                        Finding(
-                            *(e, place + 1, "longer", symbol, "", 7, "worker", 0, 1, (0, 1)),
-                            *(ns * part, 0.0, ns * part, 0.5, 1.0),
+                        make_finding(
+                            execution=e,
+                            rank=place + 1,
+                            symbol=symbol,
+                            observed=ns * part,
+                            expected=0.0,
+                            contribution=ns * part,
+                            share=0.5,
                         )
                     )
             causes = []
             for known in (18, 27):
                 explained = [Explained(e, 1.5 * sizes[e], 20) for e in range(known)]
-                mine = [f for f in found if f.execution < known]
+                mine = [f for f in found if f.position < known]
                 causes.append(group_causes(mine, explained, known))
             excess = {e: 1.5 * ns for e, ns in sizes.items()}
             facts[f"settled {seed} {spread}"] = enough.is_settled(*causes, found, excess)
@@ -460,7 +468,7 @@ def test_the_facts_of_every_state(snapshot):
     for state in State:
         for detail in DETAILS:
             for role in ("", "holder"):
-                one = replace(
+                one = alter(
                     first, symbol=Symbol(state, role), detail=detail, details=(),
                     comm=role or "worker", observed=9.0 * MS, expected=MS, contribution=8.0 * MS,
                     longest=2.0 * MS - (role == ""), elsewhere_idle=2.0 * MS, cpus=(1,),
@@ -485,8 +493,9 @@ def test_who_had_the_cpu(snapshot):
         for other in ("idle", "cron (3)", "holder (9)", "zsh"):
             for longest in (float("nan"), 1.0, 1_999_999.0, 2_000_000.0):
                 for observed, more in ((8, 8), (8, 2), (8, -1), (8, 0), (3, 1)):
-                    one = replace(
-                        first, symbol=SYMBOLS[3], longest=longest, observed=float(observed * MS),
+                    one = alter(
+                        first, symbol=SYMBOLS[3], longest=None if np.isnan(longest) else longest,
+                        observed=float(observed * MS),
                         contribution=float(more * MS),
                         details=(("stress (12)", part), (other, 1 - part)),
                     )  # fmt: skip
@@ -502,11 +511,11 @@ def test_time_that_only_moved(snapshot):
     for begin, end in ((0, 4), (2, 4), (3, 7), (4, 8), (5, 7), (6, 9), (1, 3), (4, 5)):
         for size in (-9, -6, -5, -3, -1, 3):
             pair = [
-                replace(
+                alter(
                     first, symbol=SYMBOLS[place * 3], columns=columns_of,
                     contribution=float(ns * MS), observed=float(max(ns, 0) * MS + MS),
                     expected=float(max(-ns, 0) * MS + MS), offset=offset * MS,
-                    parts=((kind, Fraction(ns * MS)),), kind=kind,
+                    kind=kind,
                     begin=columns_of[0] * MS, end=columns_of[1] * MS,
                 )
                 for place, columns_of, ns, offset, kind in (
@@ -517,8 +526,7 @@ def test_time_that_only_moved(snapshot):
             key = f"{begin} {end} {size}"
             facts[f"{key} pairs"] = pair_offsetting(pair)
             facts[f"{key} groups"] = [str(list(group)) for group in group_findings(pair, {})]
-            loops = [replace(one, kind="loop-count", iterations=9.0, normal_iterations=(4.0, 0.0),
-                             parts=(("loop-count", Fraction(int(one.contribution))),))
+            loops = [alter(one, kind="loop-count", iterations=9.0, normal_iterations=[4.0, 0.0])
                      for one in pair]  # fmt: skip
             facts[f"{key} loops"] = [str(list(group)) for group in group_findings(loops, {})]
     snapshot("moved", facts)
@@ -553,17 +561,17 @@ def test_where_findings_stand(snapshot, load):
             role = "" if sample.paths.tid[place] == 7 else "helper"
             for width in (0, 2):
                 last = min(place + width, rows.stop - 1)
-                one = replace(
+                one = alter(
                     model, execution=1, symbol=Symbol(State(int(sample.paths.state[place])), role),
                     begin=int(sample.paths.begin[place]), end=int(sample.paths.end[last]),
                 )  # fmt: skip
-                facts[f"{seed} {place} {width}"] = segments.find_context(sample, one)
+                facts[f"{seed} {place} {width}"] = segments.find_context(sample, one, 1)
     snapshot("contexts", facts)
 
 
 def test_what_a_thread_did_meanwhile(snapshot):
     found = drawn_findings(2, 30, 6)
-    queued = [replace(f, symbol=SYMBOLS[8], contribution=abs(f.contribution)) for f in found[:12]]
+    queued = [alter(f, symbol=SYMBOLS[8], contribution=abs(f.contribution)) for f in found[:12]]
     known = drawn_counts(2, 6)
     causes = group_causes([*queued, *found[12:]], [Explained(e, 9.0 * MS, 8) for e in range(6)], 6)
     facts = {}

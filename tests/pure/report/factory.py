@@ -302,11 +302,14 @@ def cause(members: list[Finding], first: int, amount: float, share: float, **fac
     """Every second finding from ``first`` on, as one cause."""
     of, size = members[0], len(members)
     return Cause(
-        findings=tuple(range(first, 2 * size, 2)),
-        executions=tuple(range(size)),
+        sentence="",
+        findings=[*range(first, 2 * size, 2)],
+        executions=[one.execution for one in members],
+        positions=[one.position for one in members],
         contribution=amount,
         share=share,
         main=first,
+        minor=False,
         facts=CauseFacts(
             state=of.symbol.state.name,
             role=of.symbol.role,
@@ -361,22 +364,30 @@ def comparison(
             gain = 30.0 * MS if rank == 1 else 0.6 * MS
             findings.append(
                 Finding(
-                    execution=one.execution,
+                    execution=sets[1].executions.id[one.execution],
+                    position=one.execution,
                     rank=rank,
                     kind=kind,
-                    symbol=symbol,
+                    state=symbol.state.name,
+                    role=symbol.role,
                     detail=names.detail,
                     tid=1201 if rank == 1 else 33,
                     comm=names.comm if rank == 1 else names.helper,
                     begin=int(sets[1].paths.begin[at]),
                     end=int(sets[1].paths.end[at]),
-                    columns=span,
+                    columns=[*span],
                     observed=gain + (rank - 1) * 0.2 * MS,
                     expected=(rank - 1) * 0.2 * MS,
                     contribution=gain,
-                    share=gain / one.excess if one.excess > 0 else math.nan,
+                    share=gain / one.excess if one.excess > 0 else None,
                     probability=0.0 if rank == 1 else 0.88,
                     before="running",
+                    parts=[],
+                    abnormal=False,
+                    p=None,
+                    offset=0.0,
+                    iterations=None,
+                    normal_iterations=[None, None],
                 )
             )
     if anomalous:

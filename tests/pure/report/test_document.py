@@ -13,16 +13,12 @@ from rich.console import Console
 
 from critpath.documents import (
     SETS,
-    CauseEntry,
-    FindingEntry,
     LoopEntry,
     LossPlace,
     Plane,
 )
 from critpath.documents.base import fill
 from critpath.model import (
-    Cause,
-    Finding,
     Loop,
     Loss,
     State,
@@ -249,8 +245,6 @@ def test_a_set_is_written_in_an_order_of_its_own(factory):
 
 # What a document fills from a type of the model, and the keys that are made for it.
 FILLED = {
-    CauseEntry: (Cause, {"sentence", "positions"}),
-    FindingEntry: (Finding, {"position", "state", "role", "place"}),
     LoopEntry: (Loop, set()),
     LossPlace: (Loss, set()),
 }
