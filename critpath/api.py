@@ -484,19 +484,13 @@ def _named(given: object) -> str:
 
 def _setting(name: str, value: Any) -> Any:
     """Return the value of a setting, checked as on the command line."""
-    from critpath.commands.settings import (  # noqa: PLC0415 - as above
-        SETTINGS,
-        WrongValueError,
-        as_levels,
-    )
+    from critpath.commands.settings import SETTINGS, WrongValueError  # noqa: PLC0415 - as above
 
     setting = SETTINGS[name]
     if value == setting.default:
         return setting.default
     try:
-        if name == "level":
-            return as_levels(value if isinstance(value, Mapping) else dict(value))
-        return setting.parse(value)
+        return setting.accept(dict(value) if name == "level" else value)
     except WrongValueError as error:
         what = f"{name.replace('-', '_')}={value!r:.60} is not {error}"
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """One file per verb of the command line, and the way in.
 
-A verb is a module with ``SETTINGS``, ``add_arguments`` and ``run``, and a line in
+A verb is a module with ``OPTIONS``, ``SETTINGS`` and ``run`` (or ``ACTIONS``), and a line in
 `VERBS`.  Verbs import what is slow to start only when they run; and before it is known
 which verb runs, nothing is imported that Python has not imported itself.
 """
@@ -116,7 +116,7 @@ def _run(arguments: list[str]) -> int:
 
     from pathlib import Path  # noqa: PLC0415 - start-up time, as what follows
 
-    from critpath.commands.parser import build_parser, given_settings, verb_module  # noqa: PLC0415
+    from critpath.commands.parser import Verb, build_parser, given_settings  # noqa: PLC0415
     from critpath.commands.settings import effective  # noqa: PLC0415
 
     show_config = "--show-config" in before_command(arguments)
@@ -138,7 +138,7 @@ def _run(arguments: list[str]) -> int:
         # Threads of the linear algebra library cost 50 ms of CPU at its import and gain
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    verb = verb_module(parsed.verb)
+    verb = Verb.of(parsed.verb)
     if settings["hosts"] == "auto" or parsed.verb == "record":
         return verb.run(parsed, settings)
     from critpath.read.hosts import decide_hosts  # noqa: PLC0415 - start-up time

@@ -13,24 +13,23 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.declared import VERBOSE, command, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
     write_output,
 )
-from critpath.commands.parser import checked
 from critpath.commands.settings import Settings, WrongValueError, number, share, whole
+from critpath.commands.sources import check_inputs
 from critpath.errors import CritpathError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from critpath.documents import AbDocument
     from critpath.pipeline.ab import AbRequest
 
-SETTINGS = ()
 
 DOCUMENT: Final = "ab.json"
 THREADS: Final = "OPENBLAS_NUM_THREADS"
@@ -43,147 +42,89 @@ _UNTRACED: Final = 8
 _FLOOR: Final = share(10, "a share of A's time, such as 0.05 or 5%")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    add_measuring(parser)
-    parser.add_argument(
-        "--trace",
-        choices=("after", "none", "all"),
-        default="after",
-        help="after an alarm, record 12 further blocks and say the cause, where this machine can "
-        "be recorded (after): tracing does not decide; or record every block: the verdict is then "
-        "of the commands with tracing, and the cost of tracing is reported for each (all)",
-    )
-    parser.add_argument(
-        "--execution",
-        metavar="SPEC",
-        default="",
-        help="what to name the cause of, such as slices:wake, marker or requests (whole runs)",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, help="keep the blocks there, for --again"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the document (- for stdout)")
-    parser.add_argument(
-        "--again",
-        metavar="DIR",
-        type=Path,
-        help="run nothing: compute everything anew from the blocks in DIR, or a file of --json",
-    )
-    parser.add_argument(
-        "--skip-first",
-        action="store_true",
-        help="the first execution of each slot, which meets what the other command left, does not "
-        "count: slots of two and more",
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line after every block")
-    parser.add_argument(
-        "command",
-        metavar="-- A ARG... -- B ARG...",
-        nargs=argparse.REMAINDER,
-        help="what is known to be good, and what is judged",
-    )
+def _until(value: Any) -> tuple[float, tuple[float, ...]]:
+    first, *others = str(value).split(",")
+    return _FLOOR(first), tuple(_quantile(other) for other in others)
 
 
-def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """Add how executions are run and judged, for this verb and for ``bisect``."""
-    parser.add_argument(
-        "--until",
-        metavar="SHARE[,pNN]",
-        type=checked(_until),
-        default=(0.05, ()),
-        help="B may be slower by less than this, and is not to be called slower below half of it "
-        "(5%%); with pNN this percentile is watched, too",
-    )
-    parser.add_argument(
-        "--seed",
-        type=checked(whole(0, 2**63 - 1)),
-        metavar="N",
-        help="of the order of the slots (drawn and printed)",
-    )
-    parser.add_argument(
-        "--of",
-        choices=("time", "run", "both"),
-        default="time",
-        help="what decides: time from exec to exit, time on a cpu (run), or both (time)",
-    )
-    parser.add_argument(
-        "--tail",
-        metavar="pNN",
-        type=checked(_quantile),
-        action="append",
-        default=[],
-        help="a percentile that is watched beside p90, such as p99 (repeatable)",
-    )
-    parser.add_argument(
-        "--alpha",
-        metavar="SHARE",
-        type=checked(number(0, 0.5, "a share above 0 and at most 0.5")),
-        default=0.01,
-        help="chance of a wrong alarm, and of a wrong pass (1%%)",
-    )
-    parser.add_argument(
-        "--max-blocks",
-        metavar="N",
-        type=checked(whole(1, 100_000)),
-        default=_BLOCKS,
-        help=f"blocks after which it ends undecided ({_BLOCKS})",
-    )
-    parser.add_argument(
-        "--time",
-        metavar="TIME",
-        type=checked(_seconds),
-        default=_TIME,
-        help="time after which it ends undecided, such as 90s or 10m (10m)",
-    )
-    parser.add_argument(
-        "--statistic",
-        choices=("geo", "mean", "min"),
-        default="geo",
-        help="what the times of a block come to: geometric mean, mean, or least time, which says "
-        "nothing of rare slow executions (geo)",
-    )
-    parser.add_argument(
-        "--slot",
-        metavar="K",
-        type=checked(_slot),
-        default=0,
-        help="executions of a slot: a number, or auto for as many as take 20 ms (auto)",
-    )
-    parser.add_argument(
-        "--warmup",
-        metavar="N",
-        type=checked(whole(1, 1_000_000)),
-        default=2,
-        help="executions of each that are discarded before (2)",
-    )
-    parser.add_argument(
-        "--prepare", metavar="LINE", default="", help="a line for sh before every slot, not timed"
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="TIME",
-        type=checked(_seconds),
-        default=0.0,
-        help="end an execution, with all that it started, after so long: it counts as failed",
-    )
-    parser.add_argument(
-        "--failures-are-slow",
-        action="store_true",
-        help="a failed execution counts as the slowest so far; else its block is dropped",
-    )
-    parser.add_argument(
-        "--label",
-        metavar="REGEX",
-        type=checked(_expression),
-        default="",
-        help="judge each kind of execution by itself: what REGEX (its first group) finds in what "
-        "an execution prints",
-    )
-    parser.add_argument("--show-output", action="store_true", help="show what the commands print")
-    parser.add_argument(
-        "--as-root", action="store_true", help="under sudo: run the commands as root too"
-    )
+def _quantile(value: Any) -> float:
+    found = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(value).strip())
+    quantile = float(found[1]) / 100 if found else 0.0
+    if not 0.5 <= quantile < 1:
+        raise WrongValueError("a percentile from p50 to below p100, such as p99")
+    return round(quantile, 12)
+
+
+def _seconds(value: Any) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([smh]?)", str(value).strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= 31_536_000:
+        raise WrongValueError("a time such as 90s, 10m or 1h")
+    return seconds
+
+
+def _slot(value: Any) -> int:
+    return 0 if value == "auto" else whole(1, 10_000)(value)
+
+
+def _expression(value: Any) -> str:
+    try:
+        re.compile(os.fsencode(str(value)))
+    except (re.error, UnicodeError, OverflowError) as error:
+        raise WrongValueError(f"a regular expression ({error})") from None
+    return str(value)
+
+
+# How executions are run and judged, here and by `bisect`.
+MEASURING: Final = (
+    option("--until", "SHARE[,pNN]", "B may be slower by less than this, and is not to be called "
+        "slower below half of it (5%%); with pNN this percentile is watched, too", _until,
+        (0.05, ())),
+    option("--seed", "N", "of the order of the slots (drawn and printed)", whole(0, 2**63 - 1)),
+    option("--of", None, "what decides: time from exec to exit, time on a cpu (run), or both "
+        "(time)", default="time", choices=("time", "run", "both")),
+    option("--tail", "pNN", "a percentile that is watched beside p90, such as p99 (repeatable)",
+        _quantile, [], action="append"),
+    option("--alpha", "SHARE", "chance of a wrong alarm, and of a wrong pass (1%%)",
+        number(0, 0.5, "a share above 0 and at most 0.5"), 0.01),
+    option("--max-blocks", "N", f"blocks after which it ends undecided ({_BLOCKS})",
+        whole(1, 100_000), _BLOCKS),
+    option("--time", "TIME", "time after which it ends undecided, such as 90s or 10m (10m)",
+        _seconds, _TIME),
+    option("--statistic", None, "what the times of a block come to: geometric mean, mean, or least "
+        "time, which says nothing of rare slow executions (geo)", default="geo",
+        choices=("geo", "mean", "min")),
+    option("--slot", "K", "executions of a slot: a number, or auto for as many as take 20 ms "
+        "(auto)", _slot, 0),
+    option("--warmup", "N", "executions of each that are discarded before (2)",
+        whole(1, 1_000_000), 2),
+    option("--prepare", "LINE", "a line for sh before every slot, not timed", default=""),
+    option("--timeout", "TIME", "end an execution, with all that it started, after so long: it "
+        "counts as failed", _seconds, 0.0),
+    flag("--failures-are-slow", "a failed execution counts as the slowest so far; else its block "
+        "is dropped"),
+    option("--label", "REGEX", "judge each kind of execution by itself: what REGEX (its first "
+        "group) finds in what an execution prints", _expression, ""),
+    flag("--show-output", "show what the commands print"),
+    flag("--as-root", "under sudo: run the commands as root too"),
+)  # fmt: skip
+OPTIONS: Final = (
+    *MEASURING,
+    option("--trace", None, "after an alarm, record 12 further blocks and say the cause, where "
+        "this machine can be recorded (after): tracing does not decide; or record every block: the "
+        "verdict is then of the commands with tracing, and the cost of tracing is reported for "
+        "each (all)", default="after", choices=("after", "none", "all")),
+    option("--execution", "SPEC", "what to name the cause of, such as slices:wake, marker or "
+        "requests (whole runs)", default=""),
+    option("-o --output", "DIR", "keep the blocks there, for --again", Path),
+    option("--json", "FILE", "write the document (- for stdout)"),
+    option("--again", "DIR", "run nothing: compute everything anew from the blocks in DIR, or a "
+        "file of --json", Path),
+    flag("--skip-first", "the first execution of each slot, which meets what the other command "
+        "left, does not count: slots of two and more"),
+    VERBOSE,
+    command("-- A ARG... -- B ARG...", "what is known to be good, and what is judged"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -420,36 +361,3 @@ def _split_commands(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
     if not a or not b:
         raise UsageError("a command is empty", "critpath ab -- A ARG... -- B ARG...")
     return a, b
-
-
-def _until(value: Any) -> tuple[float, tuple[float, ...]]:
-    first, *others = str(value).split(",")
-    return _FLOOR(first), tuple(_quantile(other) for other in others)
-
-
-def _quantile(value: Any) -> float:
-    found = re.fullmatch(r"p(\d{1,2}(?:\.\d+)?)", str(value).strip())
-    quantile = float(found[1]) / 100 if found else 0.0
-    if not 0.5 <= quantile < 1:
-        raise WrongValueError("a percentile from p50 to below p100, such as p99")
-    return round(quantile, 12)
-
-
-def _expression(value: Any) -> str:
-    try:
-        re.compile(os.fsencode(str(value)))
-    except (re.error, UnicodeError, OverflowError) as error:
-        raise WrongValueError(f"a regular expression ({error})") from None
-    return str(value)
-
-
-def _seconds(value: Any) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([smh]?)", str(value).strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if not 0 < seconds <= 31_536_000:
-        raise WrongValueError("a time such as 90s, 10m or 1h")
-    return seconds
-
-
-def _slot(value: Any) -> int:
-    return 0 if value == "auto" else whole(1, 10_000)(value)

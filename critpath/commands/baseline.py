@@ -7,29 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.declared import FORCE, RECORDINGS, Action, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
     as_asked,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
-    messages_of,
-    require_executions,
     warn,
     write_output,
 )
-from critpath.commands.parser import Parser, add_global, add_settings, checked
 from critpath.commands.settings import (
     COMPARING,
     READING,
     RUNNING,
     Settings,
     compare_settings,
+    reading_options,
     whole,
 )
-from critpath.commands.settings import SETTINGS as ALL
+from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
 from critpath.schema.environment import Environment, list_values
 from critpath.units import format_ns, plural
@@ -38,77 +36,10 @@ if TYPE_CHECKING:
     from critpath.model import PathSet
     from critpath.store.baseline import Baseline, Session
 
-SETTINGS = ()
-
 _EXECUTIONS = 300
 _SESSIONS = 5
 _FEW = 10
 _REFUSED = {"anomaly": EXIT_ANOMALY, "inconclusive": EXIT_INCONCLUSIVE}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    choices = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, parser_class=Parser
-    )
-    save = choices.add_parser("save", help="make a baseline of recordings", allow_abbrev=False)
-    _add_recordings(save)
-    save.add_argument("-o", "--output", metavar="FILE", required=True, help="where to save it")
-    save.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    _add_executions(save)
-    add_settings(save, [ALL[name] for name in (*READING, *RUNNING)])
-    shown = choices.add_parser("show", help="say what is in a baseline", allow_abbrev=False)
-    shown.add_argument("file", metavar="FILE", type=Path, help="a baseline")
-    shown.add_argument("--json", action="store_true", help="write it as JSON")
-    update = choices.add_parser(
-        "update",
-        help="compare recordings with a baseline, and add them if nothing is slower",
-        allow_abbrev=False,
-    )
-    update.add_argument("file", metavar="FILE", type=Path, help="a baseline")
-    _add_recordings(update)
-    update.add_argument(
-        "--accept",
-        action="store_true",
-        help="if something is slower (or nothing can be said): begin anew with the recordings",
-    )
-    update.add_argument(
-        "--sessions",
-        type=checked(whole(1, 10_000)),
-        default=_SESSIONS,
-        metavar="K",
-        help=f"recordings that are kept; the oldest make way ({_SESSIONS})",
-    )
-    _add_executions(update)
-    add_settings(update, [ALL[name] for name in (*READING, *RUNNING, *COMPARING)])
-    for each in (save, shown, update):
-        add_global(each)
-
-
-def _add_recordings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recordings",
-        metavar="RECORDING",
-        type=Path,
-        nargs="+",
-        help="recordings, directories of them, CTF traces, extract files",
-    )
-
-
-def _add_executions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--executions",
-        type=checked(whole(0, 1_000_000)),
-        default=_EXECUTIONS,
-        metavar="N",
-        help="executions that are kept of a recording, evenly spread within each label; "
-        f"0 for all ({_EXECUTIONS})",
-    )
-
-
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Save, show or update, and return the exit code."""
-    return {"save": _save, "show": _show, "update": _update}[arguments.action](arguments, settings)
 
 
 def _save(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -198,10 +129,7 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
 
     parts = pipeline.extract_each(
         recordings,
-        specification=settings["execution"],
-        reader=settings["reader"],
-        interrupts=settings["interrupts"],
-        max_memory=settings["max-memory"],
+        **reading_options(settings),
         jobs=settings["jobs"],
         progress=progress,
     )
@@ -332,3 +260,29 @@ def _means(means: dict[str, int]) -> str:
 
 def _labels(labels: dict[str, int]) -> str:
     return ", ".join(f"{label} {count:,}" for label, count in labels.items())
+
+
+_RECORDINGS: Final = option("recordings", "RECORDING", RECORDINGS, Path, nargs="+")
+_KEPT: Final = option("--executions", "N", "executions that are kept of a recording, evenly spread "
+    f"within each label; 0 for all ({_EXECUTIONS})", whole(0, 1_000_000), _EXECUTIONS)  # fmt: skip
+_FILE: Final = option("file", "FILE", "a baseline", Path)
+
+ACTIONS: Final = {
+    "save": Action("make a baseline of recordings", _save, (
+        _RECORDINGS,
+        option("-o --output", "FILE", "where to save it", required=True),
+        FORCE,
+        _KEPT,
+    ), (*READING, *RUNNING)),
+    "show": Action("say what is in a baseline", _show, (_FILE, flag("--json", "write it as JSON"))),
+    "update": Action("compare recordings with a baseline, and add them if nothing is slower",
+        _update, (
+        _FILE,
+        _RECORDINGS,
+        flag("--accept", "if something is slower (or nothing can be said): begin anew with the "
+            "recordings"),
+        option("--sessions", "K", f"recordings that are kept; the oldest make way ({_SESSIONS})",
+            whole(1, 10_000), _SESSIONS),
+        _KEPT,
+    ), (*READING, *RUNNING, *COMPARING)),
+}  # fmt: skip

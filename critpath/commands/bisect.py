@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.ab import THREADS, add_measuring, judge, request_of
+from critpath.commands.ab import MEASURING, THREADS, judge, request_of
+from critpath.commands.declared import VERBOSE, command, option
 from critpath.commands.output import hint
 from critpath.commands.settings import Settings
 from critpath.errors import (
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from critpath.documents import AbDocument
     from critpath.pipeline.ab import AbRequest
 
-SETTINGS = ()
 
 PLACE: Final = "{}"
 _WORDS: Final = {EXIT_ANOMALY: "bad", EXIT_OK: "good"}  # anything else is skipped
@@ -48,24 +48,16 @@ class BuildError(CritpathError):
     exit_code = EXIT_UNREADABLE
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument("--good", metavar="REV", required=True, help="a revision that is not slow")
-    parser.add_argument("--bad", metavar="REV", default="HEAD", help="one that is (HEAD)")
-    parser.add_argument(
-        "--build",
-        metavar="LINE",
-        default="",
-        help="a line for sh in the directory of a revision, before it is run",
-    )
-    add_measuring(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line after every block")
-    parser.add_argument(
-        "command",
-        metavar="-- COMMAND ARG...",
-        nargs=argparse.REMAINDER,
-        help="what is run of every revision: {} stands for the directory that it is checked out in",
-    )
+OPTIONS: Final = (
+    option("--good", "REV", "a revision that is not slow", required=True),
+    option("--bad", "REV", "one that is (HEAD)", default="HEAD"),
+    option("--build", "LINE", "a line for sh in the directory of a revision, before it is run",
+        default=""),
+    *MEASURING,
+    VERBOSE,
+    command("-- COMMAND ARG...", "what is run of every revision: {} stands for the directory that "
+        "it is checked out in"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -6,18 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.commands.declared import option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
-    require_executions,
     warn,
     write_output,
 )
-from critpath.commands.parser import checked
 from critpath.commands.settings import (
     COMPARING,
     READING,
@@ -26,6 +24,7 @@ from critpath.commands.settings import (
     compare_settings,
     whole,
 )
+from critpath.commands.sources import check_inputs, extract_sources
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 
 if TYPE_CHECKING:
@@ -37,24 +36,13 @@ EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANO
 _SPLITS = 200
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "normal",
-        metavar="NORMAL",
-        type=Path,
-        nargs="+",
-        help="known to be good, three or more made at different times are best: recordings, "
-        "directories of them, CTF traces, extract files, baselines",
-    )
-    parser.add_argument(
-        "--splits",
-        type=checked(whole(20, 100_000)),
-        default=_SPLITS,
-        metavar="N",
-        help=f"random divisions into a normal and a sample set, for each size ({_SPLITS})",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the calibration (- for stdout)")
+OPTIONS: Final = (
+    option("normal", "NORMAL", "known to be good, three or more made at different times are best: "
+        "recordings, directories of them, CTF traces, extract files, baselines", Path, nargs="+"),
+    option("--splits", "N", "random divisions into a normal and a sample set, for each size "
+        f"({_SPLITS})", whole(20, 100_000), _SPLITS),
+    option("--json", "FILE", "write the calibration (- for stdout)"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -86,18 +74,8 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
-        paths = pipeline.extract(
-            arguments.normal,
-            specification=settings["execution"],
-            reader=settings["reader"],
-            interrupts=settings["interrupts"],
-            max_memory=settings["max-memory"],
-            jobs=settings["jobs"],
-            progress=progress,
-        )
-        require_executions(paths, arguments.normal)
         return pipeline.calibrate(
-            paths,
+            extract_sources(arguments.normal, settings, progress),
             compare_settings(settings),
             splits=arguments.splits,
             progress=progress,

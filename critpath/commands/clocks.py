@@ -6,16 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.declared import FORCE, JSON, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     make_console,
     warn,
     write_output,
 )
 from critpath.commands.settings import Settings
+from critpath.commands.sources import check_inputs
 from critpath.units import format_ns, safe_text
 
 if TYPE_CHECKING:
@@ -27,29 +28,17 @@ SETTINGS = ("hosts",)
 EXIT_UNKNOWN: Final = 3  # as `compare`'s inconclusive: the clock of a host is not known
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "traces",
-        metavar="TRACE",
-        nargs="+",
-        type=Path,
-        help="a recording or CTF trace of each host, or a directory with them",
-    )
-    parser.add_argument(
-        "--reference-host",
-        metavar="HOST",
-        help="whose clock all others are compared with (default: the first by name)",
-    )
-    parser.add_argument(
-        "--clock-method",
-        choices=("bounds", "icp"),
-        default="bounds",
-        help="bounds (what messages both ways leave possible), or for comparison icp (nearest "
-        "neighbours and least squares in turns, as PInfer; it knows no bound) (default: bounds)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+OPTIONS: Final = (
+    option("traces", "TRACE", "a recording or CTF trace of each host, or a directory with them",
+        Path, nargs="+"),
+    option("--reference-host", "HOST", "whose clock all others are compared with (default: the "
+        "first by name)"),
+    option("--clock-method", None, "bounds (what messages both ways leave possible), or for "
+        "comparison icp (nearest neighbours and least squares in turns, as PInfer; it knows no "
+        "bound) (default: bounds)", default="bounds", choices=("bounds", "icp")),
+    JSON,
+    FORCE,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.output import Progress, check_inputs, hint, require_executions, warn
-from critpath.commands.reports import add_output_arguments, wanted_outputs, write_reports
+from critpath.commands.declared import flag, option
+from critpath.commands.output import Progress, hint, warn
+from critpath.commands.reports import OUTPUTS, wanted_outputs, write_reports
 from critpath.commands.settings import (
     CODING,
     COMPARING,
@@ -23,6 +24,7 @@ from critpath.commands.settings import (
     Settings,
     compare_settings,
 )
+from critpath.commands.sources import check_inputs, extract_sources
 from critpath.errors import (
     EXIT_ANOMALY,
     EXIT_INCONCLUSIVE,
@@ -57,39 +59,19 @@ EXIT_CODES: Final[dict[str, int]] = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    for name, what in (("normal", "known to be good"), ("sample", "to be judged")):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            type=Path,
-            help=f"what is {what}: a recording, a directory of them, a CTF trace, what extract "
-            "wrote, a baseline",
-        )
-    parser.add_argument(
-        "--allow-missing-baseline",
-        action="store_true",
-        help="if NORMAL does not exist, say so and exit with 0: for the first run of a CI job",
-    )
-    parser.add_argument(
-        "--explore",
-        metavar="FILE",
-        help="write a page on which to ask what the slow ones after the change have in common, "
-        "and link it in the report of --html; inline: as a part of that report",
-    )
-    parser.add_argument(
-        "--known-always",
-        action="store_true",
-        help="look what was found up in --known STORE even where it is no anomaly",
-    )
-    parser.add_argument(
-        "--why",
-        action="store_true",
-        help="print what the verdict rests on, why the causes are in their order, which numbers "
-        "were used, and what would have turned the answer",
-    )
-    add_output_arguments(parser)
+_SET: Final = "is {}: a recording, a directory of them, a CTF trace, what extract wrote, a baseline"
+OPTIONS: Final = (
+    option("normal", "NORMAL", f"what {_SET.format('known to be good')}", Path),
+    option("sample", "SAMPLE", f"what {_SET.format('to be judged')}", Path),
+    flag("--allow-missing-baseline", "if NORMAL does not exist, say so and exit with 0: for the "
+        "first run of a CI job"),
+    option("--explore", "FILE", "write a page on which to ask what the slow ones after the change "
+        "have in common, and link it in the report of --html; inline: as a part of that report"),
+    flag("--known-always", "look what was found up in --known STORE even where it is no anomaly"),
+    flag("--why", "print what the verdict rests on, why the causes are in their order, which "
+        "numbers were used, and what would have turned the answer"),
+    *OUTPUTS,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -209,16 +191,7 @@ def compare_sources(
 
         def extract(source: Path) -> PathSet:
             progress(f"reading {source}")
-            paths = pipeline.extract(
-                [source],
-                specification=settings["execution"],
-                reader=settings["reader"],
-                interrupts=settings["interrupts"],
-                max_memory=settings["max-memory"],
-                jobs=settings["jobs"],
-                progress=progress,
-            )
-            require_executions(paths, [source])
+            paths = extract_sources([source], settings, progress)
             return pipeline.mark_own(paths, settings["own"], settings["not-own"])
 
         before = extract(normal)

@@ -14,6 +14,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from critpath.commands.compare import compare_sources
+from critpath.commands.declared import flag, option
 from critpath.commands.output import hint, make_console
 from critpath.commands.record import ProgressReporter, survey_recorded
 from critpath.commands.reports import write_files
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from critpath.record.user import User
 
-SETTINGS = ()
 
 SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"
 NORMAL: Final = "normal"
@@ -38,26 +38,21 @@ SHIPPED: Final = "shipped"
 MARKER: Final = ".critpath-demo"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "directory",
-        metavar="DIR",
-        nargs="?",
-        default="critpath-demo",
-        help="where to put it (default: critpath-demo)",
-    )
-    parser.add_argument(
-        "--shipped",
-        action="store_true",
-        help="do not record: compare recordings that come with critpath",
-    )
-    parser.add_argument(
-        "--fault",
-        choices=tuple(FAULTS),
-        default=DEFAULT_FAULT,
-        help=f"what to do to the recorded sample (default: {DEFAULT_FAULT})",
-    )
+FAULTS: Final = {
+    "lock": "the thread `holder` keeps a lock longer",
+    "delay": "the process `helper` sleeps before it answers",
+    "fsync": "a file is written to the disk in between",
+    "cpu": "the process `intruder` computes on the same cpu",
+}
+DEFAULT_FAULT: Final = "lock"
+
+OPTIONS: Final = (
+    option("directory", "DIR", "where to put it (default: critpath-demo)", default="critpath-demo",
+        nargs="?"),
+    flag("--shipped", "do not record: compare recordings that come with critpath"),
+    option("--fault", None, f"what to do to the recorded sample (default: {DEFAULT_FAULT})",
+        default=DEFAULT_FAULT, choices=tuple(FAULTS)),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -175,13 +170,6 @@ SEED: Final = 1
 PRIORITY: Final = 2  # the workload lowers its own by one, but for `intruder`
 
 # Names are those of critpath.record.workload, which is not imported to show --help.
-FAULTS: Final = {
-    "lock": "the thread `holder` keeps a lock longer",
-    "delay": "the process `helper` sleeps before it answers",
-    "fsync": "a file is written to the disk in between",
-    "cpu": "the process `intruder` computes on the same cpu",
-}
-DEFAULT_FAULT: Final = "lock"
 
 
 def why_not() -> str:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.output import STDOUT, check_inputs, hint, make_console, warn, write_output
+from critpath.commands.declared import flag, option
+from critpath.commands.output import STDOUT, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
+from critpath.commands.sources import check_inputs
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError, UnreadableError
 from critpath.units import plural, safe_text
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from critpath.record.preflight import Preflight
     from critpath.record.recorder import Leftover, Requirement
 
-SETTINGS = ()
 
 FORMAT: Final = "critpath/doctor/1"
 # As `compare`'s anomaly: something was found.  125 would say that critpath failed.
@@ -36,22 +37,13 @@ _WAYS: Final = {
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "directories",
-        metavar="DIR",
-        nargs="*",
-        type=Path,
-        help="recordings to finish that a killed recorder left and that were moved or copied",
-    )
-    parser.add_argument(
-        "--clean",
-        action="store_true",
-        help="end the processes and remove the tracing sessions that killed recorders left, "
-        "and finish their recordings",
-    )
-    parser.add_argument("--json", action="store_true", help="write everything as JSON")
+OPTIONS: Final = (
+    option("directories", "DIR", "recordings to finish that a killed recorder left and that were "
+        "moved or copied", Path, nargs="*"),
+    flag("--clean", "end the processes and remove the tracing sessions that killed recorders left, "
+        "and finish their recordings"),
+    flag("--json", "write everything as JSON"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

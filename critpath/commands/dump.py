@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from critpath.commands.declared import flag, option
 from critpath.commands.output import hint
 from critpath.commands.settings import Settings
 from critpath.errors import CritpathError, InconclusiveError, UsageError
@@ -28,26 +29,16 @@ _REFUSED: Final = {
     "nothing was": "allow more (record --overhead), or wait until something was recorded",
     "a dump is being made": "wait until it is there: critpath dump --status",
 }
-SETTINGS: Final[tuple[str, ...]] = ()
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "directory",
-        metavar="DIR",
-        nargs="?",
-        type=Path,
-        help="of the flight recorder (default: the one that runs)",
-    )
-    parser.add_argument(
-        "--reason", metavar="TEXT", default="", help="goes into the dump's manifest"
-    )
-    parser.add_argument(
-        "--status", action="store_true", help="say what is held now, and what it costs"
-    )
-    parser.add_argument("--stop", action="store_true", help="end the flight recorder")
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+OPTIONS: Final = (
+    option("directory", "DIR", "of the flight recorder (default: the one that runs)", Path,
+        nargs="?"),
+    option("--reason", "TEXT", "goes into the dump's manifest", default=""),
+    flag("--status", "say what is held now, and what it costs"),
+    flag("--stop", "end the flight recorder"),
+    flag("--json", "print the answer as JSON"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

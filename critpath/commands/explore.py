@@ -7,22 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.commands.declared import flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
-    messages_of,
-    require_executions,
     warn,
     write_output,
     write_together,
 )
-from critpath.commands.parser import checked
 from critpath.commands.reports import is_saved, load_comparison
-from critpath.commands.settings import LINKING, READING, RUNNING, Settings, whole
+from critpath.commands.settings import LINKING, READING, RUNNING, Settings, reading_options, whole
+from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
 from critpath.units import plural
 
@@ -34,47 +32,21 @@ SETTINGS = (*READING, *RUNNING, *LINKING)
 _DEEPEST: Final = 2
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "trace",
-        metavar="TRACE",
-        type=Path,
-        nargs="+",
-        help="recordings, directories of them, CTF traces, extract files; of two the first is the "
-        "normal and the second the sample set; or one file of compare --json",
-    )
-    parser.add_argument(
-        "--given",
-        metavar="CONDITION",
-        action="append",
-        default=[],
-        help="look only at these executions, such as \"service == 'nginx:80'\"; may be repeated, "
-        "one step after the other",
-    )
-    parser.add_argument(
-        "--what",
-        metavar="CONDITION",
-        help="what those that it selects have in common (default: latency >= p90, the slowest "
-        "tenth of each label)",
-    )
-    parser.add_argument(
-        "--depth",
-        type=checked(whole(1, _DEEPEST)),
-        default=1,
-        metavar="N",
-        help="2: also any two of the best conditions together (1)",
-    )
-    parser.add_argument(
-        "-a",
-        "--all",
-        action="store_true",
-        help="list every condition, also those that differ by chance or are parts of the latency",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the answers (- for stdout)")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write a page to explore further (- for stdout)"
-    )
+OPTIONS: Final = (
+    option("trace", "TRACE", "recordings, directories of them, CTF traces, extract files; of two "
+        "the first is the normal and the second the sample set; or one file of compare --json",
+        Path, nargs="+"),
+    option("--given", "CONDITION", 'look only at these executions, such as "service == '
+        "'nginx:80'\"; may be repeated, one step after the other", default=[], action="append"),
+    option("--what", "CONDITION", "what those that it selects have in common (default: latency >= "
+        "p90, the slowest tenth of each label)"),
+    option("--depth", "N", "2: also any two of the best conditions together (1)",
+        whole(1, _DEEPEST), 1),
+    flag("-a --all", "list every condition, also those that differ by chance or are parts of the "
+        "latency"),
+    option("--json", "FILE", "write the answers (- for stdout)"),
+    option("-o --output", "FILE", "write a page to explore further (- for stdout)"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -130,10 +102,7 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
         two = len(arguments.trace) == 2
         sets = pipeline.extract_groups(
             [[one] for one in arguments.trace] if two else [arguments.trace],
-            specification=settings["execution"],
-            reader=settings["reader"],
-            interrupts=settings["interrupts"],
-            max_memory=settings["max-memory"],
+            **reading_options(settings),
             jobs=settings["jobs"],
             progress=progress,
         )

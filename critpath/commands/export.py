@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.declared import FORCE, TO, option
 from critpath.commands.formats import (
     ALIGNMENTS,
     FORMATS,
@@ -18,17 +19,15 @@ from critpath.commands.formats import (
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     check_terminal,
     hint,
-    messages_of,
-    require_executions,
     warn,
     write_pieces,
 )
 from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, Settings
+from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
 from critpath.text.notes import epoch_unknown
 from critpath.units import plural
@@ -44,33 +43,18 @@ SPANS = "otlp-json"
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "sources",
-        metavar="SOURCE",
-        nargs="+",
-        help="of compare --json (- for stdin); or recordings, CTF traces, directories of "
-        "recordings, extract files, baselines: each is a set of executions",
-    )
-    parser.add_argument(
-        "--format",
-        type=format_name,
-        choices=(*FORMATS, SKETCHES, SPANS),
-        help="what to write (default: by the ending of FILE); sketches: of requests, a directory "
-        "with a Parquet file for each table that critpath query has of them",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
-    )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        action="append",
-        help="only the execution that reports name so, or those of the trace with this id; may be "
-        "repeated (default: all)",
-    )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+OPTIONS: Final = (
+    option("sources", "SOURCE", "of compare --json (- for stdin); or recordings, CTF traces, "
+        "directories of recordings, extract files, baselines: each is a set of executions",
+        nargs="+"),
+    option("--format", None, "what to write (default: by the ending of FILE); sketches: of "
+        "requests, a directory with a Parquet file for each table that critpath query has of them",
+        format_name, choices=(*FORMATS, SKETCHES, SPANS)),
+    TO,
+    option("--id", "ID", "only the execution that reports name so, or those of the trace with this "
+        "id; may be repeated (default: all)", action="append"),
+    FORCE,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -226,16 +210,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 if not wanted:
                     _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
                 continue
-            paths = pipeline.extract(
-                [Path(source)],
-                specification=settings["execution"],
-                reader=settings["reader"],
-                interrupts=settings["interrupts"],
-                max_memory=settings["max-memory"],
-                jobs=None,
-                progress=progress,
-            )
-            require_executions(paths, [source])
+            paths = extract_sources([Path(source)], settings, progress, jobs=None)
             warn(messages_of(paths), quiet=settings["quiet"])
             sets.append(exported(pipeline.choose_executions(paths, wanted), source))
     found: set[str] = set()

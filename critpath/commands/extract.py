@@ -8,18 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.output import (
-    STDOUT,
-    Progress,
-    as_asked,
-    check_inputs,
-    check_outputs,
-    hint,
-    messages_of,
-    require_executions,
-    warn,
-)
-from critpath.commands.settings import READING, RUNNING, Settings
+from critpath.commands.declared import flag, option
+from critpath.commands.output import STDOUT, Progress, as_asked, check_outputs, hint, warn
+from critpath.commands.settings import READING, RUNNING, Settings, reading_options
+from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
 from critpath.processes import begin_early
 from critpath.units import plural
@@ -39,32 +31,15 @@ _OTHERS: Final = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "traces",
-        metavar="TRACE",
-        type=Path,
-        nargs="+",
-        help="recordings, CTF traces, datasets or baselines",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        required=True,
-        help="where to save them: one file if OUT ends in .parquet, else a dataset, which is a "
-        "directory with a file per recording",
-    )
-    parser.add_argument(
-        "--engine",
-        metavar="ENGINE",
-        default=LOCAL,
-        help="what reads the recordings: local (processes of this machine, see --jobs) or "
-        "dask:ADDRESS (workers of a dask scheduler at tcp://HOST:PORT or tls://HOST:PORT); "
-        "default: local",
-    )
-    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
+OPTIONS: Final = (
+    option("traces", "TRACE", "recordings, CTF traces, datasets or baselines", Path, nargs="+"),
+    option("-o --output", "OUT", "where to save them: one file if OUT ends in .parquet, else a "
+        "dataset, which is a directory with a file per recording", required=True),
+    option("--engine", "ENGINE", "what reads the recordings: local (processes of this machine, see "
+        "--jobs) or dask:ADDRESS (workers of a dask scheduler at tcp://HOST:PORT or "
+        "tls://HOST:PORT); default: local", default=LOCAL),
+    flag("--force", "replace OUT if it exists"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -94,10 +69,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     out = Path(arguments.output)
     how = pipeline.ExtractSettings(
-        specification=settings["execution"],
-        reader=settings["reader"],
-        interrupts=settings["interrupts"],
-        max_memory=settings["max-memory"],
+        **reading_options(settings),
     )
 
     def require(paths: PathSet) -> None:

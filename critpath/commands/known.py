@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath import __version__
+from critpath.commands.declared import JSON, Action, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
     warn,
     write_output,
 )
-from critpath.commands.parser import Parser, add_global, add_settings, checked
-from critpath.commands.settings import SETTINGS as ALL
 from critpath.commands.settings import SIGNING, Settings, whole
+from critpath.commands.sources import check_inputs
 from critpath.errors import (
     EXIT_ANOMALY,
     EXIT_INCONCLUSIVE,
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from critpath.pipeline.signing import SignSettings
     from critpath.pipeline.watching import Watch
 
-SETTINGS = ()
-
 # Exit codes of a search: nothing like it is 1, as `grep` has it.
 CODES: Final[Mapping[str, int]] = {
     "known": EXIT_OK,
@@ -57,129 +54,6 @@ _MOST_WAITING: Final = 64  # intervals that were counted and are not looked up y
 _POLL: Final = 0.2  # s
 _STALE: Final = 3  # intervals without a line
 _READING: Final = ("execution", "reader", *(name for name in SIGNING if name != "weights"))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    choices = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, parser_class=Parser
-    )
-
-    def add(name: str, what: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = choices.add_parser(name, help=what, allow_abbrev=False)
-        made.add_argument("store", metavar="STORE", type=Path, help="a store, NAME.known")
-        made.add_argument(
-            "--skip-bad", action="store_true", help="leave damaged entries out, and say which"
-        )
-        add_global(made)
-        return made
-
-    adding = add("add", "keep a recording, or what compare found, under a label")
-    _add_source(adding)
-    adding.add_argument("--label", required=True, help="what it is called")
-    adding.add_argument("--note", default="", help="what others should know of it")
-    adding.add_argument("--link", default="", metavar="URL", help="where more is written of it")
-    adding.add_argument(
-        "--normal",
-        metavar="SOURCE",
-        type=Path,
-        help="the same system as it is normally: what is kept is the difference, an incident",
-    )
-    adding.add_argument("--force", action="store_true", help="even if counted in another way")
-    adding.add_argument("--anonymous", action="store_true", help="without host and group")
-    adding.add_argument("--no-roles", action="store_true", help="causes without names of threads")
-    _add_reading(adding)
-    searching = add("search", "say whether something was seen before")
-    _add_source(searching)
-    searching.add_argument(
-        "--normal", metavar="SOURCE", type=Path, help="look up how it differs from this"
-    )
-    searching.add_argument(
-        *("-k", "--best"),
-        type=checked(whole(1, 100)),
-        default=5,
-        metavar="K",
-        help="labels that are listed (5)",
-    )
-    _add_classifier(searching)
-    _add_json(searching)
-    _add_reading(searching)
-    add_settings(searching, [ALL["known-level"]])
-    watching = add("watch", "count what the machine does now, and say when the answer changes")
-    watching.add_argument(
-        "--events",
-        choices=("minimal", "broad", "all", "free"),
-        default="minimal",
-        help="what is counted, as of record",
-    )
-    watching.add_argument(
-        "--fail-on", default="", metavar="LABEL", help="end with 1 once it is this, 5 times in 10"
-    )
-    _add_json(watching)
-    add_settings(watching, [ALL[name] for name in ("interval", "scope", "known-level")])
-    listing = add("list", "list labels, or a label's sessions")
-    listing.add_argument("label", nargs="?", default="", help="of this label")
-    showing = add("show", "show a label's usual terms, notes and links")
-    showing.add_argument("label", help="a label")
-    checking = add("check", "say what the store can tell apart, and how often it is wrong")
-    _add_json(checking)
-    checking.add_argument("--html", metavar="FILE", help="write a page (- for stdout)")
-    add_settings(checking, [ALL["known-level"]])
-    grouping = add("groups", "say which labels are alike, and which documents belong together")
-    grouping.add_argument(
-        "--clusters",
-        type=checked(whole(1, 1_000)),
-        metavar="K",
-        help="groups to make (default: where the tree has its largest gap)",
-    )
-    grouping.add_argument(
-        "--method",
-        choices=("tree", "k-means", "ward", "single", "complete", "average", "optics"),
-        default="tree",
-        help="tree: of labels; the others group documents, and are held against the labels",
-    )
-    removing = add("remove", "remove a label, or a session")
-    removing.add_argument("names", nargs="+", metavar="NAME", help="a label, or LABEL/FILE")
-    relabelling = add("relabel", "give a label, or a session, another name")
-    relabelling.add_argument("old", metavar="OLD", help="a label, or LABEL/FILE")
-    relabelling.add_argument("new", metavar="NEW", help="the new label")
-
-
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        type=Path,
-        help="a recording or trace, a file of critpath signature, or of compare --json",
-    )
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
-
-
-def _add_classifier(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--classifier",
-        choices=("nearest", "svm"),
-        default="nearest",
-        help="how the label is chosen: nearest by drift distance, or a linear SVM",
-    )
-
-
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--by",
-        choices=("interval", "execution"),
-        default="interval",
-        help="what a document is: an interval of time, or an execution",
-    )
-    add_settings(parser, [ALL[name] for name in _READING])
-
-
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Do one thing with a store, and return the exit code."""
-    return _ACTIONS[arguments.action](arguments, settings)
 
 
 def _open(arguments: argparse.Namespace, settings: Settings) -> Store:
@@ -590,14 +464,69 @@ def _relabel(arguments: argparse.Namespace, settings: Settings) -> int:
     return EXIT_OK
 
 
-_ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Settings], int]]] = {
-    "add": _add,
-    "search": _search,
-    "watch": _watch,
-    "list": _list,
-    "show": _show,
-    "check": _check,
-    "groups": _groups,
-    "remove": _remove,
-    "relabel": _relabel,
-}
+_STORE: Final = (
+    option("store", "STORE", "a store, NAME.known", Path),
+    flag("--skip-bad", "leave damaged entries out, and say which"),
+)
+_SOURCE: Final = option("source", "SOURCE", "a recording or trace, a file of critpath signature, "
+    "or of compare --json", Path)  # fmt: skip
+_BY: Final = option("--by", None, "what a document is: an interval of time, or an execution",
+    default="interval", choices=("interval", "execution"))  # fmt: skip
+
+ACTIONS: Final = {
+    "add": Action("keep a recording, or what compare found, under a label", _add, (
+        *_STORE,
+        _SOURCE,
+        option("--label", None, "what it is called", required=True),
+        option("--note", None, "what others should know of it", default=""),
+        option("--link", "URL", "where more is written of it", default=""),
+        option("--normal", "SOURCE", "the same system as it is normally: what is kept is the "
+            "difference, an incident", Path),
+        flag("--force", "even if counted in another way"),
+        flag("--anonymous", "without host and group"),
+        flag("--no-roles", "causes without names of threads"),
+        _BY,
+    ), _READING),
+    "search": Action("say whether something was seen before", _search, (
+        *_STORE,
+        _SOURCE,
+        option("--normal", "SOURCE", "look up how it differs from this", Path),
+        option("-k --best", "K", "labels that are listed (5)", whole(1, 100), 5),
+        option("--classifier", None, "how the label is chosen: nearest by drift distance, or a "
+            "linear SVM", default="nearest", choices=("nearest", "svm")),
+        JSON,
+        _BY,
+    ), (*_READING, "known-level")),
+    "watch": Action("count what the machine does now, and say when the answer changes", _watch, (
+        *_STORE,
+        option("--events", None, "what is counted, as of record", default="minimal",
+            choices=("minimal", "broad", "all", "free")),
+        option("--fail-on", "LABEL", "end with 1 once it is this, 5 times in 10", default=""),
+        JSON,
+    ), ("interval", "scope", "known-level")),
+    "list": Action("list labels, or a label's sessions", _list, (
+        *_STORE, option("label", None, "of this label", default="", nargs="?"),
+    )),
+    "show": Action("show a label's usual terms, notes and links", _show, (
+        *_STORE, option("label", None, "a label"),
+    )),
+    "check": Action("say what the store can tell apart, and how often it is wrong", _check, (
+        *_STORE, JSON, option("--html", "FILE", "write a page (- for stdout)"),
+    ), ("known-level",)),
+    "groups": Action("say which labels are alike, and which documents belong together", _groups, (
+        *_STORE,
+        option("--clusters", "K", "groups to make (default: where the tree has its largest gap)",
+            whole(1, 1_000)),
+        option("--method", None, "tree: of labels; the others group documents, and are held "
+            "against the labels", default="tree",
+            choices=("tree", "k-means", "ward", "single", "complete", "average", "optics")),
+    )),
+    "remove": Action("remove a label, or a session", _remove, (
+        *_STORE, option("names", "NAME", "a label, or LABEL/FILE", nargs="+"),
+    )),
+    "relabel": Action("give a label, or a session, another name", _relabel, (
+        *_STORE,
+        option("old", "OLD", "a label, or LABEL/FILE"),
+        option("new", "NEW", "the new label"),
+    )),
+}  # fmt: skip

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Final
 
+from critpath.commands.declared import flag, option
 from critpath.commands.overview import VERBS
 from critpath.commands.parser import sentence
 from critpath.errors import CritpathError, UsageError
@@ -13,29 +14,23 @@ from critpath_marks.channels import find_channel
 from critpath_marks.marks import format_mark
 from critpath_marks.sessions import pid_namespace
 
-SETTINGS: tuple[str, ...] = ()
-
 # The first pid namespace has this number on every kernel (PROC_PID_INIT_INO).
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.description = (
-        f"{sentence(VERBS['mark'])[:-1]}, for --execution marker. Begin and end "
-        "have the name in common, and the key; without a key, both must be called by the same "
-        "shell. This command needs some 50 ms before it marks: for short executions the "
-        'shell\'s own line is better, echo "critpath:begin NAME" >&$CRITPATH_MARKER_FD. '
-        "Exit code 0 also while nothing records."
-    )
-    parser.add_argument("what", choices=("begin", "end"), help="what to mark")
-    parser.add_argument("name", metavar="NAME", help="the kind of execution, such as backup")
-    parser.add_argument(
-        "key", metavar="KEY", nargs="?", help="what tells it from others at the same time"
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="fail (exit 125) if nothing records the mark"
-    )
+DESCRIPTION: Final = (
+    f"{sentence(VERBS['mark'])[:-1]}, for --execution marker. Begin and end "
+    "have the name in common, and the key; without a key, both must be called by the same "
+    "shell. This command needs some 50 ms before it marks: for short executions the "
+    'shell\'s own line is better, echo "critpath:begin NAME" >&$CRITPATH_MARKER_FD. '
+    "Exit code 0 also while nothing records."
+)
+OPTIONS: Final = (
+    option("what", None, "what to mark", choices=("begin", "end")),
+    option("name", "NAME", "the kind of execution, such as backup"),
+    option("key", "KEY", "what tells it from others at the same time", nargs="?"),
+    flag("--strict", "fail (exit 125) if nothing records the mark"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, _: object) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self, cast
 
-from critpath.errors import CritpathError, InconclusiveError, UnreadableError, UsageError
+from critpath.errors import CritpathError, UsageError
 from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from critpath.commands.settings import Settings
-    from critpath.model import PathSet
     from critpath.schema.notes import Remark
     from critpath.text.notes import Words
 
@@ -119,25 +118,6 @@ def check_terminal(place: str, what: str, *, binary: bool) -> None:
         )
 
 
-def check_inputs(paths: Iterable[Path]) -> None:
-    """Refuse inputs that are not there, before any work.
-
-    Raises
-    ------
-    UnreadableError
-    """
-    for path in paths:
-        try:
-            found = path.exists()
-        except (OSError, ValueError) as error:
-            raise UnreadableError(f"cannot look at {path}: {error}", "check the path") from None
-        if not found:
-            raise UnreadableError(
-                f"{path} does not exist",
-                "name a recording, a directory of them, a CTF trace, an extract or a baseline",
-            )
-
-
 def check_outputs(
     places: Sequence[str | None], inputs: Iterable[Path] = (), *, force: bool = True
 ) -> None:
@@ -195,50 +175,6 @@ def hint(message: str, *, quiet: bool) -> None:
     if not quiet:
         sys.stdout.flush()  # in a log that has both, it stands below what it speaks of
         print(log_text(safe_text(message)), file=sys.stderr)
-
-
-def messages_of(paths: PathSet) -> list[str]:
-    """Return everything a reader must know about extracted paths."""
-    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
-
-    return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
-
-
-def _lost(paths: PathSet) -> list[str]:
-    touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
-    return [f"{what}: {touched}" for what in _losses(paths)]
-
-
-def _losses(paths: PathSet) -> list[str]:
-    """Return what was lost, as one text; none where nothing was."""
-    events = sum(loss.events for loss in paths.losses)
-    packets = sum(loss.packets for loss in paths.losses)
-    if not paths.losses:
-        return []
-    what = f"{plural(events, 'event')} and {plural(packets, 'packet')} lost or damaged"
-    return [what + (f" ({paths.losses[0].reason})" if packets else "")]
-
-
-def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
-    """Refuse paths without any execution, with the reason.
-
-    Raises
-    ------
-    InconclusiveError
-    """
-    if len(paths):
-        return
-    raise no_executions(sources, [*_losses(paths), *paths.executions.notes[:3]])
-
-
-def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> InconclusiveError:
-    """Return the error of a recording without any execution."""
-    why = "; ".join(reasons)
-    return InconclusiveError(
-        f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
-        "say what else an execution is: --execution 'requests:?' lists the servers, "
-        "'events:?,?' the events of the trace",
-    )
 
 
 def make_console(stream: IO[str] | None = None) -> Console:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Final
 
-# Every verb is a module beside this one, with `SETTINGS`, `add_arguments` and `run`.
+# Every verb is a module beside this one, with `OPTIONS`, `SETTINGS` and `run`.
 VERBS: Final[dict[str, str]] = {
     "record": "record runs of a command, or the whole machine, for compare",
     "path": "show what a thread, or every execution, spent its time on",

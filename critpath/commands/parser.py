@@ -5,27 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from critpath import __version__
+from critpath.commands.declared import Action, Options
 from critpath.commands.overview import CONFIG, DEBUG, DESCRIPTION, EPILOG, SHOW_CONFIG
 from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
 from critpath.errors import UsageError
-
-
-class Verb(Protocol):
-    """What a module of this directory offers to be a verb."""
-
-    @property
-    def SETTINGS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
-        """Names of the settings that it heeds."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
-        """Add what the verb takes beside settings."""
-
-    def run(self, arguments: argparse.Namespace, settings: Settings, /) -> int:
-        """Do it and return the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -122,20 +110,55 @@ def build_parser(
         )
         if arguments is not None and name not in arguments:
             continue
-        verb = verb_module(name)
-        verb.add_arguments(child)
-        add_settings(child, (SETTINGS[s] for s in verb.SETTINGS))
-        _group_options(child, getattr(verb, "GROUPS", {}))
+        verb = Verb.of(name)
+        child.description = verb.description or child.description
+        if verb.actions:
+            deeper = child.add_subparsers(
+                dest="action", metavar="ACTION", required=True, parser_class=Parser
+            )
+            for action, of in verb.actions.items():
+                inner = deeper.add_parser(action, help=of.what, allow_abbrev=False)
+                add_options(inner, of.options)
+                add_settings(inner, (SETTINGS[s] for s in of.settings))
+                add_global(inner)
+        add_options(child, verb.options)
+        add_settings(child, (SETTINGS[s] for s in verb.settings))
+        _group_options(child, verb.groups)
         add_global(child)
         if show_config:
             _relax(child)
     return parser
 
 
-def verb_module(name: str) -> Verb:
-    """Import a verb."""
-    module: Verb = import_module(f"critpath.commands.{name}")
-    return module
+@dataclass(frozen=True)
+class Verb:
+    """What a module of this directory declares."""
+
+    run: Callable[[argparse.Namespace, Settings], int]
+    options: Options
+    settings: tuple[str, ...]
+    actions: Mapping[str, Action]
+    groups: Mapping[str, Sequence[str]]
+    description: str
+
+    @classmethod
+    def of(cls, name: str) -> Verb:
+        """Import a verb, and return what it declares."""
+        module = import_module(f"critpath.commands.{name}")
+        actions: Mapping[str, Action] = getattr(module, "ACTIONS", {})
+
+        def run(arguments: argparse.Namespace, settings: Settings) -> int:
+            code: int = (actions[arguments.action] if actions else module).run(arguments, settings)
+            return code
+
+        return cls(
+            run,
+            getattr(module, "OPTIONS", ()),
+            getattr(module, "SETTINGS", ()),
+            actions,
+            getattr(module, "GROUPS", {}),
+            getattr(module, "DESCRIPTION", ""),
+        )
 
 
 def _group_options(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[str]]) -> None:
@@ -186,6 +209,17 @@ def checked(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
     return convert
 
 
+def add_options(parser: argparse._ActionsContainer, options: Iterable[Any]) -> None:
+    """Add what is declared, of alternatives one."""
+    for each in options:
+        if isinstance(each, tuple):
+            add_options(parser.add_mutually_exclusive_group(), each)
+            continue
+        parse = each.given.get("type")
+        typed = {} if parse is None or isinstance(parse, type) else {"type": checked(parse)}
+        parser.add_argument(*each.names, **{**each.given, **typed})
+
+
 def sentence(summary: str) -> str:
     """Return a summary as a sentence."""
     return summary[0].upper() + summary[1:] + "."
@@ -234,7 +268,7 @@ def add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]
             parser.add_argument(
                 f"--{setting.name}",
                 dest="setting_" + setting.name,
-                action="append" if setting.repeated else "store",
+                action="append" if setting.listed else "store",
                 type=checked(setting.parse),
                 default=argparse.SUPPRESS,
                 metavar=setting.metavar,

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
+from critpath.commands.declared import FORCE, TO, either, flag, option
 from critpath.commands.formats import (
     FORMATS,
     PATHS,
@@ -22,20 +23,21 @@ from critpath.commands.formats import (
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     check_terminal,
     hint,
     make_console,
-    messages_of,
-    no_executions,
-    require_executions,
     warn,
     write_output,
     write_pieces,
 )
-from critpath.commands.parser import checked
 from critpath.commands.settings import CODING, READING, Settings, whole
+from critpath.commands.sources import (
+    check_inputs,
+    extract_sources,
+    messages_of,
+    no_executions,
+)
 from critpath.errors import UsageError
 from critpath.units import format_ns, format_share, plural, safe_text
 
@@ -50,68 +52,33 @@ _SHOWN = ("text", "json")
 _WRITTEN = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, WINDOW})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument("trace", metavar="TRACE", type=Path, help="a recording or CTF trace")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument(
-        "--tid", type=checked(whole(1, 2**31 - 1)), metavar="N", help="this thread's whole life"
-    )
-    who.add_argument("--comm", metavar="NAME", help="every thread of this name")
-    for option, what in (("--from", "begin"), ("--to", "end")):
-        parser.add_argument(
-            option,
-            dest=what,
-            type=checked(whole(0, 2**63 - 1)),
-            metavar="NS",
-            help=f"{what} of the window, in ns of the trace's clock",
-        )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        action="append",
-        help="only the execution that reports name so, or those of the trace with this id; may be "
-        "repeated (default: all)",
-    )
-    parser.add_argument(
-        "--segments",
-        action="store_true",
-        help="text: what each execution did in order of time, not where those of each label "
-        "spend their time",
-    )
-    parser.add_argument(
-        "--top",
-        type=checked(whole(1, 10_000)),
-        metavar="N",
-        help="of a recording with stacks, the N places in the code where most of the time goes",
-    )
-    parser.add_argument(
-        "--by",
-        choices=("tier",),
-        help="tier: of requests, what each service takes by itself and what it asks of others, "
-        "on average",
-    )
-    parser.add_argument(
-        "--format",
-        type=format_name,
-        choices=(*_SHOWN, *_WRITTEN),
-        help="json: one object a line; graphml: the graph of one window (default: by the "
-        "ending of FILE, text for stdout)",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
-    )
-    parser.add_argument(
-        "--all-threads",
-        action="store_true",
-        help="graphml of a path: also the threads that are not on it and woke none that is",
-    )
-    parser.add_argument(
-        "--partial",
-        action="store_true",
-        help="of a recording under a budget, show the executions that were not recorded whole",
-    )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+OPTIONS: Final = (
+    option("trace", "TRACE", "a recording or CTF trace", Path),
+    either(
+        option("--tid", "N", "this thread's whole life", whole(1, 2**31 - 1)),
+        option("--comm", "NAME", "every thread of this name"),
+    ),
+    option("--from", "NS", "begin of the window, in ns of the trace's clock", whole(0, 2**63 - 1),
+        dest="begin"),
+    option("--to", "NS", "end of the window, in ns of the trace's clock", whole(0, 2**63 - 1),
+        dest="end"),
+    option("--id", "ID", "only the execution that reports name so, or those of the trace with this "
+        "id; may be repeated (default: all)", action="append"),
+    flag("--segments", "text: what each execution did in order of time, not where those of each "
+        "label spend their time"),
+    option("--top", "N", "of a recording with stacks, the N places in the code where most of the "
+        "time goes", whole(1, 10_000)),
+    option("--by", None, "tier: of requests, what each service takes by itself and what it asks of "
+        "others, on average", choices=("tier",)),
+    option("--format", None, "json: one object a line; graphml: the graph of one window (default: "
+        "by the ending of FILE, text for stdout)", format_name, choices=(*_SHOWN, *_WRITTEN)),
+    TO,
+    flag("--all-threads", "graphml of a path: also the threads that are not on it and woke none "
+        "that is"),
+    flag("--partial", "of a recording under a budget, show the executions that were not recorded "
+        "whole"),
+    FORCE,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -333,18 +300,12 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
     with Progress(quiet=settings["quiet"]) as progress:
         progress(f"reading {arguments.trace}")
         if not threads:
-            paths = pipeline.extract(
-                [arguments.trace],
-                specification=settings["execution"],
-                reader=settings["reader"],
-                interrupts=settings["interrupts"],
-                max_memory=settings["max-memory"],
+            paths = extract_sources(
+                *([arguments.trace], settings, progress),
                 jobs=None,
-                progress=progress,
                 partial=arguments.partial,
                 bystanders=True,
             )
-            require_executions(paths, [arguments.trace])
             return _chosen(paths, arguments, settings)
         paths = pipeline.thread_paths(
             arguments.trace,

@@ -11,20 +11,19 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath.commands.declared import FORCE, TO, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     check_terminal,
     make_console,
-    messages_of,
-    require_executions,
     warn,
     write_output,
     write_pieces,
 )
 from critpath.commands.settings import READING, RUNNING, Settings
+from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,30 +157,16 @@ class Database:
         return found
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "words",
-        metavar="TRACE... SQL",
-        nargs="+",
-        help="recordings, CTF traces, extract files; and what to ask of them, in one word: "
-        '"select label, count(*), median(latency) from facts group by label"',
-    )
-    parser.add_argument(
-        "--tables",
-        action="store_true",
-        help="show what tables there are and their columns; takes no SQL",
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="table",
-        help="csv, json (an object a line) or parquet for other programs (table)",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", default=STDOUT, help="where to (default: - for stdout)"
-    )
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+OPTIONS: Final = (
+    option("words", "TRACE... SQL", "recordings, CTF traces, extract files; and what to ask of "
+        'them, in one word: "select label, count(*), median(latency) from facts group by label"',
+        nargs="+"),
+    flag("--tables", "show what tables there are and their columns; takes no SQL"),
+    option("--format", None, "csv, json (an object a line) or parquet for other programs (table)",
+        default="table", choices=FORMATS),
+    TO,
+    FORCE,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -200,16 +185,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
-        paths = pipeline.extract(
-            sources,
-            specification=settings["execution"],
-            reader=settings["reader"],
-            interrupts=settings["interrupts"],
-            max_memory=settings["max-memory"],
-            jobs=settings["jobs"],
-            progress=progress,
-        )
-        require_executions(paths, sources)
+        paths = extract_sources(sources, settings, progress)
         progress("asking")
         database = Database(
             *(paths, pipeline.facts_of(paths), _sketches(paths, sources, sql, settings, progress)),

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.commands.declared import command, flag, option
 from critpath.commands.output import Progress, check_outputs, hint
-from critpath.commands.parser import checked
 from critpath.commands.recorded import describe_flaws, describe_outcome
 from critpath.commands.settings import (
     COUNTING,
@@ -62,158 +62,57 @@ GROUPS: Final = {
 }
 
 
-_FLAGS: Final = (
-    (
-        "--functions",
-        (
-            "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or later): "
-            "which function ran, for paths and findings"
-        ),
-    ),
-    ("--counts", "count beside it how often each event happens, into DIR/counts"),
-    ("--always", "keep recording into memory, and save it when something goes wrong"),
-    ("--keep-raw", "keep what the trace was converted from"),
-    ("--as-root", "under sudo: run the command as root too"),
-    ("--no-probe", "do not measure meanwhile how fast the machine is"),
-    ("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
-    ("--force", "replace a recording (and a page of --then) that is there"),
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        help="the recording's directory (default: critpath-TIME-NAME)",
-    )
-    parser.add_argument(
-        "-n", "--runs", metavar="RUNS", type=checked(_RUNS), help="runs that are recorded (1)"
-    )
-    parser.add_argument(
-        "--warmup",
-        metavar="K",
-        type=checked(whole(0, 1_000_000)),
-        default=0,
-        help="runs before that are not recorded",
-    )
-    parser.add_argument(
-        "--prepare", metavar="LINE", default="", help="a line for sh before every run"
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=checked(_SECONDS),
-        default=0.0,
-        help="end a run, with all that it started, after so many seconds",
-    )
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="the whole machine, without a command"
-    )
-    parser.add_argument(
-        "--duration",
-        metavar="S",
-        type=checked(_SECONDS),
-        default=0.0,
-        help="with -a or --container: seconds (default: until Ctrl-C)",
-    )
-    parser.add_argument(
-        "--container",
-        metavar="NAME",
-        default="",
-        help="the machine; executions are the processes of this container",
-    )
-    parser.add_argument(
-        "--hosts",
-        metavar="A,B",
-        default="",
-        help="the whole machine on each of these hosts at once, over ssh, into DIR/A, DIR/B",
-    )
-    parser.add_argument(
-        "--remote-command",
-        metavar="CMD",
-        default="critpath",
-        help="with --hosts: how critpath is called there, such as: sudo critpath",
-    )
-    parser.add_argument(
-        "--interleave",
-        nargs=2,
-        metavar=("A", "B"),
-        help="two commands in turn, in blocks of random order, into DIR/normal and DIR/sample",
-    )
-    parser.add_argument(
-        "--marks-from",
-        metavar="WHO",
-        default="",
-        help="users whose programs may mark executions though they may not trace: names "
-        "separated by commas, all, or none (default: who called sudo)",
-    )
-    # No setting: whose messages are looked at is decided for each recording.
-    parser.add_argument(
-        "--labels-from",
-        metavar="WHAT",
-        choices=("bytes", "bytes,traceparent"),
-        default="",
-        help="name requests by the first 64 bytes of their messages: bytes (method and path, first "
-        "words of SQL, a command's name), or bytes,traceparent for trace ids besides; "
-        "docs/labels.md says what is looked at and kept",
-    )
-    _add_counts(parser)
-    _add_stacks(parser)
-    parser.add_argument(
-        "--then",
-        choices=("explore",),
-        default="",
-        help="explore: then say what the slow executions have in common, and write the page to "
-        "ask on as DIR.html; with -a they are the requests of servers unless --execution is given",
-    )
-    for option, what in _FLAGS:
-        parser.add_argument(option, action="store_true", help=what)
-    parser.add_argument(
-        "command",
-        metavar="CMD ARG...",
-        nargs=argparse.REMAINDER,
-        help="the command, best after --",
-    )
-
-
-def _add_counts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--events",
-        choices=("minimal", "broad", "all", "free"),
-        default="minimal",
-        help="what is counted: minimal (system calls, and what tells what runs), broad (what tells "
-        "faults, too), all tracepoints, or free (only what /proc has of the machine anyway, which "
-        "needs no root); docs/counts.md says what each costs",
-    )
-    parser.add_argument(
-        "--kernel-functions",
-        metavar="NAMES",
-        default="",
-        help="count these kernel functions besides, where the kernel can: names separated by "
-        "commas, with * for any text",
-    )
-
-
-def _add_stacks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--stacks",
-        metavar="WHAT",
-        default="",
-        help="with which stacks threads sleep, wake others and run, for causes that name functions "
-        "and lines: native (any program, by perf), python (besides functions of Python 3.12 and "
-        "later, and samples), samples (Python from 3.8 on, sampled, also what runs already), with "
-        "commas between, or auto for what this machine offers; "
-        "docs/code-locations.md says what it costs",
-    )
-    parser.add_argument(
-        "--files",
-        action="store_true",
-        help="follow what descriptors name, for causes that name the file or the peer that a "
-        "system call waits for: fsync(audit.log), recvfrom(127.0.0.1:5432)",
-    )
+OPTIONS: Final = (
+    option("-o --output", "DIR", "the recording's directory (default: critpath-TIME-NAME)", Path),
+    option("-n --runs", "RUNS", "runs that are recorded (1)", _RUNS),
+    option("--warmup", "K", "runs before that are not recorded", whole(0, 1_000_000), 0),
+    option("--prepare", "LINE", "a line for sh before every run", default=""),
+    option("--timeout", "S", "end a run, with all that it started, after so many seconds",
+        _SECONDS, 0.0),
+    flag("-a --all", "the whole machine, without a command"),
+    option("--duration", "S", "with -a or --container: seconds (default: until Ctrl-C)", _SECONDS,
+        0.0),
+    option("--container", "NAME", "the machine; executions are the processes of this container",
+        default=""),
+    option("--hosts", "A,B", "the whole machine on each of these hosts at once, over ssh, into "
+        "DIR/A, DIR/B", default=""),
+    option("--remote-command", "CMD", "with --hosts: how critpath is called there, such as: sudo "
+        "critpath", default="critpath"),
+    option("--interleave", ("A", "B"), "two commands in turn, in blocks of random order, into "
+        "DIR/normal and DIR/sample", nargs=2),
+    option("--marks-from", "WHO", "users whose programs may mark executions though they may not "
+        "trace: names separated by commas, all, or none (default: who called sudo)", default=""),
+    option("--labels-from", "WHAT", "name requests by the first 64 bytes of their messages: bytes "
+        "(method and path, first words of SQL, a command's name), or bytes,traceparent for trace "
+        "ids besides; docs/labels.md says what is looked at and kept", default="",
+        choices=("bytes", "bytes,traceparent")),
+    option("--events", None, "what is counted: minimal (system calls, and what tells what runs), "
+        "broad (what tells faults, too), all tracepoints, or free (only what /proc has of the "
+        "machine anyway, which needs no root); docs/counts.md says what each costs",
+        default="minimal", choices=("minimal", "broad", "all", "free")),
+    option("--kernel-functions", "NAMES", "count these kernel functions besides, where the kernel "
+        "can: names separated by commas, with * for any text", default=""),
+    option("--stacks", "WHAT", "with which stacks threads sleep, wake others and run, for causes "
+        "that name functions and lines: native (any program, by perf), python (besides functions "
+        "of Python 3.12 and later, and samples), samples (Python from 3.8 on, sampled, also what "
+        "runs already), with commas between, or auto for what this machine offers; "
+        "docs/code-locations.md says what it costs", default=""),
+    flag("--files", "follow what descriptors name, for causes that name the file or the peer that "
+        "a system call waits for: fsync(audit.log), recvfrom(127.0.0.1:5432)"),
+    option("--then", None, "explore: then say what the slow executions have in common, and write "
+        "the page to ask on as DIR.html; with -a they are the requests of servers unless "
+        "--execution is given", default="", choices=("explore",)),
+    flag("--functions", "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or "
+        "later): which function ran, for paths and findings"),
+    flag("--counts", "count beside it how often each event happens, into DIR/counts"),
+    flag("--always", "keep recording into memory, and save it when something goes wrong"),
+    flag("--keep-raw", "keep what the trace was converted from"),
+    flag("--as-root", "under sudo: run the command as root too"),
+    flag("--no-probe", "do not measure meanwhile how fast the machine is"),
+    flag("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
+    flag("--force", "replace a recording (and a page of --then) that is there"),
+    command("CMD ARG...", "the command, best after --"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -342,8 +241,8 @@ def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str
     }
     if settings.origins["trace-format"] != "default":
         given["--trace-format"] = settings["trace-format"]
-    for option, value in given.items():
-        options += [option, str(value)] if value else []
+    for name, value in given.items():
+        options += [name, str(value)] if value else []
     options += ["--no-probe"] if arguments.no_probe else []
     return options + (["--keep-raw"] if arguments.keep_raw else [])
 
@@ -573,9 +472,9 @@ def _refuse_command_options(arguments: argparse.Namespace) -> None:
         "--timeout": arguments.timeout,
         "--functions": arguments.functions,
     }
-    for option, value in given.items():
+    for name, value in given.items():
         if value:
-            raise UsageError(f"{option} without a command", "leave it out; see --duration")
+            raise UsageError(f"{name} without a command", "leave it out; see --duration")
 
 
 def _split(text: str) -> tuple[str, ...]:

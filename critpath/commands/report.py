@@ -6,17 +6,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from critpath.commands.output import STDOUT, check_inputs, make_console, write_output
+from critpath.commands.declared import flag, option
+from critpath.commands.output import STDOUT, make_console, write_output
 from critpath.commands.path import print_paths
 from critpath.commands.reports import (
+    OUTPUTS,
     Outputs,
-    add_output_arguments,
     load_saved,
     wanted_outputs,
     write_files,
     write_reports,
 )
 from critpath.commands.settings import LINKING, Settings
+from critpath.commands.sources import check_inputs
 from critpath.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,18 +40,12 @@ _KINDS: Final = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "file", metavar="FILE", help="of compare --json or extract (- for JSON from stdin)"
-    )
-    add_output_arguments(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.add_argument(
-        "--segments",
-        action="store_true",
-        help="of extract: every path in order of time, as critpath path has it",
-    )
+OPTIONS: Final = (
+    option("file", "FILE", "of compare --json or extract (- for JSON from stdin)"),
+    *OUTPUTS,
+    option("--format", None, "", default="text", choices=("text", "json")),
+    flag("--segments", "of extract: every path in order of time, as critpath path has it"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

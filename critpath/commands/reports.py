@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
+from critpath.commands.declared import flag, option
 from critpath.commands.output import (
     STDOUT,
     attempt,
-    check_inputs,
     check_outputs,
     make_console,
     write_output,
     write_together,
 )
+from critpath.commands.sources import check_inputs
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.units import log_text
 from critpath.untrusted import LARGEST
@@ -71,21 +72,12 @@ class Outputs:
         return STDOUT in self.places.values()
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what to write."""
-    for name, what in _FILES.items():
-        parser.add_argument(f"--{name}", metavar="FILE", help=what)
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="print all tables: states and tests, requests, alignments, types",
-    )
-    parser.add_argument(
-        "--github",
-        action="store_true",
-        help="in a GitHub workflow: append the Markdown to the job's summary, annotate the run",
-    )
+OUTPUTS: Final = (
+    *(option(f"--{name}", "FILE", what) for name, what in _FILES.items()),
+    flag("-v --verbose", "print all tables: states and tests, requests, alignments, types"),
+    flag("--github", "in a GitHub workflow: append the Markdown to the job's summary, annotate the "
+        "run"),
+)  # fmt: skip
 
 
 def wanted_outputs(

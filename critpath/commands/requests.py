@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from critpath.commands.declared import FORCE, JSON, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
     write_output,
 )
 from critpath.commands.settings import READING, Settings
+from critpath.commands.sources import check_inputs
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
@@ -24,17 +25,12 @@ if TYPE_CHECKING:
 SETTINGS = READING
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "traces",
-        metavar="RECORDING",
-        nargs="+",
-        type=Path,
-        help="recordings with sockets (--profile requests), or directories of them",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+OPTIONS: Final = (
+    option("traces", "RECORDING", "recordings with sockets (--profile requests), or directories of "
+        "them", Path, nargs="+"),
+    JSON,
+    FORCE,
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -333,8 +333,9 @@ class Setting:
     shown : str or callable
         What `--help` shows, or what returns it.
     metavar : str
-    repeated : bool
-        The option may be given several times; its values add up to a tuple.
+    listed : callable, optional
+        The option may be given several times, and its values add up to a tuple; this takes all
+        of them from a file.
     options : mapping of str
         Values that are an option each, ``--NAME-VALUE``, and what `--help` shows of them.
     """
@@ -344,13 +345,17 @@ class Setting:
     default: Any
     shown: str | Callable[[], str]
     metavar: str = ""
-    repeated: bool = False
+    listed: Callable[[Any], Any] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def help(self) -> str:
         """What ``--help`` shows."""
         return self.shown if isinstance(self.shown, str) else self.shown()
+
+    def accept(self, value: Any) -> Any:
+        """Return a value of a file or a program, checked."""
+        return (self.listed or self.parse)(value)
 
     @property
     def flag(self) -> bool:
@@ -366,340 +371,173 @@ _ALPHABET: Final = "alphabet of paths: thread, state (paper), functions (Python)
 _OUTLIER_K: Final = "paper's outliers: above mean + K * std"
 _T2: Final = "paper's probability rule: ratio of the shares above the normal mean, or auto"
 
-SETTINGS: Final[dict[str, Setting]] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "execution",
-            as_text,
-            None,
-            "what an execution is: process | thread | marker | "
+_TABLE: Final[dict[str, tuple[Setting, ...]]] = {
+    "reading": (
+        Setting("execution", as_text, None, "what an execution is: process | thread | marker | "
             "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | "
             "requests[:port=N,comm=NAME,...] of servers, which requests:? lists | "
-            "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads "
-            "(default: what the recording says)",
-            "SPEC",
-        ),
-        Setting(
-            "doubtful",
-            one_of("leave", "include"),
-            "leave",
-            "where it is doubtful what a request asked of others: leave (its path stays on the "
-            "thread that answered it) or include (as is likeliest)",
-            "WHAT",
-        ),
-        Setting(
-            "assign",
-            one_of("queues", "gap", "delays", "thread"),
-            "queues",
+            "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads (default: what the "
+            "recording says)", "SPEC"),
+        Setting("doubtful", one_of("leave", "include"), "leave", "where it is doubtful what a "
+            "request asked of others: leave (its path stays on the thread that answered it) or "
+            "include (as is likeliest)", "WHAT"),
+        Setting("assign", one_of("queues", "gap", "delays", "thread"), "queues",
             "what decides who of several open requests asked, where no certain rule does: queues "
             "(order, and what requests usually ask), or for comparison one thing alone: gap "
-            "(transitions, as PInfer), delays, or thread (who was received last)",
-            "WHAT",
-        ),
-        Setting(
-            "learn",
-            as_recording,
-            "",
-            "a recording of the same servers, best with one request after the other, from which it "
-            "is learned what requests ask: for short ones in which all are concurrent",
-            "RECORDING",
-        ),
-        Setting(
-            "reader",
-            one_of("auto", "native", "babeltrace2"),
-            "auto",
-            "how traces are read: auto, native or babeltrace2",
-            "NAME",
-        ),
-        Setting(
-            "hosts",
-            one_of("auto", "together", "apart"),
-            "auto",
+            "(transitions, as PInfer), delays, or thread (who was received last)", "WHAT"),
+        Setting("learn", as_recording, "", "a recording of the same servers, best with one request "
+            "after the other, from which it is learned what requests ask: for short ones in which "
+            "all are concurrent", "RECORDING"),
+        Setting("reader", one_of("auto", "native", "babeltrace2"), "auto",
+            "how traces are read: auto, native or babeltrace2", "NAME"),
+        Setting("hosts", one_of("auto", "together", "apart"), "auto",
             "several recordings in a directory: of several hosts at one time (together), or "
             "repetitions (apart); auto: what they say of their machines, times and connections",
             options={
-                "together": "recordings in one directory are of several hosts at one time",
-                "apart": "recordings in one directory are repetitions, whatever their machines",
-                "auto": "decided by what the recordings say of their machines, times and "
+            "together": "recordings in one directory are of several hosts at one time",
+            "apart": "recordings in one directory are repetitions, whatever their machines",
+            "auto": "decided by what the recordings say of their machines, times and "
                 "connections (the default)",
-            },
-        ),
-        Setting(
-            "interrupts",
-            as_bool,
-            True,
-            "show interrupt work that stole the cpu as IRQ and SOFTIRQ, not as running",
-        ),
-        Setting(
-            "max-memory",
-            as_size,
-            0,
-            "most memory for reading recordings, such as 512M: a temporary file has the rest; "
-            "0: no limit",
-            "SIZE",
-        ),
-        Setting(
-            "jobs",
-            auto_or(whole(1, 1024)),
-            None,
-            "processors that reading may use: a number, or auto for as many as pay: a process for "
-            "each recording, no more than one per 64 MB of trace and as memory allows, and where "
-            "there are two processors for each, one of them decodes ahead (default: auto)",
-            "N",
-        ),
+        }),
+        Setting("interrupts", as_bool, True, "show interrupt work that stole the cpu as IRQ and "
+            "SOFTIRQ, not as running"),
+        Setting("max-memory", as_size, 0, "most memory for reading recordings, such as 512M: a "
+            "temporary file has the rest; 0: no limit", "SIZE"),
+    ),
+    "running": (
+        Setting("jobs", auto_or(whole(1, 1024)), None, "processors that reading may use: a number, "
+            "or auto for as many as pay: a process for each recording, no more than one per 64 MB "
+            "of trace and as memory allows, and where there are two processors for each, one of "
+            "them decodes ahead (default: auto)", "N"),
+    ),
+    "comparing": (
         Setting("rule", as_rule, "gate", lambda: f"what decides: {' or '.join(_rules())}", "NAME"),
-        Setting(
-            "alpha",
-            number(0, 0.5, "a level above 0 and at most 0.5"),
-            DEFAULTS.alpha,
-            "false-alarm level of the gate, over all states together",
-            "LEVEL",
-        ),
-        Setting(
-            "floor",
-            _FLOOR,
-            DEFAULTS.floor,
-            "smallest increase that counts, as a share of the normal mean duration",
-            "SHARE",
-        ),
-        Setting(
-            "minimum-executions",
-            whole(0, 1_000_000_000),
-            0,
+        Setting("alpha", number(0, 0.5, "a level above 0 and at most 0.5"), DEFAULTS.alpha,
+            "false-alarm level of the gate, over all states together", "LEVEL"),
+        Setting("floor", _FLOOR, DEFAULTS.floor, "smallest increase that counts, as a share of the "
+            "normal mean duration", "SHARE"),
+        Setting("minimum-executions", whole(0, 1_000_000_000), 0,
             "fewest executions of either set that a verdict may rest on; 0 for what the gate needs",
-            "N",
-        ),
-        Setting(
-            "strict-environment",
-            as_bool,
-            False,
-            "sets of other kernels, machines, processors, tracers or programs are inconclusive",
-        ),
-        Setting(
-            "level",
-            as_level,
-            (),
-            "how much a state matters, such as WAIT_CPU=warn or RUN@kworker/*=off: off, warn or "
-            "error (repeatable; in a settings file: the table gate.states)",
-            "STATE=LEVEL",
-            repeated=True,
-        ),
-        Setting(
-            "gate",
-            as_gate,
-            (),
-            "p99: that percentile decides, by an interval that assumes nothing; sessions=off: what "
-            "a slow machine could have made is an anomaly, too (repeatable; in a settings file: "
-            "the list on of the table gate)",
-            "WHAT",
-            repeated=True,
-        ),
-        Setting(
-            "session-spread",
-            auto_or(share(10, "a share of the mean, such as 0.12 or 12%")),
-            None,
-            "standard deviation that recordings of the program are known to have, of eight or "
-            "more (calibrate says it), or auto",
-            "SHARE",
-        ),
+            "N"),
+        Setting("strict-environment", as_bool, False, "sets of other kernels, machines, "
+            "processors, tracers or programs are inconclusive"),
+        Setting("level", as_level, (), "how much a state matters, such as WAIT_CPU=warn or "
+            "RUN@kworker/*=off: off, warn or error (repeatable; in a settings file: the table "
+            "gate.states)", "STATE=LEVEL", listed=as_levels),
+        Setting("gate", as_gate, (), "p99: that percentile decides, by an interval that assumes "
+            "nothing; sessions=off: what a slow machine could have made is an anomaly, too "
+            "(repeatable; in a settings file: the list on of the table gate)", "WHAT",
+            listed=as_gates),
+        Setting("session-spread", auto_or(share(10, "a share of the mean, such as 0.12 or 12%")),
+            None, "standard deviation that recordings of the program are known to have, of eight "
+            "or more (calibrate says it), or auto", "SHARE"),
         Setting("t1", _POSITIVE, DEFAULTS.t1, "paper's average rule: mean + T1 * std", "T1"),
         Setting("t2", auto_or(_POSITIVE), None, _T2, "T2"),
-        Setting(
-            "y-reference",
-            one_of("a1", "a2"),
-            "a1",
-            "mean that sample executions are counted above: a1 (normal) or a2 (sample)",
-            "NAME",
-        ),
+        Setting("y-reference", one_of("a1", "a2"), "a1",
+            "mean that sample executions are counted above: a1 (normal) or a2 (sample)", "NAME"),
         Setting("outlier-k", _POSITIVE, DEFAULTS.outlier_k, _OUTLIER_K, "K"),
-        Setting(
-            "outlier-level",
-            number(0, 0.5, "a level above 0 and at most 0.5"),
-            DEFAULTS.outlier_level,
-            "share of false outliers among the executions called anomalous",
-            "LEVEL",
-        ),
-        Setting(
-            "permutations",
-            whole(99, 1_000_000),
-            DEFAULTS.permutations,
-            "permutations of the gate, where not all can be enumerated",
-            "N",
-        ),
-        Setting(
-            "cluster-method",
-            one_of("optics", "raw", "silcut", "linkage"),
-            "optics",
+        Setting("outlier-level", number(0, 0.5, "a level above 0 and at most 0.5"),
+            DEFAULTS.outlier_level, "share of false outliers among the executions called anomalous",
+            "LEVEL"),
+        Setting("permutations", whole(99, 1_000_000), DEFAULTS.permutations,
+            "permutations of the gate, where not all can be enumerated", "N"),
+        Setting("cluster-method", one_of("optics", "raw", "silcut", "linkage"), "optics",
             "how types of executions are found: optics, raw (on plain counts, as the paper), "
-            "silcut or linkage",
-            "NAME",
-        ),
+            "silcut or linkage", "NAME"),
         Setting("alphabet", one_of(*_ALPHABETS), "thread", _ALPHABET, "NAME"),
-        Setting(
-            "msa",
-            one_of("add", "joint"),
-            "add",
-            "aligning an anomaly with its normal group: add (aligned once) or joint (the paper)",
-            "NAME",
-        ),
-        Setting(
-            "aligner",
-            one_of("posteriors", "muscle"),
-            "posteriors",
-            "how paths are aligned: posteriors (pair-HMM with consistency; muscle where there "
-            "is too much) or muscle (as the paper)",
-            "NAME",
-        ),
-        Setting(
-            "recorder",
-            one_of("auto", "lttng", "ftrace", "counts"),
-            "auto",
+        Setting("msa", one_of("add", "joint"), "add", "aligning an anomaly with its normal group: "
+            "add (aligned once) or joint (the paper)", "NAME"),
+        Setting("aligner", one_of("posteriors", "muscle"), "posteriors",
+            "how paths are aligned: posteriors (pair-HMM with consistency; muscle where there is "
+            "too much) or muscle (as the paper)", "NAME"),
+    ),
+    "recording": (
+        Setting("recorder", one_of("auto", "lttng", "ftrace", "counts"), "auto",
             "what records: lttng, ftrace, auto for the first of them that can, or counts: no "
-            "trace, only how often each event happens",
-            "NAME",
-        ),
-        Setting(
-            "profile",
-            as_profile,
-            "minimal",
-            "what is recorded: minimal, requests, syscalls, network, io, locks or full, or the "
-            "path of a session file",
-            "NAME",
-        ),
-        Setting(
-            "buffer-size",
-            as_size,
-            0,
-            "room for events per cpu, such as 8M; 0 for the recorder's choice",
-            "SIZE",
-        ),
-        Setting(
-            "trace-format",
-            one_of("ctf-1.8", "ctf-2"),
-            "ctf-1.8",
-            "format of the trace: ctf-1.8 or ctf-2",
-            "FORMAT",
-        ),
-        Setting(
-            "overhead",
-            as_budget,
-            "",
-            "what recording may cost: 3%, 0.03, or 3%/10s with the time over which it holds "
-            "(1s; 10s below 2 %); what is not recorded is a gap (default: all that it costs)",
-            "P[/H]",
-        ),
-        Setting(
-            "controller",
-            one_of("fair", "global", "cascade"),
-            "fair",
+            "trace, only how often each event happens", "NAME"),
+        Setting("profile", as_profile, "minimal", "what is recorded: minimal, requests, syscalls, "
+            "network, io, locks or full, or the path of a session file", "NAME"),
+        Setting("buffer-size", as_size, 0, "room for events per cpu, such as 8M; 0 for the "
+            "recorder's choice", "SIZE"),
+        Setting("trace-format", one_of("ctf-1.8", "ctf-2"), "ctf-1.8",
+            "format of the trace: ctf-1.8 or ctf-2", "FORMAT"),
+        Setting("overhead", as_budget, "", "what recording may cost: 3%, 0.03, or 3%/10s with the "
+            "time over which it holds (1s; 10s below 2 %); what is not recorded is a gap (default: "
+            "all that it costs)", "P[/H]"),
+        Setting("controller", one_of("fair", "global", "cascade"), "fair",
             "what decides when to record under --overhead: fair (an account), or for comparison "
-            "global or cascade, as the paper has them",
-            "NAME",
-        ),
-        Setting(
-            "overhead-of",
-            one_of("busiest", "machine", "command"),
-            "busiest",
-            "what --overhead is a share of: the busiest cpu, the machine, or the command",
-            "WHAT",
-        ),
-        Setting(
-            "calibrate",
-            one_of("auto", "again", "off"),
-            "auto",
-            "under --overhead, what an event costs: auto (as measured here in the last 30 days, or "
-            "now), again (now), or off (upper values of a table)",
-            "WHEN",
-        ),
-        Setting(
-            "interval",
-            number(0.05, 3600, "a number of seconds above 0.05"),
-            1.0,
-            "seconds in which events are counted: how long a document of a signature is",
-            "S",
-        ),
-        Setting(
-            "scope",
-            str,
-            "",
-            "whose events are counted, and stacks and files taken: command, machine, or a control "
-            "group's path or name (by default the command, else the container, else the machine)",
-            "NAME",
-        ),
-        Setting(
-            "weights",
-            one_of("hellinger", "tf", "tfidf", "tfidf-smooth", "rate"),
-            "hellinger",
+            "global or cascade, as the paper has them", "NAME"),
+        Setting("overhead-of", one_of("busiest", "machine", "command"), "busiest",
+            "what --overhead is a share of: the busiest cpu, the machine, or the command", "WHAT"),
+        Setting("calibrate", one_of("auto", "again", "off"), "auto", "under --overhead, what an "
+            "event costs: auto (as measured here in the last 30 days, or now), again (now), or off "
+            "(upper values of a table)", "WHEN"),
+    ),
+    "counting": (
+        Setting("interval", number(0.05, 3600, "a number of seconds above 0.05"), 1.0,
+            "seconds in which events are counted: how long a document of a signature is", "S"),
+        Setting("scope", str, "", "whose events are counted, and stacks and files taken: command, "
+            "machine, or a control group's path or name (by default the command, else the "
+            "container, else the machine)", "NAME"),
+    ),
+    "signing": (
+        Setting("weights", one_of("hellinger", "tf", "tfidf", "tfidf-smooth", "rate"), "hellinger",
             "what counts become in a signature: hellinger (square roots of shares), tf (shares), "
-            "tfidf (as the paper), tfidf-smooth, or rate",
-            "NAME",
-        ),
-        Setting(
-            "known",
-            str,
-            "",
-            "a store of what was seen before (critpath known): an anomaly is looked up there",
-            "STORE",
-        ),
-        Setting(
-            "known-level",
-            number(0.0001, 0.5, "a number from 0.0001 to 0.5"),
-            0.01,
-            "how often something known may be called unknown",
-            "P",
-        ),
-        Setting("keep", as_duration, 600.0, "with --always: most history of a dump: 10min", "TIME"),
+            "tfidf (as the paper), tfidf-smooth, or rate", "NAME"),
+    ),
+    "knowing": (
+        Setting("known", str, "", "a store of what was seen before (critpath known): an anomaly is "
+            "looked up there", "STORE"),
+    ),
+    "level of what is known": (
+        Setting("known-level", number(0.0001, 0.5, "a number from 0.0001 to 0.5"), 0.01,
+            "how often something known may be called unknown", "P"),
+    ),
+    "flying": (
+        Setting("keep", as_duration, 600.0, "with --always: most history of a dump: 10min",
+            "TIME"),
         Setting("memory", as_size, 256 << 20, "with --always: of all buffers of all cpus", "SIZE"),
         Setting("at-most", as_hourly, 6, "with --always: dumps an hour for conditions", "N/h"),
         Setting("dumps", whole(1, 10_000), 20, "with --always: dumps that are kept", "N"),
-        Setting(
-            "when",
-            as_condition,
-            (),
-            "with --always: save when this happens: latency KIND > 250ms, loss, signal USR1, "
-            "exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > 2x; may be repeated",
-            "COND",
-            repeated=True,
-        ),
+        Setting("when", as_condition, (), "with --always: save when this happens: latency KIND > "
+            "250ms, loss, signal USR1, exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > "
+            "2x; may be repeated", "COND", listed=as_conditions),
+    ),
+    "coding": (
         Setting("own", str, "", "with stacks: functions or files of the program itself", "NAMES"),
         Setting("not-own", str, "", "with stacks: functions or files no cause names", "NAMES"),
-        Setting(
-            "trace-url",
-            as_trace_url,
-            "",
-            "where a tracing UI shows a trace, such as https://jaeger.example/trace/{trace_id}: "
-            "pages link to it from requests whose trace id was recorded",
-            "URL",
-        ),
+    ),
+    "linking": (
+        Setting("trace-url", as_trace_url, "", "where a tracing UI shows a trace, such as "
+            "https://jaeger.example/trace/{trace_id}: pages link to it from requests whose trace "
+            "id was recorded", "URL"),
+    ),
+    "everywhere": (
         Setting("quiet", as_bool, False, QUIET),
-    )
-}
+    ),
+}  # fmt: skip
+SETTINGS: Final = {setting.name: setting for group in _TABLE.values() for setting in group}
 
-READING: Final = (
-    *("execution", "doubtful", "assign", "learn", "reader", "hosts", "interrupts", "max-memory"),
-)
-CODING: Final = ("own", "not-own")  # of commands that name places in the code
+
+def _names(group: str) -> tuple[str, ...]:
+    return tuple(setting.name for setting in _TABLE[group])
+
+
+READING: Final = _names("reading")
+RUNNING: Final = _names("running")  # of commands that read several recordings
+COMPARING: Final = _names("comparing")
+RECORDING: Final = _names("recording")
+COUNTING: Final = _names("counting")  # of commands that count, or read what was counted
+SIGNING: Final = (*COUNTING, *_names("signing"))  # of commands that make signatures
+KNOWING: Final = _names("knowing")  # of commands that look up what they find
+FLYING: Final = _names("flying")  # of the flight recorder
+CODING: Final = _names("coding")  # of commands that name places in the code
+LINKING: Final = _names("linking")  # of commands that write pages
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
-RUNNING: Final = ("jobs",)  # of commands that read several recordings
-RECORDING: Final = (
-    *("recorder", "profile", "buffer-size", "trace-format"),
-    *("overhead", "controller", "overhead-of", "calibrate"),
-)
-FLYING: Final = ("keep", "memory", "at-most", "dumps", "when")  # of the flight recorder
-COUNTING: Final = ("interval", "scope")  # of commands that count, or read what was counted
-SIGNING: Final = (*COUNTING, "weights")  # of commands that make signatures
-KNOWING: Final = ("known",)  # of commands that look up what they find
 # What a table [gate] may hold, besides its states.
 GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
 _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
-LINKING: Final = ("trace-url",)  # of commands that write pages
-_OTHERS: Final = {
-    *(*READING, *RUNNING, *RECORDING, *FLYING, *CODING, *LINKING, *SIGNING, *KNOWING),
-    *("known-level", "quiet"),
-}
-COMPARING: Final = tuple(name for name in SETTINGS if name not in _OTHERS)
 
 
 @dataclass(frozen=True)
@@ -739,6 +577,16 @@ def _as_toml(name: str, value: Any) -> str:
     if name in {"floor", "session-spread"} and not isinstance(value, str) and value >= 1:
         value = f"{100 * value:g}%"  # as it can be read back
     return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
+
+
+def reading_options(settings: Settings) -> dict[str, Any]:
+    """Return how sources are read, as `critpath.pipeline.extract` is called with it."""
+    return {
+        "specification": settings["execution"],
+        "reader": settings["reader"],
+        "interrupts": settings["interrupts"],
+        "max_memory": settings["max-memory"],
+    }
 
 
 def compare_settings(settings: Settings) -> CompareSettings:
@@ -782,16 +630,14 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
             do = "keep one of them" if place != places[name] else "keep one of - and _ in its name"
             raise UsageError(f"{file}: {name} is set twice, as {both}", do)
         try:
-            lists = {"level": as_levels, "gate": as_gates, "when": as_conditions}
-            parse = lists.get(name, SETTINGS[name].parse)
-            values[name] = parse(value)
+            values[name] = SETTINGS[name].accept(value)
         except WrongValueError as error:
             shown = json.dumps(value, default=str)
             raise UsageError(f"{file}: {place} = {shown} is not {error}", "correct it") from None
         places[name] = place
         origins[name] = str(file)
     for name, value in given.items():
-        if SETTINGS[name].repeated:
+        if SETTINGS[name].listed:
             # Both count, and what the command line says of a pattern comes last.
             kept = dict(values[name])
             for pattern, level in value:

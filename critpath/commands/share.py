@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, check_outputs, hint, write_output
 from critpath.commands.reports import load_comparison
 from critpath.commands.settings import Settings
@@ -15,22 +16,13 @@ SETTINGS = ()
 MOST_BYTES: Final = 300_000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument("file", metavar="FILE", help="of compare --json (- for stdin)")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="shared.html",
-        help="the page to write, below 300 kB (default: shared.html; - for stdout)",
-    )
-    parser.add_argument("--force", action="store_true", help="replace the page if it exists")
-    parser.add_argument(
-        "--threads",
-        action="store_true",
-        help="replace names of threads and programs, too",
-    )
+OPTIONS: Final = (
+    option("file", "FILE", "of compare --json (- for stdin)"),
+    option("-o --output", "FILE", "the page to write, below 300 kB (default: shared.html; - for "
+        "stdout)", default="shared.html"),
+    flag("--force", "replace the page if it exists"),
+    flag("--threads", "replace names of threads and programs, too"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.commands.declared import JSON, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
-    check_inputs,
     check_outputs,
     hint,
     make_console,
@@ -17,6 +17,7 @@ from critpath.commands.output import (
     write_output,
 )
 from critpath.commands.settings import SIGNING, Settings
+from critpath.commands.sources import check_inputs
 from critpath.errors import UsageError
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -28,26 +29,15 @@ SETTINGS = ("execution", "reader", *SIGNING)
 _SHOWN: Final = 8  # terms of a source
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "sources",
-        metavar="SOURCE",
-        nargs="+",
-        type=Path,
-        help="recordings with counts or traces, or files that -o saved",
-    )
-    parser.add_argument(
-        "--by",
-        choices=("interval", "execution"),
-        default="interval",
-        help="what a document is: an interval of time, or an execution",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON (- for stdout)")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="save one source's as Parquet"
-    )
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
+OPTIONS: Final = (
+    option("sources", "SOURCE", "recordings with counts or traces, or files that -o saved", Path,
+        nargs="+"),
+    option("--by", None, "what a document is: an interval of time, or an execution",
+        default="interval", choices=("interval", "execution")),
+    JSON,
+    option("-o --output", "FILE", "save one source's as Parquet", Path),
+    flag("--force", "replace files that exist"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.output import make_console, require_executions
-from critpath.commands.parser import checked
+from critpath.commands.declared import flag, option
+from critpath.commands.output import make_console
 from critpath.commands.settings import READING, Settings, number
+from critpath.commands.sources import require_executions
 from critpath.errors import CritpathError, UsageError
 from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
@@ -38,30 +39,14 @@ _NICE: Final = 19
 Shares = Mapping[str, Mapping[str, float]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "directory",
-        metavar="DIR",
-        nargs="?",
-        type=Path,
-        help="of a flight recorder (default: the one that runs), or a recording, which is replayed",
-    )
-    parser.add_argument(
-        "--window",
-        metavar="S",
-        type=checked(_SECONDS),
-        default=10.0,
-        help="seconds that rates and percentiles are of (10)",
-    )
-    parser.add_argument(
-        "--duration",
-        metavar="S",
-        type=checked(_SECONDS),
-        default=0.0,
-        help="end after so many seconds (default: at Ctrl-C, or at the recording's end)",
-    )
-    parser.add_argument("--json", action="store_true", help="an object per second, each in a line")
+OPTIONS: Final = (
+    option("directory", "DIR", "of a flight recorder (default: the one that runs), or a recording, "
+        "which is replayed", Path, nargs="?"),
+    option("--window", "S", "seconds that rates and percentiles are of (10)", _SECONDS, 10.0),
+    option("--duration", "S", "end after so many seconds (default: at Ctrl-C, or at the "
+        "recording's end)", _SECONDS, 0.0),
+    flag("--json", "an object per second, each in a line"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.output import Progress, check_inputs, hint
+from critpath.commands.declared import option
+from critpath.commands.output import Progress, hint
 from critpath.commands.settings import Settings
+from critpath.commands.sources import check_inputs
 from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK
 from critpath.units import format_ns, plural, safe_text
 
@@ -20,15 +22,9 @@ SETTINGS = ("reader", "hosts")
 _SHOWN: Final = 20  # places of losses
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the verb takes beside settings."""
-    parser.add_argument(
-        "directories",
-        metavar="DIR",
-        nargs="+",
-        type=Path,
-        help="recordings, directories of them, CTF traces",
-    )
+OPTIONS: Final = (
+    option("directories", "DIR", "recordings, directories of them, CTF traces", Path, nargs="+"),
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

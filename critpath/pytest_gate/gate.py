@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import pytest
 
 from critpath.commands.settings import (
-    OF_REQUESTS,
-    READING,
     RECORDING,
     SETTINGS,
     Settings,
     WrongValueError,
-    as_levels,
     compare_settings,
     effective,
+    reading_options,
 )
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.units import safe_text
@@ -153,7 +151,7 @@ class Gate:
                     f"critpath_gate has no setting {key}", f"the settings are {', '.join(SETTINGS)}"
                 )
             try:
-                values[name] = as_levels(value) if name == "level" else SETTINGS[name].parse(value)
+                values[name] = SETTINGS[name].accept(value)
             except WrongValueError as error:
                 raise UsageError(f"{key}={value!r} is not {error}", "correct it") from None
         return effective(values, None, self.directory)
@@ -295,15 +293,11 @@ def _leave(how: str, text: str) -> NoReturn:
 
 def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
     from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.commands.output import check_inputs, require_executions  # noqa: PLC0415 - as above
+    from critpath.commands.sources import check_inputs, require_executions  # noqa: PLC0415 - start-up time
 
     check_inputs(sources)
-    names = {"execution": "specification", "max-memory": "max_memory"}
-    # What is about requests is in the specification.
-    elsewhere = {*OF_REQUESTS, "hosts"}
-    options = {names.get(name, name): settings[name] for name in READING if name not in elsewhere}
     with pipeline.decide_hosts(settings["hosts"]):
-        parts = pipeline.extract_each(sources, **options)
+        parts = pipeline.extract_each(sources, **reading_options(settings))
     for part in parts:
         require_executions(part, part.sources)
     return parts

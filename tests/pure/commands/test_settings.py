@@ -112,7 +112,7 @@ def test_config_that_is_not_there_or_has_no_section(run, tmp_path):
 
 def test_every_default_is_a_value_that_may_be_given(tmp_path):
     for setting in SETTINGS.values():
-        if setting.default is not None and not setting.repeated:
+        if setting.default is not None and not setting.listed:
             assert setting.parse(setting.default) == setting.default
     assert effective({}, None, tmp_path).values == {n: s.default for n, s in SETTINGS.items()}
 

@@ -1,0 +1,90 @@
+"""What verbs read: sources that are there, and the paths of their executions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from critpath.commands.settings import Settings, reading_options
+from critpath.errors import InconclusiveError, UnreadableError
+from critpath.units import plural
+
+if TYPE_CHECKING:
+    from critpath.commands.output import Progress
+    from critpath.model import PathSet
+
+
+def extract_sources(
+    sources: Sequence[Path], settings: Settings, progress: Progress, **more: Any
+) -> PathSet:
+    """Extract the paths of sources, read as the settings say; there has to be an execution."""
+    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+
+    options = {"jobs": settings["jobs"], **reading_options(settings), **more}
+    paths = pipeline.extract(sources, progress=progress, **options)
+    require_executions(paths, sources)
+    return paths
+
+
+def check_inputs(paths: Iterable[Path]) -> None:
+    """Refuse inputs that are not there, before any work.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    for path in paths:
+        try:
+            found = path.exists()
+        except (OSError, ValueError) as error:
+            raise UnreadableError(f"cannot look at {path}: {error}", "check the path") from None
+        if not found:
+            raise UnreadableError(
+                f"{path} does not exist",
+                "name a recording, a directory of them, a CTF trace, an extract or a baseline",
+            )
+
+
+def messages_of(paths: PathSet) -> list[str]:
+    """Return everything a reader must know about extracted paths."""
+    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
+
+    return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
+
+
+def _lost(paths: PathSet) -> list[str]:
+    touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
+    return [f"{what}: {touched}" for what in _losses(paths)]
+
+
+def _losses(paths: PathSet) -> list[str]:
+    """Return what was lost, as one text; none where nothing was."""
+    events = sum(loss.events for loss in paths.losses)
+    packets = sum(loss.packets for loss in paths.losses)
+    if not paths.losses:
+        return []
+    what = f"{plural(events, 'event')} and {plural(packets, 'packet')} lost or damaged"
+    return [what + (f" ({paths.losses[0].reason})" if packets else "")]
+
+
+def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
+    """Refuse paths without any execution, with the reason.
+
+    Raises
+    ------
+    InconclusiveError
+    """
+    if len(paths):
+        return
+    raise no_executions(sources, [*_losses(paths), *paths.executions.notes[:3]])
+
+
+def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> InconclusiveError:
+    """Return the error of a recording without any execution."""
+    why = "; ".join(reasons)
+    return InconclusiveError(
+        f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
+        "say what else an execution is: --execution 'requests:?' lists the servers, "
+        "'events:?,?' the events of the trace",
+    )
