@@ -199,7 +199,8 @@ def add_asked(requests: RequestTable, subrequests: Subrequests) -> I64:
     rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     rows = rows[np.lexsort((subrequests.begin_ns[rows], subrequests.request[rows]))]
     of = subrequests.request[rows]
-    begin = np.maximum(subrequests.begin_ns[rows], requests.begin_ns[of])
+    # What is asked after the end, as by who answers first, is none of it.
+    begin = np.clip(subrequests.begin_ns[rows], requests.begin_ns[of], requests.end_ns[of])
     end = np.maximum(np.minimum(subrequests.end_ns[rows], requests.end_ns[of]), begin)
     # Each request's times after those of the one before, so that one running maximum does.
     group = np.cumsum(np.diff(of, prepend=of[:1]) != 0)
