@@ -157,6 +157,7 @@ def request_of(
     """Return what was asked for, with a seed from the system if none was given."""
     from critpath.commands.record import check_execution, needed  # noqa: PLC0415 - as below
     from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
+    from critpath.schema.parameters.ab import EVIDENCE  # noqa: PLC0415 - as above
 
     floor, tails = arguments.until
     if arguments.label and arguments.show_output:
@@ -179,14 +180,16 @@ def request_of(
         check_execution(specification)
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
+    asked = sorted({*tails, *arguments.tail})
     return AbRequest(
-        commands=commands,
+        commands=[[*command] for command in commands],
         floor=floor,
         alpha=arguments.alpha,
         seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
         statistic=arguments.statistic,
         of=arguments.of,
-        tails=(*tails, *arguments.tail),
+        tails=sorted({EVIDENCE.slow, *asked}),
+        asked_tails=asked,
         slot=1 if traced else arguments.slot,
         max_blocks=arguments.max_blocks,
         time=arguments.time,

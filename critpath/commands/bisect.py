@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -107,6 +107,7 @@ class _Bisection:
 
     def run(self, good: str, bad: str) -> tuple[int, list[str]]:
         """Return the exit code and the lines to print."""
+        from critpath.documents.base import change  # noqa: PLC0415 - start-up time
         from critpath.text import ab as text  # noqa: PLC0415 - start-up time
 
         for place in (self.good, self.tried):
@@ -119,7 +120,7 @@ class _Bisection:
         # What tells the two ends apart tells on which side a revision between them is.
         known = (first.interval[0] or 1.0) - 1
         if known > self.request.floor:
-            self.request = replace(self.request, floor=round(known, 3))
+            self.request = change(self.request, floor=round(known, 3))
             self.say(text.bisect_floor(self.request.floor))
         done = _git(self.tried, "bisect", "start", bad, good, check=False)
         while _FOUND not in done.stdout and done.returncode == 0:
@@ -175,13 +176,15 @@ class _Bisection:
             )
 
     def _compare(self) -> AbDocument:
+        from critpath.documents.base import change  # noqa: PLC0415 - start-up time
+
         a, b = (
-            tuple(word.replace(PLACE, str(place)) for word in self.request.commands[0])
+            [word.replace(PLACE, str(place)) for word in self.request.commands[0]]
             for place in (self.good, self.tried)
         )
         self.steps += 1
         seed = self.request.seed + self.steps - 1
-        return self.compare(replace(self.request, commands=(a, b), seed=seed))
+        return self.compare(change(self.request, commands=[a, b], seed=seed))
 
 
 @contextlib.contextmanager

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from critpath.detect.comparability import exchangeable, permutable
 from critpath.documents import StateEntry
-from critpath.model import F64, I64, ChainTimes, FlameNode
+from critpath.documents.base import change
+from critpath.documents.pictures import FlameKind, FlameNode
+from critpath.model import F64, I64, ChainTimes
 from critpath.model.vectors import FRAME
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.parameters.shared import KINDS
@@ -82,13 +84,13 @@ def build_flame(
         np.stack([table[rows == s].mean(axis=0) for s in range(len(names))]) * share[:, None]
         for table, rows in zip((times.normal, times.sample), strata, strict=True)
     ]
-    size = int(counts[0].sum()), int(counts[1].sum())
+    size = [int(counts[0].sum()), int(counts[1].sum())]
     tree = _Tree(times, whole=float(max(means[0].sum(), means[1].sum())))
     if any(sets.labels):
         root = tree.add(-1, "all", "", "", means[0].sum(), means[1].sum(), size)
         grown = means[1].sum(axis=1) - means[0].sum(axis=1)
         for s in sorted(range(len(names)), key=lambda s: (-grown[s], names[s])):
-            many = int(counts[0][s]), int(counts[1][s])
+            many = [int(counts[0][s]), int(counts[1][s])]
             both = means[0][s], means[1][s]
             top = tree.add(root, "label", names[s], "", both[0].sum(), both[1].sum(), many, (s, 0))
             tree.grow(top, 0, both, stratum=s)
@@ -99,7 +101,7 @@ def build_flame(
     nodes = _marked(tree, times, sets, strata, directions, level, permutations)
     if whole is None or not whole.flagged or nodes[0].after <= nodes[0].before:
         return nodes
-    return replace(nodes[0], change="more", p_value=whole.p_value), *nodes[1:]
+    return change(nodes[0], change="more", p_value=whole.p_value), *nodes[1:]
 
 
 def _strata(sets: FlameSets) -> tuple[tuple[I64, I64], list[str]]:
@@ -155,17 +157,28 @@ class _Tree:
     def add(
         self,
         parent: int,
-        kind: str,
+        kind: FlameKind,
         name: str,
         role: str,
         before: float,
         after: float,
-        executions: tuple[int, int],
+        executions: list[int],
         at: tuple[int, int] = (-1, 0),
     ) -> int:
         """Add a node; ``at`` is its stratum, and its column in `tables`."""
         self.nodes.append(
-            FlameNode(parent, kind, name, role, float(before), float(after), executions)
+            FlameNode(
+                parent,
+                kind,
+                name,
+                -1,
+                float(before),
+                float(after),
+                "",
+                None,
+                [*executions],
+                role=role,
+            )
         )
         self.tested.append(at)
         return len(self.nodes) - 1
@@ -185,7 +198,7 @@ class _Tree:
         times, many = self._times, self.nodes[parent].executions
         threads = [name for name in times.chains[chain] if not name.startswith(FRAME)]
         role = threads[-1] if threads else ""
-        found: list[tuple[float, str, int, float, float]] = []
+        found: list[tuple[float, FlameKind, int, float, float]] = []
         for column in self._leaves[chain]:
             before, after = float(both[0][column]), float(both[1][column])
             found.append((max(before, after), "state", column, before, after))
@@ -276,7 +289,7 @@ def _marked(
         changed = abs(node.after - node.before) >= tree.change and value <= level
         enough = node.kind == "all" or min(node.executions) >= KINDS.fewest
         result.append(
-            replace(
+            change(
                 node, p_value=min(1.0, 2 * value), change=direction if changed and enough else ""
             )
         )

@@ -97,12 +97,15 @@ class DrawnPath(Part):
     ] = []
 
 
+FlameKind = Literal["all", "label", "thread", "frame", "state", "rest"]
+
+
 class FlameEntry(Part):
     """A node of the flame graph: time of all executions, before and after."""
 
     parent: Annotated[int, doc("place of the node above in this list, -1 for the first")]
     kind: Annotated[
-        Literal["all", "label", "thread", "frame", "state", "rest"],
+        FlameKind,
         doc(
             "everything, a kind, what is waited for, in which function, what a thread does, what "
             "is too small"
@@ -119,6 +122,12 @@ class FlameEntry(Part):
         Maybe, doc("of the change, adjusted for all nodes; null where none was tested")
     ] = None
     executions: Annotated[list[int], doc("of both sets; [] as of the node above")] = []
+
+
+class FlameNode(FlameEntry):
+    """A node before threads have places in a list, with the executions of each."""
+
+    role: str = ""  # of the thread that spends the time, "" for the execution's own
 
 
 class Pictures(Part):

@@ -114,7 +114,6 @@ if TYPE_CHECKING:
     )
     from critpath.model.vectors import (
         ChainTimes,
-        FlameNode,
         Symbol,
         VectorTable,
         excess_over_types,
@@ -191,7 +190,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("FunctionSpans", "Resources", "Timelines", "Workers", "make_single_block", "open_filled"),
     ),
     "vectors": (
-        *("ChainTimes", "FlameNode", "Symbol", "VectorTable"),
+        *("ChainTimes", "Symbol", "VectorTable"),
         *("excess_over_types", "identifiers", "number_codes"),
         *("rival_name", "rival_role", "role_name"),
     ),
@@ -261,7 +260,6 @@ __all__ = [
     "Executions",
     "ExtractSettings",
     "Finding",
-    "FlameNode",
     "FunctionSpans",
     "Gap",
     "Ground",

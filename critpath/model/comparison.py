@@ -11,11 +11,12 @@ from critpath.schema.parameters.shared import DEFAULTS
 
 if TYPE_CHECKING:
     from critpath.documents import HostWaitEntry
+    from critpath.documents.pictures import FlameNode
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.grounds import Ground
     from critpath.model.judgement import Clustering, ClusterPairs, Detection, Outliers
     from critpath.model.paths import PathSet
-    from critpath.model.vectors import FlameNode, VectorTable
+    from critpath.model.vectors import VectorTable
     from critpath.schema.notes import Note, Remark
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.schema.environment import RequestCounts
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
@@ -617,42 +618,19 @@ class Links(Table):
         }
 
 
-@dataclass(frozen=True)
-class RequestAccount:
+@dataclass(frozen=True, kw_only=True)
+class RequestAccount(RequestCounts):
     """What became of everything that endpoints did: nothing is dropped without a count.
 
     Attributes
     ----------
-    incomplete, unsolicited, skipped : int
-        Turns that are no requests: without an answer (or cut by the recording's ends), answers
-        to nothing, and those that ``skip=`` leaves out.
-    busy_periods : int
-        Turns of endpoints on which several requests were under way at once.
-    streams : int
-        Requests that were answered in pieces, with pauses between (server-sent events, WebSocket).
-    unattributed : int
-        Sub-requests that belong to no request.
-    datagrams : int
-        Requests over UDP whose answer may be another's.
-    unsure : int
-        Requests left out, as it was asked to, because it is not sure enough what they asked.
     way : str
         What told of sockets: ``sockets``, ``calls+packets``, ``calls``.
-    unknown, rings : int
-        Uses of descriptors that nobody knows, and of ``io_uring``, which hides what it does.
     """
 
-    incomplete: int = 0
-    unsolicited: int = 0
-    skipped: int = 0
-    busy_periods: int = 0
-    streams: int = 0
-    unattributed: int = 0
-    datagrams: int = 0
-    unsure: int = 0
+    requests: int = 0
+    doubtful: int = 0
     way: str = "sockets"
-    unknown: int = 0
-    rings: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -170,42 +169,6 @@ class ChainTimes:
     leaves: tuple[tuple[int, State], ...]
     normal: I64
     sample: I64
-
-
-@dataclass(frozen=True)
-class FlameNode:
-    """A node of the tree of where time goes; the nodes below it add up to it.
-
-    Attributes
-    ----------
-    parent : int
-        Place of the node above among all nodes; -1 for the first, which is everything.
-    kind : str
-        ``all``, ``label``, ``thread`` (what is waited for), ``frame`` (in which function),
-        ``state``, or ``rest``: what is too small to be shown alone.
-    name : str
-        The label, the thread's role, the function or the state.
-    role : str
-        The thread that the time is spent on, "" for the execution's own.
-    before, after : float
-        Mean time of all executions (ns), in the sample's mix of labels.
-    executions : (int, int)
-        How many of both sets have this label, or are there.
-    p_value : float
-        Of the change, adjusted for all nodes and both directions; NaN where it is not tested.
-    change : str
-        ``more`` or ``less`` where a test supports it, else "".
-    """
-
-    parent: int
-    kind: str
-    name: str
-    role: str
-    before: float
-    after: float
-    executions: tuple[int, int]
-    p_value: float = math.nan
-    change: str = ""
 
 
 def identifiers(symbols: Sequence[Symbol]) -> list[str]:

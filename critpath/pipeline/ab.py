@@ -15,11 +15,11 @@ from critpath import __version__
 from critpath.ab.effects import machine_summary
 from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
+from critpath.documents.base import narrow
 from critpath.errors import CritpathError, UsageError
 from critpath.record.recorder import RecordRequest, Reporter
 from critpath.record.slots import InheritedState, block_order, open_slots
 from critpath.schema.parameters.ab import EVIDENCE
-from critpath.schema.parameters.shared import DEFAULTS
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
 
@@ -43,23 +43,18 @@ class Teller(Protocol):
         """Show the latest state in place of the one before."""
 
 
-@dataclass(frozen=True)
-class AbRequest:
-    """What to compare, and how.
+class AbRequest(AbPlan, kw_only=True):
+    """What to compare, and how: the plan of the analysis, and what only measuring needs.
 
     Attributes
     ----------
-    commands : sequence of sequence of str
-        A, which is known to be good, and B.
-    floor, alpha : float
-    tails : tuple of float
-        Quantiles that are watched; empty for the default.
-    slot : int
-        Executions of a slot, 0 for as many as take 20 ms.
     time : float
         Seconds after which no block begins.
     warmup : int
-        Executions of each command that are discarded.
+        Executions of each command that are discarded; with ``traced`` they are not recorded, so
+        that the cost of it is known.
+    prepare : str
+        A command to run before each slot.
     timeout : float
         Seconds an execution may last, 0 for any time.
     label : str
@@ -68,53 +63,23 @@ class AbRequest:
         What the cause is named of, and recorded for; "" for whole runs.
     every_block : bool
         Look after every block.
-    traced : bool
-        Record every block; warm-up executions are not, so that the cost of it is known.
-    skip_first : bool
-        The first execution of each slot, which meets what the other command left, does not count.
     """
 
-    commands: Sequence[Sequence[str]]
-    floor: float = DEFAULTS.floor
-    alpha: float = DEFAULTS.alpha
-    seed: int = 0
-    statistic: Literal["geo", "mean", "min"] = "geo"
-    of: Literal["time", "run", "both"] = "time"
-    tails: tuple[float, ...] = ()
-    slot: int = 0
-    max_blocks: int = 200
     time: float = 600.0  # technical: seconds
     warmup: int = 2
     prepare: str = ""
     timeout: float = 0.0
-    failures_are_slow: bool = False
     as_root: bool = False
     show_output: bool = False
     label: str = ""
     specification: str = ""
     profile: str = "minimal"
     every_block: bool = False
-    traced: bool = False
-    skip_first: bool = False
 
     @property
     def plan(self) -> AbPlan:
         """The part of it that the analysis needs."""
-        return AbPlan(
-            commands=[list(command) for command in self.commands],
-            floor=self.floor,
-            alpha=self.alpha,
-            seed=self.seed,
-            statistic=self.statistic,
-            of=self.of,
-            tails=sorted({EVIDENCE.slow, *self.tails}),
-            asked_tails=sorted(set(self.tails)),
-            slot=self.slot,
-            max_blocks=self.max_blocks,
-            failures_are_slow=self.failures_are_slow,
-            traced=self.traced,
-            skip_first=self.skip_first,
-        )
+        return narrow(AbPlan, self)
 
 
 def compare_commands(
@@ -331,8 +296,7 @@ class CommandFailedError(CritpathError):
 
 def judge_again(document: AbDocument) -> AbDocument:
     """Compute everything anew from a document's log of blocks."""
-    plan = AbPlan(**{name: getattr(document, name) for name in AbPlan.__struct_fields__})
-    judge = Judge(plan)
+    judge = Judge(narrow(AbPlan, document))
     for block in document.block_log:
         judge.add(block)
     found = judge.document(

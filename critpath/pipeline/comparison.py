@@ -25,6 +25,7 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.align.multiple import Group
     from critpath.detect.verdict import Apart
+    from critpath.documents.pictures import FlameNode
     from critpath.localize.counts import StepCounts
     from critpath.localize.segments import Segments
     from critpath.model import (
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         Context,
         Detection,
         Finding,
-        FlameNode,
         Outliers,
         PathSet,
         VectorTable,

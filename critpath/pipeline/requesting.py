@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -120,10 +120,10 @@ def find_requests(
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
     at_once = kept[found.requests.why[kept] == MULTIPLEXED]
     ports = found.endpoints.local_port[found.requests.endpoint[at_once]].tolist()
-    account = asdict(found.account)
-    del account["way"]
-    shared = dict(Counter(ports).most_common(_PORTS))
-    counted = RequestCounts(requests=len(kept), doubtful=doubtful, **account, shared=shared)
+    account = {f.name: getattr(found.account, f.name) for f in fields(RequestCounts)}
+    account |= {"requests": len(kept), "doubtful": doubtful}
+    account["shared"] = dict(Counter(ports).most_common(_PORTS))
+    counted = RequestCounts(**account)
     told = (*events.environment, Environment(requests=counted))
     return executions, replace(events, environment=told), pieces
 

@@ -6,7 +6,6 @@ in the picture beside it.  A set's segments are read chunk by chunk.
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -30,6 +29,8 @@ from critpath.documents import (
     SetName,
     ThreadEntry,
 )
+from critpath.documents.base import narrow
+from critpath.documents.pictures import FlameNode
 from critpath.model import (
     F64,
     I64,
@@ -37,7 +38,6 @@ from critpath.model import (
     Analysis,
     Bool,
     CriticalPaths,
-    FlameNode,
     PathSet,
     State,
     number_codes,
@@ -396,17 +396,14 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
 
 
 def _node(comparison: Analysis, node: FlameNode, threads: Threads) -> FlameEntry:
-    above = comparison.flame[node.parent].executions if node.parent >= 0 else ()
-    return FlameEntry(
-        parent=node.parent,
-        kind=cast("Any", node.kind),
-        name=node.name,
+    above = comparison.flame[node.parent].executions if node.parent >= 0 else []
+    return narrow(
+        FlameEntry,
+        node,
         thread=threads.place.get(node.role, -1) if node.role else 0,
         before=round(node.before, 1),
         after=round(node.after, 1),
-        change=cast("Any", node.change),
-        p_value=node.p_value if math.isfinite(node.p_value) else None,
-        executions=[] if node.executions == above else list(node.executions),
+        executions=[] if node.executions == above else node.executions,
     )
 
 

@@ -7,18 +7,19 @@ import re
 
 import numpy as np
 import pytest
+from pure.ab.asked import request_of
 
 from critpath.ab.judgement import Judge
 from critpath.documents import AbBlock, AbPlan
 from critpath.pipeline import ab as pipeline_ab
-from critpath.pipeline.ab import AbRequest, TracedSlots, judge_again
+from critpath.pipeline.ab import TracedSlots, judge_again
 from critpath.record.runner import RunResult
 from critpath.record.slots import block_order
 from critpath.report.document.as_json import load_document, to_json
 
 
 def plan_of(**options) -> AbPlan:
-    return AbRequest(commands=(("a",), ("b",)), seed=7, **options).plan
+    return request_of(**options).plan
 
 
 def log_of(blocks, factor=1.0, *, slow=0.0, run_factor=None, noise=0.03, seed=1, shape=1, **more):
@@ -367,7 +368,7 @@ class Said:
 def compared(monkeypatch, slots, **options):
     monkeypatch.setattr(pipeline_ab, "open_slots", lambda *_, **__: contextlib.nullcontext(slots))
     said = Said()
-    request = AbRequest(commands=(("a",), ("b",)), seed=7, every_block=True, **options)
+    request = request_of(every_block=True, **options)
     return pipeline_ab.compare_commands(request, None, said), said
 
 
@@ -412,7 +413,7 @@ def recorded(monkeypatch, tmp_path, *, stop=10**6, failing=()):
             observe(side, RunResult(9, 0, took + 5, code, False, 0, executed=5, running=took // 2))
 
     monkeypatch.setattr("critpath.record.session.record", record)
-    request = AbRequest(commands=(("a",), ("b",)), seed=7, traced=True, max_blocks=20)
+    request = request_of(traced=True, max_blocks=20)
     return TracedSlots(request, tmp_path, None), asked
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pure.ab.asked import request_of
 from rich.console import Console
 
 from critpath.ab.judgement import Judge
@@ -22,7 +23,6 @@ from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
 from critpath.errors import UnreadableError
-from critpath.pipeline.ab import AbRequest
 from critpath.pipeline.exploring import explore
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
@@ -99,7 +99,7 @@ def calibration():
 
 def ab_run():
     """A run of two blocks."""
-    judge = Judge(AbRequest(commands=(("a",), ("b", "x")), slot=1).plan)
+    judge = Judge(request_of(commands=[["a"], ["b", "x"]], seed=0, slot=1).plan)
     for order in ("ABBA", "BAAB"):
         probes = {"loop": [15, 16, 17, 18]}
         times = [[10], [11], [12], [13]]

@@ -291,7 +291,9 @@ def test_normal_operation_is_no_warning(document):
     ]
     assert serious_warnings(found) == ["A loss"]
     found.warnings = [
-        notes.requests_found(2_320, 4, RequestAccount(1), {"certain": 0.9, "doubtful": 0.1}, {}),
+        notes.requests_found(
+            2_320, 4, RequestAccount(incomplete=1), {"certain": 0.9, "doubtful": 0.1}, {}
+        ),
         notes.requests_found(
             9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 0.9, "doubtful": 0.1}
         ),
