@@ -25,7 +25,7 @@ from critpath.model.requests import (
 STRINGS = ("", "web:80", "db:5432", "GET /", "/run/db", "why")
 ACTS = (*[Act.SEND, Act.RECEIVE, Act.SLEEP, Act.ARRIVAL] * 3, *Act)
 WAY = (Act.SLEEP, Act.LEAVE, Act.SEND, Act.ARRIVAL, Act.RECEIVE)  # again and again
-LOOP = (*[Act.RECEIVE, Act.SLEEP, Act.WAKE, Act.RUN] * 2, Act.ARRIVAL, Act.SEND, Act.PREEMPT)
+LOOP = (*[Act.RECEIVE, Act.SLEEP, Act.WAKE, Act.RUN, Act.ARRIVAL] * 4, *[Act.SEND] * 2, *Act)
 
 
 def draw_world(drawing: ModuleType, seed: int) -> Any:
@@ -71,7 +71,7 @@ def draw_world(drawing: ModuleType, seed: int) -> Any:
 
 def draw_loop(drawing: ModuleType, seed: int) -> tuple[Activity, Endpoints]:
     """Return what a loop and its helpers do, a few things again and again."""
-    rng, many = np.random.default_rng(seed), 80
+    rng, many = np.random.default_rng(seed), 200
     endpoints = drawing.fill(
         Endpoints, 4, host=np.zeros(4), serves=rng.choice([-1, -1, 0, 1], 4), peer=[1, 0, 3, 2]
     )

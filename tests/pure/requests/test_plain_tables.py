@@ -230,7 +230,7 @@ def number_threads(activity: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_what_helpers_do_for_a_loop(load: Any) -> None:
     drawing, drawn = load("pure/requests/drawing.py"), load("pure/requests/drawn_tables.py")
     backs = ready = early = 0
-    for seed in range(30):
+    for seed in range(20):
         activity, endpoints = drawn.draw_loop(drawing, seed)
         thread, woken = number_threads(activity)
         helpers = Helpers(activity, endpoints, thread, woken)
