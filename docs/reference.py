@@ -11,9 +11,12 @@ from importlib import import_module
 from typing import Any, Final
 
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
+from critpath.schema.causes import CATALOGUE
 from critpath.schema.kinds import Kind, State
 from critpath.schema.notes import LEVELS, NOTES, SAID, OfSet
 from critpath.schema.parameters import list_parameters
+from critpath.text.explanation import SAID as SAID_OF_CAUSES
+from critpath.text.explanation import VERBS
 
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
@@ -87,6 +90,41 @@ def numbers() -> str:
         value = f"{one.value:.3g}" if isinstance(one.value, float) else f"{one.value}"
         rows.append((f"`{one.name}`", f"{value} {one.unit}", one.what, origin))
     return "\n".join(table(("name", "number", "what it is", "from"), rows))
+
+
+# What stands for facts in the sentences of docs/what-next.md; others are left out.
+_FACTS: Final = {
+    **{name: f"`{name.upper()}`" for name in ("rival", "device", "softirq")},
+    "time": "5 ms",
+    "lasting": " 5 ms",
+    "in_the_code": "in their own code",
+    "system_call": "system call `CALL`",
+    "quota": "the CPU quota of `GROUP`",
+    "disk": "the disk `DISK`",
+    "network": "the network",
+    "timer": "TCP's keep-alive timer",
+}
+
+
+class _WithFacts(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name if name in VERBS else ""
+
+
+def causes() -> str:
+    """Return every kind of cause, what is said of it and what to do next, from the catalogue."""
+    rows = []
+    for kind in CATALOGUE:
+        said = SAID_OF_CAUSES[kind.id].own.format_map(_WithFacts(_FACTS))
+        headings = dict.fromkeys(filter(None, (kind.next, kind.their_next)))
+        links = ", ".join(f"[{one}](#{anchor(one)})" for one in headings)
+        rows.append((f"`{kind.id}`", said, kind.sure, links))
+    return "\n".join(table(("kind", "they", "how sure", "what next"), rows))
+
+
+def anchor(heading: str) -> str:
+    """Return what a link to a heading ends in."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def notes() -> str:

@@ -29,7 +29,7 @@ import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
 import transcripts  # noqa: E402
-from reference import calls, events, formats, notes, numbers, schemas, states, table  # noqa: E402
+from reference import calls, causes, events, formats, notes, numbers, schemas, states, table  # noqa: E402
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -44,6 +44,7 @@ SCHEMAS: Final = ROOT / "docs" / "schema"
 READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
 DECIDES: Final = ROOT / "docs" / "how-it-decides.md"
+NEXT: Final = ROOT / "docs" / "what-next.md"
 PATHS: Final = ROOT / "docs" / "critical-path.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 SIGNATURES: Final = ROOT / "docs" / "tutorial-known.md"
@@ -131,6 +132,11 @@ def critical_path() -> str:
     """Return docs/critical-path.md with every state and kind of event as they are declared."""
     text = between(PATHS.read_text(encoding="utf-8"), "states", states())
     return between(text, "events", events())
+
+
+def what_next() -> str:
+    """Return docs/what-next.md with every kind of cause as it is declared."""
+    return between(NEXT.read_text(encoding="utf-8"), "causes", causes())
 
 
 def how_it_decides() -> str:
@@ -273,6 +279,7 @@ def texts() -> None:
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
     PATHS.write_text(critical_path(), encoding="utf-8")
+    NEXT.write_text(what_next(), encoding="utf-8")
     DECIDES.write_text(how_it_decides(), encoding="utf-8")
     declared.PAGE.write_text(parameters(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")

@@ -63,7 +63,6 @@ from critpath.documents.known import (
 )
 from critpath.documents.pictures import (
     Change,
-    Doing,
     DrawnPath,
     FlameEntry,
     Group,
@@ -75,6 +74,7 @@ from critpath.documents.pictures import (
 )
 from critpath.documents.requests import REQUESTS_FORMAT, RequestsDocument
 from critpath.documents.signatures import SIGNATURE_FORMAT, SignatureDocument
+from critpath.schema.causes import Doing
 from critpath.schema.notes import SignKind
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"

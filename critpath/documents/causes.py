@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from critpath.documents.base import Figure, Maybe, MaybePair, Number, Part, Span, doc
+from critpath.schema.causes import Sureness
 from critpath.schema.kinds import State
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ else:
     StateName = Literal[tuple(State.__members__)]
 
 Counted = Literal["trips", "waits", "iterations", "segments"]
-Sureness = Literal["observed", "inferred", "unknown"]
 
 
 class FindingPart(Part):
@@ -135,6 +135,9 @@ class CauseFacts(Part):
     waker_location: Annotated[str, doc("of a wait, where the thread was that ended it")] = ""
     route: Annotated[
         str, doc("of the network's work, what packets pass instead of what before; '' if the same")
+    ] = ""
+    cause_id: Annotated[
+        str, doc("its kind, as docs/what-next.md lists them; '' in files of earlier versions")
     ] = ""
 
 

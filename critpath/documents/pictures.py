@@ -7,23 +7,10 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from critpath.documents.base import Maybe, MaybePair, Number, Part, SetName, Span, doc
+from critpath.schema.causes import Doing
 
 Group = Literal["before", "after", "slow", "rest"]
 Change = Literal["slower", "faster", "same", "few"]
-# What pictures tell apart of the states.
-Doing = Literal[
-    "running",
-    "cpu",
-    "throttled",
-    "timer",
-    "disk",
-    "network",
-    "interrupts",
-    "waiting",
-    "unknown",
-    "queued",
-    "shared",
-]
 
 
 class ThreadEntry(Part):

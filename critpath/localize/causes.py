@@ -27,7 +27,7 @@ from critpath.model import (
     rival_name,
 )
 from critpath.model.details import IDLE
-from critpath.schema.kinds import UNSEEN
+from critpath.schema.causes import evidence_of
 from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
 
 
@@ -62,6 +62,7 @@ def group_causes(
     charges: Mapping[int, Sequence[Charge]] | None = None,
     counts: StepCounts | None = None,
     faster: bool = False,
+    program: Collection[str] = (),
 ) -> tuple[Cause, ...]:
     """Make a cause of every group of findings.
 
@@ -91,6 +92,8 @@ def group_causes(
         Of the same executions.
     faster : bool
         They took less time, and what took less comes first.
+    program : collection of str
+        Families of names of the threads that the executions are of.
 
     Returns
     -------
@@ -134,7 +137,11 @@ def group_causes(
         cause = _cause(members, excess, reason, first=not number)
         cause.weight = weight
         cause.facts = state_facts(
-            *(cause, members, total, counts), quota=quota, inferred=inferred, reason=reason
+            *(cause, members, total, counts),
+            quota=quota,
+            inferred=inferred,
+            reason=reason,
+            program=program,
         )
         causes.append(cause)
     return tuple(causes)
@@ -209,9 +216,10 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     growth = {symbol: counts.growth(symbol, executions) for symbol in candidates}
     for symbol, found in growth.items():
         sure = max(0.0, 2 * found.apart - 1) ** 2
-        if symbol.state == State.WAIT_CPU:
+        evidence = evidence_of(symbol.state)
+        if evidence == "rival":
             sure *= CAUSES.newcomer if _find_newcomer(members, symbol, counts) else CAUSES.weather
-        elif symbol.state in UNSEEN:
+        elif evidence == "unseen":
             sure *= CAUSES.unseen
         elif counts.is_more_often(symbol, executions):
             sure *= CAUSES.more_often
@@ -224,7 +232,7 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
         # A trip whose work took the caller's cpu is no time of its own on the path.
         trip = rise is not None and rise.step.state is None
         return Reason(rise.content, 0.0, "") if rise and trip else None
-    rival = _find_newcomer(members, best, counts) if best.state == State.WAIT_CPU else ""
+    rival = _find_newcomer(members, best, counts) if _has_rivals(best) else ""
     often = counts.mean_counts(Step.of(best), executions)
     risen = counts.is_more_often(best, executions)
     return Reason(best, growth[best].after - growth[best].before, rival, often if risen else None)
@@ -244,12 +252,17 @@ def _candidates(members: Sequence[Member], counts: StepCounts) -> set[Symbol]:
     }
 
 
+def _has_rivals(symbol: Symbol) -> bool:
+    """Tell whether time in a state is weather, which tells only of somebody new."""
+    return evidence_of(symbol.state) == "rival"
+
+
 def _brought_along(members: Sequence[Member]) -> dict[Symbol, float]:
     """Return what steps brought along, by what they do themselves."""
     result: defaultdict[Symbol, float] = defaultdict(float)
     for m in members:
-        state, role = m.finding.symbol.state, m.finding.role
-        if m.charge and (role != m.charge.step.role or state == State.WAIT_CPU):
+        symbol = m.finding.symbol
+        if m.charge and (symbol.role != m.charge.step.role or _has_rivals(symbol)):
             result[m.charge.content] += m.finding.contribution
     return result
 
@@ -275,11 +288,11 @@ def weigh_cause(
     def told(member: Member) -> float:
         f = member.finding
         brought = member.charge is not None and (often or not member.charge.before)
-        shared = f.symbol.state == State.WAIT_CPU and f.contribution > 0 and not brought
+        shared = _has_rivals(f.symbol) and f.contribution > 0 and not brought
         return CAUSES.shared if counts and shared and not find_rival(f, counts)[0] else 1.0
 
     borne_out = len({m.finding.position for m in members})
-    seen = CAUSES.unseen if main_member(members).counts_as.state in UNSEEN else 1.0
+    unseen = evidence_of(main_member(members).counts_as.state) == "unseen"
     # fsum: the same whatever the order of the executions.
     net = math.fsum(m.finding.contribution * ordinary(m.finding) * told(m) for m in members)
     moved = 0.0
@@ -291,7 +304,7 @@ def weigh_cause(
         told=net,
         moved=moved,
         executions=borne_out,
-        seen=seen,
+        seen=CAUSES.unseen if unseen else 1.0,
         trust=weigh_evidence(members, reason, counts),
     )
 
@@ -578,7 +591,7 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
         whole[f.position, f.role] += f.contribution
         if f.role and f.symbol.state in RUNNING:
             running[f.position].append(place)
-        elif not f.role and f.symbol.state == State.WAIT_CPU:
+        elif not f.role and _has_rivals(f.symbol):
             beside.append(place)
 
     def by_size(place: int) -> tuple[float, int]:

@@ -29,6 +29,7 @@ from critpath.model import (
     rival_name,
     rival_role,
 )
+from critpath.schema.causes import needs_of
 from critpath.schema.parameters.localize import COUNTS
 
 _NO_STEPS: Final = RUNNING | INTERFERENCE | {State.UNKNOWN}
@@ -400,7 +401,11 @@ def add_meanwhile(
     result = []
     for cause in causes:
         facts = cause.facts
-        if facts is None or facts.state not in _TURNS or cause.contribution <= 0:
+        if (
+            facts is None
+            or "meanwhile" not in needs_of(State[facts.state])
+            or cause.contribution <= 0
+        ):
             result.append(cause)
             continue
         what = State[facts.state], facts.role
@@ -421,6 +426,3 @@ def add_meanwhile(
             )
         result.append(change(cause, facts=facts))
     return tuple(result)
-
-
-_TURNS: Final = frozenset({State.QUEUED.name, State.SHARED.name})

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from critpath.documents import CauseFacts, CodePlace
 from critpath.documents.base import as_float, number
-from critpath.documents.causes import Counted, Sureness
+from critpath.documents.causes import Counted
 from critpath.localize.counts import StepCounts
 from critpath.model import (
     INTERFERENCE,
@@ -25,7 +25,15 @@ from critpath.model import (
 )
 from critpath.model.details import OTHERS, Detail, read_detail, read_thread
 from critpath.model.vectors import name_family, split_host
-from critpath.schema.kinds import UNSEEN
+from critpath.schema.causes import (
+    OF_STATE,
+    CauseKind,
+    Signs,
+    Sureness,
+    evidence_of,
+    find_kind,
+    needs_of,
+)
 from critpath.schema.parameters.localize import FACTS, WAITS
 
 
@@ -76,7 +84,7 @@ def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | Non
 
     Then its host, where there are several: of two hosts, CPU 0 is two CPUs.
     """
-    waits = [f for f in findings if f.symbol.state == State.WAIT_CPU and f.observed > 0]
+    waits = [f for f in findings if _has_rivals(f) and f.observed > 0]
     known = [f.elsewhere_idle for f in waits if f.elsewhere_idle is not None]
     if not waits or len(known) < len(waits):
         return None, None, ""
@@ -86,11 +94,15 @@ def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | Non
     return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
 
 
+def _has_rivals(finding: Finding) -> bool:
+    return evidence_of(finding.symbol.state) == "rival"
+
+
 def most_detail(findings: Sequence[Finding]) -> str:
     """Return the qualifier to name; of many that had the cpu, the one with most time."""
     pairs = [(f.detail, abs(f.contribution)) for f in findings]
     ways = [pairs]
-    if findings[0].symbol.state == State.WAIT_CPU:
+    if _has_rivals(findings[0]):
         # Threads of one name, such as a compiler's, are one culprit with many ids, and so
         # are those of one family, such as workers that have the cpu in turn.
         pairs = [
@@ -139,44 +151,33 @@ def state_facts(
     quota: bool,
     inferred: Collection[str],
     reason: Reason | None,
+    program: Collection[str] = (),
 ) -> CauseFacts:
-    """Return what a cause says."""
+    """Return what a cause says; ``program`` are families of names of the program's threads."""
     main = main_member(members, reason).finding
     rise = count_rise(members)
     symbol = reason.symbol if reason else main.symbol
     named = [m.finding for m in members if not m.moved]
     alike = [f for f in named if f.symbol == symbol] or [main]
-    state = symbol.state
+    state, needs = symbol.state, needs_of(symbol.state)
     most = read_detail(state, most_detail(alike))
     detail = most if alike[0].symbol == symbol else Detail()
-    names = {f.comm for f in alike if f.comm and f.symbol == symbol}
-    if len(names) > 1:
-        names = {name_family(name) for name in names}
-    comm = names.pop() if len(names) == 1 else symbol.role
+    comm = _name_threads(alike, symbol)
     peer = comm if symbol.role else ""
-    idle = detail.idle
-    if state == State.WAIT_CPU and not idle:
-        peer = (reason.rival if reason else "") or detail.peer or peer
-    if state == State.QUEUED and not most.others:
-        peer = detail.peer or peer  # who asked for what was served meanwhile
-    late = max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late
-    certainty: Sureness = "observed"
-    local = detail.local
-    if state in UNSEEN or (state == State.WAIT_NET and local is not False):
-        certainty = "unknown"
-    elif symbol.role in inferred or (
-        state == State.WAIT_CPU and ((idle and not late) or (quota and not idle))
-    ):
-        certainty = "inferred"
-    elif state == State.WAIT_QUOTA:
-        certainty = "inferred"  # when, of what was counted
-    busy = None
-    if state == State.WAIT_DISK and detail.peer:
-        peer = detail.peer
-        held = [_time_with(f, lambda text: read_detail(state, text).peer == peer) for f in alike]
-        whole = math.fsum(f.observed for f in alike)
-        busy = math.fsum(held) / whole if whole else None
-    grown = cause.contribution > 0 and not idle
+    if "peer" in needs and not detail.idle:
+        held = "" if most.others and OF_STATE[state][-1].most else detail.peer
+        peer = (reason.rival if reason else "") or held or peer
+    signs = Signs(
+        rival=bool(peer) and not (symbol.role and peer == comm),
+        ours=not symbol.role and name_family(peer) in program,
+        idle=detail.idle,
+        late=max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late,
+        quota=quota,
+        local=detail.local,
+        timer=main.detail if main.symbol.state == state else "",
+    )
+    kind = find_kind(state, signs)
+    grown = cause.contribution > 0 and not detail.idle
     share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
     size = len(cause.positions)
     function, caller = ("", "") if most.others else (detail.function, detail.caller)
@@ -205,9 +206,9 @@ def state_facts(
         share=cause.share,
         executions=size,
         of=total,
-        certainty=certainty,
-        local=local,
-        peer_share=busy,
+        certainty=_judge_sureness(kind, signs, inferred=symbol.role in inferred),
+        local=detail.local,
+        peer_share=_share_with(alike, peer) if "peer_share" in needs and detail.peer else None,
         elsewhere_idle=share,
         cpu=cpu,
         host=host,
@@ -216,7 +217,29 @@ def state_facts(
         locations=[] if function else locations[:_PLACES],
         waits_at=waits_at[0].location if waits_at else "",
         waker_location=wakers[0].location if wakers else "",
+        cause_id=kind.id,
     )
+
+
+def _name_threads(alike: Sequence[Finding], symbol: Symbol) -> str:
+    """Return the name that threads have, or their family's, or what their role is called."""
+    names = {f.comm for f in alike if f.comm and f.symbol == symbol}
+    if len(names) > 1:
+        names = {name_family(name) for name in names}
+    return names.pop() if len(names) == 1 else symbol.role
+
+
+def _judge_sureness(kind: CauseKind, signs: Signs, *, inferred: bool) -> Sureness:
+    doubted = inferred or (kind.doubt and getattr(signs, kind.doubt))
+    return "inferred" if kind.sure == "observed" and doubted else kind.sure
+
+
+def _share_with(findings: Sequence[Finding], peer: str) -> float | None:
+    """Return in what share of the time of findings a thread is named that kept them waiting."""
+    state = findings[0].symbol.state
+    held = [_time_with(f, lambda text: read_detail(state, text).peer == peer) for f in findings]
+    whole = math.fsum(f.observed for f in findings)
+    return math.fsum(held) / whole if whole else None
 
 
 def _rank_places(places: Iterable[Mapping[str, int]]) -> list[CodePlace]:

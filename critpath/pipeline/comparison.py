@@ -518,6 +518,7 @@ def _name_causes(
 ) -> tuple[Cause, ...]:
     from critpath.localize.causes import Explained, group_causes
     from critpath.localize.segments import is_faster, is_throttled
+    from critpath.model.vectors import name_family
 
     comparison = groups.comparison
     executions = [one.aligned.execution for one in explained]
@@ -533,6 +534,7 @@ def _name_causes(
         charges={one.aligned.execution: one.charges for one in explained},
         counts=counts,
         faster=not alone and is_faster(comparison),
+        program={name_family(comm) for comm in {*comparison.sample.executions.comm}},
     )
 
 

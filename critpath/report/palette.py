@@ -16,6 +16,7 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
+from critpath.text.phrases import PHRASES
 
 if TYPE_CHECKING:
     from critpath.documents import AlignedEntry, FindingEntry, SymbolEntry
@@ -60,33 +61,34 @@ class Look:
         return "#ffffff" if self.colour in _DARK_CELLS else "#000000"
 
 
-LOOKS: Final[dict[str, Look]] = {
-    State.RUN.name: Look("R", GREEN, "solid", "running"),
-    State.RUN_USER.name: Look("U", GREEN, "dots", "running its own code"),
-    State.RUN_SYSCALL.name: Look("K", GREEN, "diagonal", "running in a system call"),
-    State.IRQ.name: Look("I", PURPLE, "solid", "interrupted by a device"),
-    State.SOFTIRQ.name: Look("S", PURPLE, "diagonal", "interrupted by deferred work"),
-    State.WAIT_IPI.name: Look("J", PURPLE, "dots", "waiting for another processor"),
-    State.WAIT_CPU.name: Look("C", ORANGE, "solid", "waiting for a processor"),
-    State.WAIT_STOPPED.name: Look("Z", ORANGE, "diagonal", "stopped or traced"),
-    State.WAIT_QUOTA.name: Look("H", ORANGE, "bars", "held back by a cpu quota"),
-    State.QUEUED.name: Look("B", ORANGE, "dots", "waiting behind other requests"),
-    State.SHARED.name: Look("E", YELLOW, "diagonal", "on a loop shared with other requests"),
-    State.RECLAIM.name: Look("Y", GREEN, "bars", "freeing memory"),
-    State.WAIT_TASK.name: Look("W", SKY, "solid", "waiting for another thread"),
-    State.WAIT_FUTEX.name: Look("F", SKY, "diagonal", "waiting for a lock"),
-    State.WAIT_PIPE.name: Look("P", SKY, "dots", "waiting for a pipe"),
-    State.WAIT_POLL.name: Look("L", SKY, "bars", "waiting for one of several things"),
-    State.WAIT_DISK.name: Look("D", VERMILLION, "solid", "waiting for a disk"),
-    State.WAIT_DEVICE.name: Look("V", VERMILLION, "diagonal", "waiting for a device"),
-    State.WAIT_SOFTIRQ.name: Look("O", VERMILLION, "dots", "waiting for deferred work"),
-    State.WAIT_NET.name: Look("N", BLUE, "solid", "waiting for the network"),
-    State.NET_TRANSIT.name: Look("X", BLUE, "diagonal", "a packet in flight"),
-    State.WAIT_TIMER.name: Look("T", YELLOW, "solid", "waiting for a timer"),
-    State.WAIT_UNEXPLAINED.name: Look("Q", GREY, "diagonal", "blocked, cause not in the trace"),
-    State.NOT_RECORDED.name: Look("G", GREY, "bars", "not recorded"),
-    State.UNKNOWN.name: Look("M", GREY, "solid", "not observed"),
+_LOOKS: Final[dict[State, tuple[str, str, str]]] = {
+    State.RUN: ("R", GREEN, "solid"),
+    State.RUN_USER: ("U", GREEN, "dots"),
+    State.RUN_SYSCALL: ("K", GREEN, "diagonal"),
+    State.IRQ: ("I", PURPLE, "solid"),
+    State.SOFTIRQ: ("S", PURPLE, "diagonal"),
+    State.WAIT_IPI: ("J", PURPLE, "dots"),
+    State.WAIT_CPU: ("C", ORANGE, "solid"),
+    State.WAIT_STOPPED: ("Z", ORANGE, "diagonal"),
+    State.WAIT_QUOTA: ("H", ORANGE, "bars"),
+    State.QUEUED: ("B", ORANGE, "dots"),
+    State.SHARED: ("E", YELLOW, "diagonal"),
+    State.RECLAIM: ("Y", GREEN, "bars"),
+    State.WAIT_TASK: ("W", SKY, "solid"),
+    State.WAIT_FUTEX: ("F", SKY, "diagonal"),
+    State.WAIT_PIPE: ("P", SKY, "dots"),
+    State.WAIT_POLL: ("L", SKY, "bars"),
+    State.WAIT_DISK: ("D", VERMILLION, "solid"),
+    State.WAIT_DEVICE: ("V", VERMILLION, "diagonal"),
+    State.WAIT_SOFTIRQ: ("O", VERMILLION, "dots"),
+    State.WAIT_NET: ("N", BLUE, "solid"),
+    State.NET_TRANSIT: ("X", BLUE, "diagonal"),
+    State.WAIT_TIMER: ("T", YELLOW, "solid"),
+    State.WAIT_UNEXPLAINED: ("Q", GREY, "diagonal"),
+    State.NOT_RECORDED: ("G", GREY, "bars"),
+    State.UNKNOWN: ("M", GREY, "solid"),
 }
+LOOKS: Final = {state.name: Look(*look, PHRASES[state].legend) for state, look in _LOOKS.items()}
 
 
 # All of the model's, small ones first: they stand for other threads.

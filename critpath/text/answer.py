@@ -19,7 +19,7 @@ from critpath.schema.parameters.text import ANSWERS
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, quoted
-from critpath.text.recognized import find_level, warnings_with_levels
+from critpath.text.recognized import find_level, kind_of, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
@@ -31,13 +31,10 @@ SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "
 _SEVERAL: Final = 3  # technical
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 
-# What profiles tell of waits that others leave open: the states, and what is named then.
+# What profiles name of causes that others leave open.
 _PROFILES: Final = {
-    "io": (frozenset({"WAIT_DISK"}), "the disk, and whose requests kept it busy"),
-    "locks": (
-        frozenset({"WAIT_TIMER", "WAIT_FUTEX"}),
-        "who has the lock, if the sleeps are for one",
-    ),
+    "io": "the disk, and whose requests kept it busy",
+    "locks": "who has the lock, if the sleeps are for one",
 }
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 
@@ -113,15 +110,15 @@ def describe_hints(document: ComparisonDocument) -> list[str]:
     cause = first_cause(document, describe_headline(document).word)
     facts = cause.facts if cause else None
     known = {*document.sets.normal.profiles, *document.sets.sample.profiles}
-    if facts is None or not known or (cause and (cause.contribution or 0.0) < 0):
+    if cause is None or facts is None or not known or (cause.contribution or 0.0) < 0:
         return []
-    main = document.findings[cause.main] if cause else None
+    profile = kind_of(document, cause, facts).profile
+    main = document.findings[cause.main]
     # A timer of another name is one that the kernel runs for somebody.
-    named = main and main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS
-    for profile, (states, tells) in _PROFILES.items():
-        if facts.state in states and not named and not known & {profile, "full"}:
-            return [f"Record again with `--profile {profile}`: it names {tells}."]
-    return []
+    named = main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS
+    if not profile or named or known & {profile, "full"}:
+        return []
+    return [f"Record again with `--profile {profile}`: it names {_PROFILES[profile]}."]
 
 
 def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from critpath.model import State
-from critpath.model.details import IDLE, SOFTIRQS
+from critpath.model import RUNNING, State
+from critpath.model.details import SOFTIRQS
 from critpath.model.stacks import is_helper
-from critpath.model.vectors import name_family
+from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
 from critpath.schema.parameters.text import WORDS
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
     PACKETS,
+    PHRASES,
     doing,
     in_function,
     location,
@@ -27,62 +29,135 @@ from critpath.text.phrases import (
     say_elsewhere,
     thread_name,
 )
-from critpath.text.recognized import has_warning
+from critpath.text.recognized import has_warning, kind_of
 from critpath.units import format_brief_pair, format_ns, format_sum
 
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
 
 _MOST_IDS: Final = 4  # technical
-_RUNNING: Final = frozenset({"RUN", "RUN_USER", "RUN_SYSCALL"})
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
-_HELD_BACK: Final = frozenset({"WAIT_CPU", "WAIT_QUOTA"})  # whose sentences say how sure they are
 
-# What another thread was doing meanwhile: "which was ...".
-_PEER: Final[dict[str, str]] = {
-    **dict.fromkeys(_RUNNING, "running"),
-    "IRQ": "interrupted by a device",
-    "SOFTIRQ": "interrupted by deferred work",
-    "WAIT_CPU": "waiting for a CPU",
-    "WAIT_QUOTA": "throttled by a CPU quota",
-    "RECLAIM": "freeing memory",
-    "QUEUED": "working for other requests",
-    "SHARED": "working for several requests by turns",
-    "WAIT_DISK": "waiting for the disk",
-    "WAIT_NET": "waiting for a packet",
-    "NET_TRANSIT": "waiting for a packet in flight",
-    "WAIT_TIMER": "sleeping",
-    "WAIT_TASK": "waiting for another thread",
-    "WAIT_DEVICE": "waiting for a device",
-    "WAIT_SOFTIRQ": "waiting for deferred work",
-    "WAIT_IPI": "waiting for another CPU",
-    "WAIT_FUTEX": "waiting for a lock",
-    "WAIT_POLL": "waiting for input",
-    "WAIT_PIPE": "waiting for a pipe",
-    "WAIT_STOPPED": "stopped",
-    "WAIT_UNEXPLAINED": "blocked: the recording does not tell by what",
-    "UNKNOWN": "not observed",
-    "NOT_RECORDED": "not recorded",
+# Of the table below: {verb} as the subject wants it, {fact} by its function (`_slot`).
+
+
+class _Said(NamedTuple):
+    """What is said of a kind of cause.
+
+    Attributes
+    ----------
+    own : str
+        What requests do themselves.
+    no_longer : str
+        What they no longer do: "They no longer ...".
+    theirs : str
+        What they do where another thread does it; "" for "wait for X, which was ...".
+    which_was : str
+        What that thread did; "" for the state's words.
+    no_longer_theirs : str
+    """
+
+    own: str
+    no_longer: str
+    theirs: str = "{wait} {time} for {threads}, which {were} {did}{besides}{elsewhere}{tail}"
+    which_was: str = ""
+    no_longer_theirs: str = "{wait} for {threads}"
+
+
+def _waits(what: str, no_longer: str = "", which_was: str = "") -> _Said:
+    """Return what is said of a wait, which may be longer or more often."""
+    own = "{wait}{lasting} for " + what + "{in_call}{counted}{then_cpu}"
+    return _Said(own, no_longer or "{wait} for " + what, which_was=which_was)
+
+
+def _waits_for_cpu(why: str, which_was: str = "") -> _Said:
+    return _Said("{wait} {time} for a CPU" + why, "{wait} for a CPU", which_was=which_was)
+
+
+_NO_STEP: Final = "{run} one of the steps"
+_UNSEEN: Final = "{wait} for something unseen"
+_ON_A_CPU: Final = "waiting for a CPU that was busy running {rival}"
+
+SAID: Final[dict[str, _Said]] = {
+    "own-code": _Said(
+        "{run} {time} on the CPU {in_the_code}{tail}", _NO_STEP, which_was="running{in_function}"
+    ),
+    "system-call": _Said("{run} {time} in {system_call}{tail}", _NO_STEP),
+    "interrupt": _Said("{are} interrupted for {time} by {device}{tail}", "{get} interrupted"),
+    "softirq": _Said("{are} interrupted for {time} by {softirq}{tail}", "{get} interrupted"),
+    "held-back": _Said(
+        "{are} held back for {time} while a CPU was idle, probably by a CPU quota{tail}",
+        "{wait} for a CPU",
+        which_was="held back while a CPU was idle, probably by a CPU quota",
+    ),
+    "late-start": _waits_for_cpu(" that was idle: it was late to start them{tail}"),
+    "own-threads": _waits_for_cpu(
+        " that was busy running {their} own program's threads{elsewhere}{tail}"
+    ),
+    "busy-cpu": _waits_for_cpu(
+        " that was busy running {rival}{or_quota}{elsewhere}{tail}", _ON_A_CPU
+    ),
+    "cpu": _waits_for_cpu("{tail}", "waiting for a CPU{namesakes}"),
+    "quota": _Said("{are} throttled for {time} by {quota}{tail}", "{get} throttled by a CPU quota"),
+    "memory": _Said(
+        "{free} memory for {time}, as too little was left{memory_limit}{tail}", "{free} memory"
+    ),
+    "queue": _Said(
+        "{wait} {time} behind other requests{mostly_from}{meanwhile}{tail}",
+        "{wait} behind other requests",
+        "{wait} {time} behind other requests of {name}{mostly_from}{meanwhile_or_besides}{tail}",
+        no_longer_theirs="{wait} behind other requests of {name}",
+    ),
+    "shared-loop": _Said(
+        "{spend} {time} on a loop shared with other requests{meanwhile}{tail}",
+        "{share} a loop with other requests",
+        "{spend} {time} on the loop of {name}, shared with other requests"
+        "{meanwhile_or_besides}{tail}",
+    ),
+    "disk": _waits("{disk}{kept_busy}", "{wait} for the disk"),
+    "network": _waits("{network}", "{wait} for the network", "waiting for {network}"),
+    **{
+        kind: _waits(packet, "{wait} for the network", f"waiting for {packet}")
+        for kind, packet in (("packet-from-here", PACKETS[True]), ("packet", PACKETS[None]))
+    },
+    "packet-in-flight": _waits("a packet in flight"),
+    "sleep": _Said("{sleep}{lasting}{in_call}{counted}{then_cpu}", "{sleep}"),
+    "kernel-timer": _Said(
+        "{wait} {time} for {timer}{tail}{then_cpu}", "{sleep}", which_was="waiting for {timer}"
+    ),
+    "thread": _waits("another thread"),
+    "lock": _waits("a lock"),
+    "input": _waits("input"),
+    "pipe": _waits("a pipe"),
+    "device": _waits("a device"),
+    "deferred-work": _waits("deferred work of the kernel"),
+    "other-cpu": _waits("another CPU"),
+    "stopped": _Said("{are} stopped for {time}{tail}", "{get} stopped"),
+    "unexplained": _Said("{wait} {time}; the recording does not tell for what", _UNSEEN),
+    "not-observed": _Said("{take} {time} that the recording tells nothing of", _UNSEEN),
+    "not-recorded": _Said("{take} {time} that were not recorded", _UNSEEN),
 }
-# What a request waits for itself: "wait ... for ...".
-_OWN: Final[dict[str, str]] = {
-    "WAIT_NET": "the network",
-    "NET_TRANSIT": "a packet in flight",
-    "WAIT_TASK": "another thread",
-    "WAIT_DEVICE": "a device",
-    "WAIT_SOFTIRQ": "deferred work of the kernel",
-    "WAIT_IPI": "another CPU",
-    "WAIT_FUTEX": "a lock",
-    "WAIT_POLL": "input",
-    "WAIT_PIPE": "a pipe",
+# The same steps more often, whatever they are.
+_ROUNDS: Final = "{run} the same steps {often}: {time}"
+_TRIPS: Final = "{wait} for {name} {often}: {time}{mostly}{tail}"
+_LONGER_TRIPS: Final = "{wait} {time} for {threads}{which_mostly}{tail}"
+VERBS: Final = {
+    **{verb: f"{verb}s" for verb in ("free", "get", "run", "share", "sleep", "spend", "take")},
+    "wait": "waits",
+    "are": "is",
+    "their": "its",
 }
 
 
 @dataclass(frozen=True)
-class _Words:
-    """The words of one cause's sentence."""
+class _Telling:
+    """One cause as the templates ask for it: words by the subject, facts by `_slot`."""
 
+    document: ComparisonDocument
+    cause: CauseEntry
+    facts: CauseFacts
+    kind: CauseKind
     subject: str
     several: bool
     noun: str
@@ -90,21 +165,24 @@ class _Words:
     instead: str
     tail: str
 
-    def verb(self, verb: str) -> str:
-        """Return a verb as the subject wants it."""
-        if self.several:
-            return verb
-        return {"are": "is"}.get(verb) or f"{verb}s"
+    def __getitem__(self, name: str) -> str:
+        slot = _SLOTS.get(name)
+        return slot(self) if slot else self.word(name)
 
-    @property
-    def time(self) -> str:
-        """Both times: ``3.9 ms instead of 1.0 ms``."""
-        return f"{self.after}{self.instead}"
+    def word(self, plural: str) -> str:
+        """Return a verb or a pronoun as the subject wants it."""
+        return plural if self.several else VERBS[plural]
 
-    @property
-    def their(self) -> str:
-        """Whose code it is."""
-        return "their" if self.several else "its"
+    @cached_property
+    def main(self) -> FindingEntry | None:
+        """The finding that the sentence names first."""
+        findings = self.document.findings
+        return findings[self.cause.main] if 0 <= self.cause.main < len(findings) else None
+
+    @cached_property
+    def often(self) -> str:
+        """How often, where waits may be new."""
+        return _more_often(self.facts, self.noun, or_at_all=True)
 
 
 def describe_cause(
@@ -131,28 +209,39 @@ def describe_cause(
         return cause.sentence
     if examined is None and not they:
         examined = find_examined(document)
-    words = _words(document, cause, facts, examined)
-    if facts.time_after is None or not words.after:
+    told = _tell(document, cause, facts, examined)
+    if facts.time_after is None or not told.after:
         amount = format_ns(abs(cause.contribution or 0.0))
         way = "longer" if (cause.contribution or 0.0) >= 0 else "less"
-        what = doing(_state(facts), "").replace(" cpu", " CPU")
-        return f"{words.subject} {words.verb('are')} {amount} {way} {what}"
+        what = doing(State[facts.state], "").replace(" cpu", " CPU")
+        return f"{told.subject} {told.word('are')} {amount} {way} {what}"
     if not facts.time_after and facts.time_before:
-        return f"{words.subject} no longer {_no_longer(facts, words)}"
-    if facts.role:
-        said = _waits_for_thread(document, cause, facts, words)
-    elif facts.state in _RUNNING or facts.counted == "iterations":
-        said = _runs(facts, words)
-    else:
-        said = _waits(document, cause, facts, words)
-    if facts.certainty == "inferred" and facts.role and facts.state not in _HELD_BACK:
-        said += "; that thread is inferred from time-outs that end with its work"
+        before = format_brief_pair(facts.time_before, 0.0)[0]
+        said = SAID[told.kind.id]
+        what = (said.no_longer_theirs if facts.role else said.no_longer).format_map(told)
+        return f"{told.subject} no longer {what}: before, that took {before}"
+    happened = _choose_template(told).format_map(told)
+    itself = told.kind.doubt or told.kind.sure == "inferred"  # whose words say how sure that is
+    if facts.certainty == "inferred" and facts.role and not itself:
+        happened += "; that thread is inferred from time-outs that end with its work"
     if facts.route:
-        said += f", as packets take another route: {facts.route}"
-    return f"{words.subject} {said}{_in_the_code(facts, words)}"
+        happened += f", as packets take another route: {facts.route}"
+    return f"{told.subject} {happened}{_in_the_code(facts, several=told.several)}"
 
 
-def _in_the_code(facts: CauseFacts, words: _Words) -> str:
+def _choose_template(told: _Telling) -> str:
+    """Return what a cause's sentence is after its subject."""
+    facts, said = told.facts, SAID[told.kind.id]
+    if facts.counted == "iterations" and not facts.role and _more_often(facts, told.noun):
+        return _ROUNDS
+    if not facts.role:
+        return said.own
+    if facts.counted == "trips" and _more_often(facts, told.noun):
+        return _LONGER_TRIPS if _is_longer_each(facts) else _TRIPS
+    return said.theirs
+
+
+def _in_the_code(facts: CauseFacts, *, several: bool) -> str:
     """Say where in the code that is; "" without stacks."""
     said = []
     if facts.locations:
@@ -162,15 +251,15 @@ def _in_the_code(facts: CauseFacts, words: _Words) -> str:
             where = " and ".join(
                 f"{location(name)} ({round(100 * share)} %)" for name, share in (first, others[0])
             )
-        run = "in or up to " if facts.state in _RUNNING else ""
-        who = quoted(peer_name(facts)) if facts.role else "they" if words.several else "it"
-        were = "were" if words.several and not facts.role else "was"
+        run = "in or up to " if State[facts.state] in RUNNING else ""
+        who = quoted(peer_name(facts)) if facts.role else "they" if several else "it"
+        were = "were" if several and not facts.role else "was"
         if is_helper(facts.comm):
             said.append(f"{who} worked for {where}")
         else:
             said.append(f"{who} ran {run}{where}" if run else f"{who} {were} in {where}")
     if facts.waits_at:
-        who = "they wait" if words.several else "it waits"
+        who = "they wait" if several else "it waits"
         said.append(f"{who} in {location(facts.waits_at)}")
     if facts.waker_location:
         said.append(f"the wait was ended in {location(facts.waker_location)}")
@@ -232,12 +321,12 @@ def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> s
     return f"The {slow} lost {format_ns(whole)} in all. {these} {share} % of it{unseen}."
 
 
-def _words(
+def _tell(
     document: ComparisonDocument,
     cause: CauseEntry,
     facts: CauseFacts,
     examined: Collection[int] | None,
-) -> _Words:
+) -> _Telling:
     noun = noun_of(document, 1)
     before, after = facts.time_before, facts.time_after
     shown = ("", "") if after is None else format_brief_pair(before or 0.0, after)
@@ -248,7 +337,11 @@ def _words(
     subject, several = "They", True
     if examined is not None:
         subject, several = _subject(document, cause, examined)
-    return _Words(
+    return _Telling(
+        document=document,
+        cause=cause,
+        facts=facts,
+        kind=kind_of(document, cause, facts),
         subject=subject,
         several=several,
         noun=noun,
@@ -314,116 +407,285 @@ def _times(count: float, *, short: bool = False) -> str:
     return words.get(shown) or (shown if short else f"{shown} times")
 
 
-def _threads(facts: CauseFacts) -> str:
-    name = peer_name(facts)
-    return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
+# The facts of the table's templates.
+
+_Slot = Callable[["_Telling"], str]
+_SLOTS: Final[dict[str, _Slot]] = {}
 
 
-def _waits_for_thread(
-    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, words: _Words
-) -> str:
-    were = "were" if "*" in peer_name(facts) else "was"
-    often = _more_often(facts, words.noun) if facts.counted in {"trips", "waits"} else ""
-    wait = words.verb("wait")
-    elsewhere = _elsewhere(facts)
-    did = _peer_did(document, cause, facts, elsewhere)
-    if often and facts.counted == "trips":
-        most = _did_mostly(document, cause)
-        if _is_longer_each(facts):
-            doing_so = f", which {were} {most}" if most else ""
-            return f"{wait} {words.time} for {_threads(facts)}{doing_so}{words.tail}"
-        mostly = f", mostly {most}" if most and most != _PEER["RUN"] else ""
-        return f"{wait} for {quoted(peer_name(facts))} {often}: {words.time}{mostly}{words.tail}"
-    if facts.counted == "waits" and (often := _more_often(facts, words.noun, or_at_all=True)):
-        did += f" {often}"
-    after_it = _brought_along(document, cause, facts)
-    if facts.state == "QUEUED":
-        who = f"of {quoted(peer_name(facts))}{_mostly_from(facts)}"
-        others = _meanwhile(facts) or after_it
-        return f"{wait} {words.time} behind other requests {who}{others}{words.tail}"
-    if facts.state == "SHARED":
-        loop = f"the loop of {quoted(peer_name(facts))}, shared with other requests"
-        others = _meanwhile(facts) or after_it
-        return f"{words.verb('spend')} {words.time} on {loop}{others}{words.tail}"
-    waited = f"{wait} {words.time} for {_threads(facts)}, which {were} {did}"
-    return f"{waited}{after_it}{elsewhere}{words.tail}"
+def _slot(say: _Slot) -> _Slot:
+    """Have a function say the fact that is called as it is."""
+    _SLOTS[say.__name__.removeprefix("_say_")] = say
+    return say
 
 
-def _peer_did(
-    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, elsewhere: str
-) -> str:
-    """Say what the thread did that is waited for."""
-    did = _PEER.get(facts.state, "waiting itself")
-    if facts.state == "WAIT_TIMER":
-        did = _timed_by(_main(document, cause))
-    if facts.location and not facts.locations:  # a function of Python that was recorded
-        did = f"running {in_function(facts.location, facts.caller)}"
-    if facts.state == "WAIT_NET":
-        did = f"waiting for {_network(facts)}"
-    if facts.state == "WAIT_CPU" and facts.certainty == "inferred":
-        did = "held back while a CPU was idle, probably by a CPU quota"
-    if facts.state == "WAIT_CPU" and facts.peer and facts.peer != facts.comm:
-        did = f"waiting for a CPU that was busy running {quoted(facts.peer.replace('#', '*'))}"
-    if elsewhere and facts.state == "WAIT_CPU" and facts.peer == facts.comm:
-        did = f"waiting for a CPU that other threads called {quoted(peer_name(facts))} had"
-    return did
+@_slot
+def _say_time(told: _Telling) -> str:
+    """Say both times: ``3.9 ms instead of 1.0 ms``."""
+    return f"{told.after}{told.instead}"
 
 
-def _meanwhile(facts: CauseFacts) -> str:
-    """Say what the thread did for most of what is longer behind others' requests."""
-    if facts.meanwhile not in _PEER or facts.meanwhile_after is None:
+@_slot
+def _say_tail(told: _Telling) -> str:
+    """Say that nobody did so before, if so."""
+    return told.tail
+
+
+@_slot
+def _say_lasting(told: _Telling) -> str:
+    """Say how long, where it is not said how often."""
+    return "" if told.often else f" {told['time']}"
+
+
+@_slot
+def _say_counted(told: _Telling) -> str:
+    """Say how often, and how long together."""
+    if not told.often:
+        return told.tail
+    return f" {told.often}: {told['time']}{'' if 'never' in told.often else told.tail}"
+
+
+@_slot
+def _say_often(told: _Telling) -> str:
+    """Say how often, of what was there before."""
+    return _more_often(told.facts, told.noun)
+
+
+@_slot
+def _say_in_call(told: _Telling) -> str:
+    """Say in which system call."""
+    return f" in {quoted(told.facts.call)}" if told.facts.call else ""
+
+
+@_slot
+def _say_system_call(told: _Telling) -> str:
+    """Name the system call that ran."""
+    return f"system call {quoted(told.facts.call)}" if told.facts.call else "system calls"
+
+
+@_slot
+def _say_in_the_code(told: _Telling) -> str:
+    """Say where it ran: in a function of Python that was recorded, or in its own code."""
+    return told["in_function"].removeprefix(" ") or f"in {told['their']} own code"
+
+
+@_slot
+def _say_in_function(told: _Telling) -> str:
+    """Say in which function of Python that was recorded."""
+    facts = told.facts
+    if not facts.location or facts.locations:
         return ""
-    before, after = format_brief_pair(facts.meanwhile_before or 0.0, facts.meanwhile_after)
-    instead = f" instead of {before}" if facts.meanwhile_before else ""
-    return f", the thread {_PEER[facts.meanwhile]} for {after}{instead}"
+    return f" {in_function(facts.location, facts.caller)}"
 
 
-def _elsewhere(facts: CauseFacts) -> str:
-    """Say that another CPU was idle meanwhile; "" where that is no part of it."""
-    if facts.state != "WAIT_CPU" or facts.certainty != "observed":
+@_slot
+def _say_device(told: _Telling) -> str:
+    """Name what interrupted."""
+    return quoted(told.facts.device) if told.facts.device else "the machine"
+
+
+@_slot
+def _say_softirq(told: _Telling) -> str:
+    """Name the deferred work that interrupted."""
+    return f"softirq {told['device']}" if told.facts.device else told["device"]
+
+
+@_slot
+def _say_quota(told: _Telling) -> str:
+    """Say whose quota held: ``the CPU quota of control group `/web` (4 ms in each 10 ms)``."""
+    if not told.facts.control_group:
+        return f"{told['their']} CPU quota"
+    return f"the CPU quota of {_group(told.facts)}"
+
+
+@_slot
+def _say_memory_limit(told: _Telling) -> str:
+    """Say under whose limit memory was short."""
+    return f" under the memory limit of {_group(told.facts)}" if told.facts.control_group else ""
+
+
+def _group(facts: CauseFacts) -> str:
+    limit = f" ({facts.limit})" if facts.limit else ""
+    return f"control group {quoted(facts.control_group)}{limit}"
+
+
+@_slot
+def _say_disk(told: _Telling) -> str:
+    """Name the disk."""
+    named = bool(told.facts.device and _DISK_NAME.fullmatch(told.facts.device))
+    return f"the disk {quoted(told.facts.device)}" if named else "the disk"
+
+
+@_slot
+def _say_kept_busy(told: _Telling) -> str:
+    """Say whose requests kept the disk busy, or under whose limit it was."""
+    facts = told.facts
+    if facts.control_group:
+        return f", under the limit of {_group(facts)}"
+    part = f" in {100 * facts.peer_share:.0f} % of that time" if facts.peer_share else ""
+    return f", which {told['rival']} kept busy{part}" if facts.peer else ""
+
+
+@_slot
+def _say_network(told: _Telling) -> str:
+    """Name the device that packets come through."""
+    facts = told.facts
+    named = _NET_DEVICE.fullmatch(facts.device) and facts.device not in SOFTIRQS
+    if facts.local is None or not named:  # of an older file, the former
+        return "the network"
+    return f"the network device {quoted(facts.device)}"
+
+
+@_slot
+def _say_timer(told: _Telling) -> str:
+    """Say what a timer of the kernel was for."""
+    return _name_timer(told.main.detail if told.main else "")
+
+
+def _name_timer(function: str) -> str:
+    return doing(State.WAIT_TIMER, function).removeprefix("waiting for ").split(" (")[0]
+
+
+@_slot
+def _say_rival(told: _Telling) -> str:
+    """Name who else had what was waited for."""
+    return quoted(told.facts.peer.replace("#", "*"))
+
+
+@_slot
+def _say_or_quota(told: _Telling) -> str:
+    """Say that a quota may have held it back instead."""
+    return ", or held back by a CPU quota" if told.facts.certainty == "inferred" else ""
+
+
+@_slot
+def _say_elsewhere(told: _Telling) -> str:
+    """Say that another CPU was idle meanwhile."""
+    facts = told.facts
+    if told.kind.evidence != "rival" or facts.certainty != "observed":
         return ""
     return say_elsewhere(facts.elsewhere_idle, facts.cpu, facts.host).replace(" cpu", " CPU")
 
 
-def _mostly_from(facts: CauseFacts) -> str:
-    """Name who sent most of what was served meanwhile."""
-    if facts.peer in {"", facts.comm}:
+@_slot
+def _say_namesakes(told: _Telling) -> str:
+    """Say that threads of the same name had the CPU, while another was idle."""
+    if not told["elsewhere"] or told.facts.peer != told.facts.comm:
         return ""
-    return f", mostly from {quoted(facts.peer.replace('#', '*'))}"
+    return f" that other threads called {told['name']} had"
 
 
-def _brought_along(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:
-    """Return what most of a cause's time is, where that is another state than what it is about."""
+@_slot
+def _say_then_cpu(told: _Telling) -> str:
+    """Say how long they waited for a CPU after what they wait for more often, if it is longer."""
+    facts, cause = told.facts, told.cause
+    if not told.often:
+        return ""
+    mine = [told.document.findings[index] for index in cause.findings]
+    waited = sum(
+        f.contribution or 0.0 for f in mine if not f.role and evidence_of(State[f.state]) == "rival"
+    )
+    waited /= max(len(cause.positions), 1)
+    itself = (facts.time_after or 0.0) - (facts.time_before or 0.0)
+    # Both together are no more than what stands beside the sentence.
+    waited = min(waited, (cause.contribution or 0.0) - itself)
+    return f", and then {format_ns(waited)} more for a CPU" if waited > itself else ""
+
+
+# Of another thread.
+
+
+@_slot
+def _say_name(told: _Telling) -> str:
+    """Name the thread that is waited for."""
+    return quoted(peer_name(told.facts))
+
+
+@_slot
+def _say_threads(told: _Telling) -> str:
+    """Name the thread, or threads, as such."""
+    name = peer_name(told.facts)
+    return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
+
+
+@_slot
+def _say_were(told: _Telling) -> str:
+    return "were" if "*" in peer_name(told.facts) else "was"
+
+
+@_slot
+def _say_did(told: _Telling) -> str:
+    """Say what the thread did, and how often."""
+    said = SAID[told.kind.id].which_was.format_map(told)
+    did = said or PHRASES[State[told.facts.state]].which_was
+    return f"{did} {told.often}" if told.facts.counted == "waits" and told.often else did
+
+
+@_slot
+def _say_besides(told: _Telling) -> str:
+    """Say what most of the time is, where that is another state than what the cause is about."""
     spent: defaultdict[str, float] = defaultdict(float)
-    for index in cause.findings:
-        finding = document.findings[index]
+    for index in told.cause.findings:
+        finding = told.document.findings[index]
         spent[finding.state] += finding.contribution or 0.0
-    state = max(spent, key=spent.__getitem__, default=facts.state)
-    if state == facts.state or state not in _PEER or 2 * spent[state] <= sum(spent.values()):
+    state = max(spent, key=spent.__getitem__, default=told.facts.state)
+    if state == told.facts.state or 2 * spent[state] <= sum(spent.values()):
         return ""
-    return f" and, for most of the time, {_PEER[state]}"
+    return f" and, for most of the time, {PHRASES[State[state]].which_was}"
 
 
-def _timed_by(finding: FindingEntry | None) -> str:
-    """Say what a thread did that a timer woke: it slept, unless the timer is the kernel's own."""
-    timer = doing(State.WAIT_TIMER, finding.detail if finding else "").split(" (")[0]
-    return _PEER["WAIT_TIMER"] if timer.startswith("waiting for a timer") else timer
+@_slot
+def _say_mostly_from(told: _Telling) -> str:
+    """Name who sent most of what was served meanwhile."""
+    return "" if told.facts.peer in {"", told.facts.comm} else f", mostly from {told['rival']}"
 
 
-def _did_mostly(document: ComparisonDocument, cause: CauseEntry) -> str:
+@_slot
+def _say_meanwhile(told: _Telling) -> str:
+    """Say what the thread did for most of what is longer behind others' requests."""
+    facts = told.facts
+    if facts.meanwhile not in State.__members__ or facts.meanwhile_after is None:
+        return ""
+    before, after = format_brief_pair(facts.meanwhile_before or 0.0, facts.meanwhile_after)
+    instead = f" instead of {before}" if facts.meanwhile_before else ""
+    return f", the thread {PHRASES[State[facts.meanwhile]].which_was} for {after}{instead}"
+
+
+@_slot
+def _say_meanwhile_or_besides(told: _Telling) -> str:
+    return told["meanwhile"] or told["besides"]
+
+
+@_slot
+def _say_mostly(told: _Telling) -> str:
+    """Say what trips were mostly, if not running."""
+    most = _did_mostly(told)
+    return "" if most in {"", PHRASES[State.RUN].which_was} else f", mostly {most}"
+
+
+@_slot
+def _say_which_mostly(told: _Telling) -> str:
+    most = _did_mostly(told)
+    return f", which {told['were']} {most}" if most else ""
+
+
+def _did_mostly(told: _Telling) -> str:
     """Say what another thread did for most of what trips to it are longer, "" if it is mixed."""
-    found: defaultdict[str, list[tuple[float, FindingEntry]]] = defaultdict(list)
-    for index in cause.findings:
-        finding = document.findings[index]
-        state = "RUN" if finding.state in _RUNNING else finding.state
-        found[state].append((finding.contribution or 0.0, finding))
+    found: defaultdict[State, list[tuple[float, FindingEntry]]] = defaultdict(list)
+    for index in told.cause.findings:
+        finding = told.document.findings[index]
+        state = State[finding.state]
+        found[State.RUN if state in RUNNING else state].append(
+            (finding.contribution or 0.0, finding)
+        )
     times = {state: sum(time for time, _ in of) for state, of in found.items()}
-    most = max(times, key=times.__getitem__, default="")
-    if most not in {"RUN", "WAIT_TIMER"} or 2 * times[most] <= sum(times.values()):
+    most = max(times, key=times.__getitem__, default=None)
+    if most not in {State.RUN, State.WAIT_TIMER} or 2 * times[most] <= sum(times.values()):
         return ""
-    if most == "WAIT_TIMER":
-        return _timed_by(max(found[most], key=lambda each: each[0])[1])
-    return _PEER[most]
+    timer = max(found[most], key=lambda each: each[0])[1].detail
+    if most == State.WAIT_TIMER and timer in KERNEL_TIMERS:
+        return f"waiting for {_name_timer(timer)}"
+    return PHRASES[most].which_was
 
 
 def _is_longer_each(facts: CauseFacts) -> bool:
@@ -436,172 +698,6 @@ def _is_longer_each(facts: CauseFacts) -> bool:
     if min(before, *counts) <= 0 or counts[1] >= 2 * counts[0]:
         return False
     return after / before > (counts[1] / counts[0]) ** 2
-
-
-def _cpu_after_it(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> str:
-    """Say how long they waited for a CPU after what they wait for more often, if it is longer."""
-    if not _more_often(facts, "", or_at_all=True):
-        return ""
-    mine = [document.findings[index] for index in cause.findings]
-    waited = sum(f.contribution or 0.0 for f in mine if f.state == "WAIT_CPU" and not f.role)
-    waited /= max(len(cause.positions), 1)
-    itself = (facts.time_after or 0.0) - (facts.time_before or 0.0)
-    # Both together are no more than what stands beside the sentence.
-    waited = min(waited, (cause.contribution or 0.0) - itself)
-    return f", and then {format_ns(waited)} more for a CPU" if waited > itself else ""
-
-
-def _runs(facts: CauseFacts, words: _Words) -> str:
-    run, where = words.verb("run"), f"on the CPU in {words.their} own code"
-    if facts.location and not facts.locations:
-        where = f"on the CPU {in_function(facts.location, facts.caller)}"
-    if facts.state == "RUN_SYSCALL":
-        where = f"in system call {quoted(facts.call)}" if facts.call else "in system calls"
-    if facts.counted == "iterations" and (often := _more_often(facts, words.noun)):
-        return f"{run} the same steps {often}: {words.time}"
-    return f"{run} {words.time} {where}{words.tail}"
-
-
-def _waits(
-    document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts, words: _Words
-) -> str:
-    """Say what a request did itself but running."""
-    state, wait = facts.state, words.verb("wait")
-    main = _main(document, cause)
-    detail = main.detail if main is not None and main.state == state else ""
-    if state == "WAIT_CPU":
-        return _waits_for_cpu(document, facts, words, detail)
-    if state in {"IRQ", "SOFTIRQ"}:
-        softirq = "softirq " if state == "SOFTIRQ" else ""
-        by = f"{softirq}{quoted(facts.device)}" if facts.device else "the machine"
-        return f"{words.verb('are')} interrupted for {words.time} by {by}{words.tail}"
-    plain = {
-        "WAIT_QUOTA": f"{words.verb('are')} throttled for {words.time} by {_quota(facts, words)}"
-        f"{words.tail}",
-        "RECLAIM": f"{words.verb('free')} memory for {words.time}, as too little was left"
-        f"{_memory(facts)}{words.tail}",
-        "QUEUED": f"{wait} {words.time} behind other requests{_mostly_from(facts)}"
-        f"{_meanwhile(facts)}{words.tail}",
-        "SHARED": f"{words.verb('spend')} {words.time} on a loop shared with other requests"
-        f"{_meanwhile(facts)}{words.tail}",
-        "WAIT_STOPPED": f"{words.verb('are')} stopped for {words.time}{words.tail}",
-        "WAIT_UNEXPLAINED": f"{wait} {words.time}; the recording does not tell for what",
-        "UNKNOWN": f"{words.verb('take')} {words.time} that the recording tells nothing of",
-        "NOT_RECORDED": f"{words.verb('take')} {words.time} that were not recorded",
-    }
-    return plain.get(state) or (
-        _waits_for_what(facts, words, detail) + _cpu_after_it(document, cause, facts)
-    )
-
-
-def _quota(facts: CauseFacts, words: _Words) -> str:
-    """Return whose quota held: ``the CPU quota of control group `/web` (4 ms in each 10 ms)``."""
-    if not facts.control_group:
-        return f"{words.their} CPU quota"
-    return f"the CPU quota of {_group(facts)}"
-
-
-def _memory(facts: CauseFacts) -> str:
-    """Return under whose limit memory was short, after a blank."""
-    return f" under the memory limit of {_group(facts)}" if facts.control_group else ""
-
-
-def _group(facts: CauseFacts) -> str:
-    limit = f" ({facts.limit})" if facts.limit else ""
-    return f"control group {quoted(facts.control_group)}{limit}"
-
-
-def _waits_for_what(facts: CauseFacts, words: _Words, detail: str) -> str:
-    state, wait = facts.state, words.verb("wait")
-    call = f" in {quoted(facts.call)}" if facts.call else ""
-    often = _more_often(facts, words.noun, or_at_all=True)
-    said = doing(_state(facts), detail).removeprefix("waiting for ").split(" (")[0]
-    if state == "WAIT_TIMER" and said != "a timer":
-        return f"{wait} {words.time} for {said}{words.tail}"
-    if state == "WAIT_TIMER":
-        return _timed(words.verb("sleep"), "", often, call, words)
-    if state == "WAIT_DISK":
-        named = bool(facts.device and _DISK_NAME.fullmatch(facts.device))
-        disk = f"the disk {quoted(facts.device)}" if named else "the disk"
-        part = f" in {100 * facts.peer_share:.0f} % of that time" if facts.peer_share else ""
-        peer = quoted(facts.peer.replace("#", "*"))
-        busy = f", which {peer} kept busy{part}" if facts.peer else ""
-        if facts.control_group:
-            busy = f", under the limit of {_group(facts)}"
-        return _timed(wait, f" for {disk}{busy}", often, call, words)
-    what = _network(facts) if state == "WAIT_NET" else _OWN.get(state, said)
-    return _timed(wait, f" for {what}", often, call, words)
-
-
-def _network(facts: CauseFacts) -> str:
-    """Return what is waited for that a packet ends: what may be this host is no network."""
-    if facts.local is None and facts.certainty != "unknown":  # of an older file
-        return _OWN["WAIT_NET"]
-    if facts.local in PACKETS:
-        return PACKETS[facts.local]
-    named = _NET_DEVICE.fullmatch(facts.device) and facts.device not in SOFTIRQS
-    return f"the network device {quoted(facts.device)}" if named else _OWN["WAIT_NET"]
-
-
-def _timed(verb: str, what: str, often: str, call: str, words: _Words) -> str:
-    if often:
-        tail = "" if "never" in often else words.tail
-        return f"{verb}{what}{call} {often}: {words.time}{tail}"
-    return f"{verb} {words.time}{what}{call}{words.tail}"
-
-
-def _waits_for_cpu(
-    document: ComparisonDocument, facts: CauseFacts, words: _Words, detail: str
-) -> str:
-    wait = f"{words.verb('wait')} {words.time} for a CPU"
-    if facts.certainty == "inferred" and not facts.peer:
-        return (
-            f"{words.verb('are')} held back for {words.time} while a CPU was idle, probably by a "
-            f"CPU quota{words.tail}"
-        )
-    peer = facts.peer.replace("#", "*")
-    if not peer:
-        late = " that was idle: it was late to start them" if detail == IDLE else ""
-        return f"{wait}{late}{words.tail}"
-    own = {*map(name_family, {comm for (comm,) in document.rows("sample", "comm")})}
-    if name_family(facts.peer) in own:
-        busy = f"busy running {words.their} own program's threads"
-        return f"{wait} that was {busy}{_elsewhere(facts)}{words.tail}"
-    quota = ", or held back by a CPU quota" if facts.certainty == "inferred" else ""
-    return f"{wait} that was busy running {quoted(peer)}{quota}{_elsewhere(facts)}{words.tail}"
-
-
-def _no_longer(facts: CauseFacts, words: _Words) -> str:
-    """Say what is not there any more."""
-    if facts.role and facts.state == "QUEUED":
-        what = f"wait behind other requests of {quoted(peer_name(facts))}"
-    elif facts.role:
-        what = f"wait for {_threads(facts)}"
-    elif facts.state in _RUNNING:
-        what = "run one of the steps"
-    elif facts.state == "WAIT_TIMER":
-        what = "sleep"
-    elif facts.state in {"IRQ", "SOFTIRQ"}:
-        what = "get interrupted"
-    elif facts.state == "QUEUED":
-        what = "wait behind other requests"
-    elif facts.state == "SHARED":
-        what = "share a loop with other requests"
-    else:
-        what = "wait for " + {"WAIT_CPU": "a CPU", "WAIT_DISK": "the disk", **_OWN}.get(
-            facts.state, "something unseen"
-        )
-    what = what if words.several else re.sub(r"^(\w+)", r"\1s", what)
-    before = format_brief_pair(facts.time_before or 0.0, 0.0)[0]
-    return f"{what}: before, that took {before}"
-
-
-def _main(document: ComparisonDocument, cause: CauseEntry) -> FindingEntry | None:
-    return document.findings[cause.main] if 0 <= cause.main < len(document.findings) else None
-
-
-def _state(facts: CauseFacts) -> State:
-    return State[facts.state]
 
 
 def describe_facts(cause: CauseEntry) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from critpath.model import LOCAL_PACKET, State, is_recorder
 from critpath.model.details import OTHERS, SOFTIRQS, read_detail, whose_packet
@@ -12,32 +12,83 @@ from critpath.schema.parameters.text import WORDS
 # In a word or two, for who waits for the rest of the answer.
 VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inconclusive"}
 
-# {} stands for " (detail)" where there is one.
-_WHAT: Final[dict[State, str]] = {
-    State.UNKNOWN: "not observed: no event of the trace says what it did",
-    State.RUN: "running{}",
-    State.RUN_USER: "running in user space{}",
-    State.RUN_SYSCALL: "running in a system call{}",
-    State.IRQ: "interrupted by a device{}",
-    State.SOFTIRQ: "interrupted by deferred work{}",
-    State.WAIT_TASK: "waiting for another thread{}",
-    State.WAIT_DISK: "waiting for the disk{}",
-    State.WAIT_NET: "waiting for the network{}",
-    State.WAIT_TIMER: "waiting for a timer{}",
-    State.WAIT_DEVICE: "waiting for a device{}",
-    State.WAIT_SOFTIRQ: "waiting for deferred work{}",
-    State.WAIT_IPI: "waiting for an interrupt between cpus{}",
-    State.WAIT_FUTEX: "waiting for a lock or a condition (futex){}",
-    State.WAIT_POLL: "waiting in poll{}",
-    State.WAIT_PIPE: "waiting for a pipe{}",
-    State.WAIT_STOPPED: "stopped{}",
-    State.NET_TRANSIT: "waiting for a packet in flight{}",
-    State.WAIT_UNEXPLAINED: "blocked, and no event of the trace says why{}",
-    State.WAIT_QUOTA: "held back by a cpu quota{}",
-    State.RECLAIM: "freeing memory{}",
-    State.QUEUED: "waiting behind other requests{}",
-    State.SHARED: "on a loop shared with other requests{}",
-    State.NOT_RECORDED: "not recorded{}",
+
+class Phrase(NamedTuple):
+    """What a thread does in a state.
+
+    Attributes
+    ----------
+    listed : str
+        Beside figures; {} stands for " (detail)" where there is one.
+    which_was : str
+        Of another thread, while it was waited for.
+    legend : str
+        Beside a letter or a colour.
+    """
+
+    listed: str
+    which_was: str
+    legend: str
+
+
+def _same(words: str) -> Phrase:
+    return Phrase(words + "{}", words, words)
+
+
+PHRASES: Final[dict[State, Phrase]] = {
+    State.UNKNOWN: Phrase(
+        "not observed: no event of the trace says what it did", "not observed", "not observed"
+    ),
+    State.RUN: _same("running"),
+    State.RUN_USER: Phrase("running in user space{}", "running", "running its own code"),
+    State.RUN_SYSCALL: Phrase("running in a system call{}", "running", "running in a system call"),
+    State.IRQ: _same("interrupted by a device"),
+    State.SOFTIRQ: _same("interrupted by deferred work"),
+    State.WAIT_CPU: Phrase("waiting for a cpu", "waiting for a CPU", "waiting for a processor"),
+    State.WAIT_TASK: _same("waiting for another thread"),
+    State.WAIT_DISK: Phrase("waiting for the disk{}", "waiting for the disk", "waiting for a disk"),
+    State.WAIT_NET: Phrase(
+        "waiting for the network{}", "waiting for a packet", "waiting for the network"
+    ),
+    State.WAIT_TIMER: Phrase("waiting for a timer{}", "sleeping", "waiting for a timer"),
+    State.WAIT_DEVICE: _same("waiting for a device"),
+    State.WAIT_SOFTIRQ: _same("waiting for deferred work"),
+    State.WAIT_IPI: Phrase(
+        "waiting for an interrupt between cpus{}",
+        "waiting for another CPU",
+        "waiting for another processor",
+    ),
+    State.WAIT_FUTEX: Phrase(
+        "waiting for a lock or a condition (futex){}", "waiting for a lock", "waiting for a lock"
+    ),
+    State.WAIT_POLL: Phrase(
+        "waiting in poll{}", "waiting for input", "waiting for one of several things"
+    ),
+    State.WAIT_PIPE: _same("waiting for a pipe"),
+    State.WAIT_STOPPED: Phrase("stopped{}", "stopped", "stopped or traced"),
+    State.NET_TRANSIT: Phrase(
+        "waiting for a packet in flight{}", "waiting for a packet in flight", "a packet in flight"
+    ),
+    State.WAIT_UNEXPLAINED: Phrase(
+        "blocked, and no event of the trace says why{}",
+        "blocked: the recording does not tell by what",
+        "blocked, cause not in the trace",
+    ),
+    State.WAIT_QUOTA: Phrase(
+        "held back by a cpu quota{}", "throttled by a CPU quota", "held back by a cpu quota"
+    ),
+    State.RECLAIM: _same("freeing memory"),
+    State.QUEUED: Phrase(
+        "waiting behind other requests{}",
+        "working for other requests",
+        "waiting behind other requests",
+    ),
+    State.SHARED: Phrase(
+        "on a loop shared with other requests{}",
+        "working for several requests by turns",
+        "on a loop shared with other requests",
+    ),
+    State.NOT_RECORDED: _same("not recorded"),
 }
 # What is waited for that is no network, or perhaps none, by `whose_packet`.
 PACKETS: Final[dict[bool | None, str]] = {
@@ -113,7 +164,7 @@ def doing(state: State, detail: str) -> str:
 
 def _qualified(state: State, detail: str) -> str:
     """Say a state that is no wait for a cpu, with its detail."""
-    phrase = _WHAT[state]
+    phrase = PHRASES[state].listed
     if state == State.WAIT_TIMER:
         phrase = _TIMERS.get(detail, phrase)
     if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
@@ -146,5 +197,5 @@ def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:
 def state_words(state: State) -> str:
     """Say a state without its detail."""
     if state == State.WAIT_CPU:
-        return "waiting for a CPU"
-    return _WHAT[state].partition(":")[0].format("")
+        return PHRASES[state].which_was
+    return PHRASES[state].listed.partition(":")[0].format("")

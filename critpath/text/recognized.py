@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from critpath.model import State
+from critpath.model.details import IDLE
+from critpath.model.vectors import name_family
+from critpath.schema.causes import BY_ID, CauseKind, Signs, find_kind
 from critpath.schema.notes import LEVELS, UNNAMED, Level, Note, OfSet, Remark
 
 if TYPE_CHECKING:
-    from critpath.documents import ComparisonDocument
+    from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument
 
 _KNOWN: Final = {
     "some-examined": re.compile(r"slow \w+ were examined, evenly spread"),
@@ -67,3 +71,30 @@ def _warning_ids(document: ComparisonDocument) -> list[str]:
     if len(ids) == len(document.warnings):
         return ids
     return [recognize(warning) for warning in document.warnings]
+
+
+def kind_of(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> CauseKind:
+    """Return the kind of a cause, which may be of an earlier version, or of a later one."""
+    return BY_ID.get(facts.cause_id) or find_kind(
+        State[facts.state], _read_signs(document, cause, facts)
+    )
+
+
+def _read_signs(document: ComparisonDocument, cause: CauseEntry, facts: CauseFacts) -> Signs:
+    findings = document.findings
+    main = findings[cause.main] if 0 <= cause.main < len(findings) else None
+    detail = main.detail if main and main.state == facts.state else ""
+    inferred = facts.certainty == "inferred"
+    ours = False
+    if not facts.role and facts.peer:
+        own = {*map(name_family, {comm for (comm,) in document.rows("sample", "comm")})}
+        ours = name_family(facts.peer) in own
+    return Signs(
+        rival=bool(facts.peer) and not (facts.role and facts.peer == facts.comm),
+        ours=ours,
+        idle=detail == IDLE and not inferred,
+        late=True,
+        quota=inferred,
+        local=False if facts.local is None and facts.certainty != "unknown" else facts.local,
+        timer=detail,
+    )

@@ -120,6 +120,11 @@ def test_states_and_events_are_the_declared_ones(renew):
     assert shown == renew.critical_path(), "run make docs"
 
 
+def test_the_kinds_of_causes_are_the_catalogues(renew):
+    shown = (ROOT / "docs" / "what-next.md").read_text(encoding="utf-8")
+    assert shown == renew.what_next(), "run make docs"
+
+
 def test_the_numbers_that_decide_are_the_declared_ones(renew):
     shown = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
     assert shown == renew.how_it_decides(), "run make docs"
@@ -339,7 +344,9 @@ MOST_WORDS = 1500
 def prose_of(page: Path) -> str:
     """Return a page without what programs print or run, and what is made of declarations."""
     text = page.read_text(encoding="utf-8")
-    text = re.sub(r"<!-- (numbers|parameters) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<!-- (causes|numbers|parameters) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL
+    )
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 

@@ -34,7 +34,6 @@ from critpath.documents.pictures import FlameNode
 from critpath.model import (
     F64,
     I64,
-    RUNNING,
     Analysis,
     Bool,
     CriticalPaths,
@@ -46,6 +45,7 @@ from critpath.model import (
 from critpath.model.details import IDLE
 from critpath.model.vectors import split_host
 from critpath.processes import side_by_side
+from critpath.schema.causes import doing_of_state
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.text import WORDS
 
@@ -54,26 +54,6 @@ _RUN: Final = DOINGS.index("running")
 _CPU: Final = DOINGS.index("cpu")
 _THROTTLED: Final = DOINGS.index("throttled")
 _INTERRUPTS: Final = DOINGS.index("interrupts")
-_OF_STATE: Final[dict[State, Doing]] = {
-    **dict.fromkeys(RUNNING, "running"),
-    State.WAIT_CPU: "cpu",
-    State.WAIT_QUOTA: "throttled",
-    State.RECLAIM: "running",
-    State.WAIT_TIMER: "timer",
-    State.WAIT_DISK: "disk",
-    State.WAIT_DEVICE: "disk",
-    State.WAIT_NET: "network",
-    State.NET_TRANSIT: "network",
-    State.IRQ: "interrupts",
-    State.SOFTIRQ: "interrupts",
-    State.WAIT_SOFTIRQ: "interrupts",
-    State.WAIT_IPI: "interrupts",
-    State.UNKNOWN: "unknown",
-    State.WAIT_UNEXPLAINED: "unknown",
-    State.NOT_RECORDED: "unknown",
-    State.QUEUED: "queued",
-    State.SHARED: "shared",
-}
 # Of a stretch's running time: shorter interrupts are hairlines in it.
 _HAIR: Final = 0.01
 _MOST_THREADS: Final = 60  # told apart, by their time
@@ -105,7 +85,7 @@ class Steps:
 
 def doing_of(state: str) -> Doing:
     """Return what pictures call a state, which may be of a file of a later version."""
-    return _OF_STATE.get(State[state], "waiting") if state in State.__members__ else "waiting"
+    return doing_of_state(State[state]) if state in State.__members__ else "waiting"
 
 
 def find_thread(pictures: Pictures, role: str) -> int:
@@ -198,9 +178,7 @@ def _own(part: PathSet) -> Bool:
 def fold(part: PathSet, threads: Threads) -> Steps:
     """Return the steps of some executions' paths as they are drawn."""
     paths = part.paths
-    table = np.full(len(State), DOINGS.index("waiting"), np.int64)
-    for state, name in _OF_STATE.items():
-        table[state] = DOINGS.index(name)
+    table = np.array([DOINGS.index(doing_of_state(state)) for state in State], np.int64)
     doing = table[paths.state]
     idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
     doing[(doing == _CPU) & idle & (paths.duration >= WAITS.late)] = _THROTTLED

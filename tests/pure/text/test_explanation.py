@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from copy import deepcopy
@@ -14,6 +15,8 @@ from msgspec import structs
 from critpath.documents import CauseFacts, CodePlace
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import answer_lines
+from critpath.schema.causes import CATALOGUE, OF_STATE, needs_of
+from critpath.schema.kinds import State
 from critpath.schema.notes import SomeExamined
 from critpath.text.answer import describe_hints
 from critpath.text.explanation import (
@@ -259,3 +262,72 @@ def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
     # A step faster won some of it back: no more than "+200 ms each" beside it.
     cause.contribution = 200.0 * MS
     assert describe_cause(document, cause, they=True) == said.format(189)
+
+
+# Every kind of the catalogue, in every form that a sentence has.
+
+NEEDED = {
+    "location": "flush (app/log.c:4)", "caller": "serve (app/main.c:2)", "call": "read",
+    "device": "vda", "route": "bridge br0 instead of lo", "peer": "make", "peer_share": 0.4,
+    "elsewhere_idle": 0.9, "cpu": 3, "host": "db", "control_group": "/web", "limit": "1 in 10",
+    "meanwhile": "WAIT_DISK", "meanwhile_before": 1.0 * MS, "meanwhile_after": 8.0 * MS,
+    "local": True,
+}  # fmt: skip
+THEIRS = {"role": "holder", "comm": "holder", "peer": "holder"}
+OFTEN = {"count_before": 1.0, "count_after": 22.0}
+FORMS = {
+    "longer": {},
+    "new": {"time_before": 0.0, "count_before": 0.0},
+    "more often": {"counted": "waits", **OFTEN},
+    "the same steps": {"counted": "iterations", **OFTEN},
+    "gone": {"time_before": 11.3 * MS, "time_after": 0.0, "contribution": -11.3 * MS},
+    "not known how long": {"time_after": None},
+    "one": {"of": 1},
+    "all": {"of": 6},
+    "theirs longer": THEIRS,
+    "theirs inferred": {**THEIRS, "certainty": "inferred"},
+    "theirs more trips": {**THEIRS, "counted": "trips", **OFTEN},
+    "theirs gone": {
+        **THEIRS, "time_before": 11.3 * MS, "time_after": 0.0, "contribution": -11.3 * MS,
+    },
+}  # fmt: skip
+
+
+def say(told, kind, *, of=2, **changes):
+    itself = {"state": kind.states[0].name, "cause_id": kind.id, "certainty": kind.sure}
+    peer = {"peer": "cc1"} if kind.id in {"busy-cpu", "own-threads"} else {}
+    document, cause = told(**{**itself, **peer, **changes})
+    if kind.id == "kernel-timer":
+        document.findings[0].detail = "tcp_write_timer"
+    cause.positions = list(range(of))
+    for row in document.executions:
+        row.anomalous = row.set == "sample" and row.position in cause.positions
+    return describe_cause(document, cause)
+
+
+def facts_of(kind):
+    return {name: NEEDED[name] for name in kind.needs}
+
+
+def test_every_kind_has_its_sentences(told, golden):
+    lines = []
+    for kind in CATALOGUE:
+        forms = {**FORMS, "all facts": facts_of(kind), "theirs, all facts": THEIRS | facts_of(kind)}
+        lines += [f"## {kind.id}", ""]
+        lines += [f"{name}: {say(told, kind, **changes)}" for name, changes in forms.items()]
+        lines.append("")
+    golden(Path(__file__).with_name("kinds.txt"), "\n".join(lines))
+
+
+@pytest.mark.parametrize("state", State)
+def test_what_a_kind_needs_is_said(told, state):
+    """Of each fact it depends what some sentence of the state says."""
+    said = set()
+    whose = ({}, {"role": "holder", "comm": "holder"})
+    for kind, theirs, without in itertools.product(OF_STATE[state], whose, ("", "control_group")):
+        every = {key: of for key, of in facts_of(kind).items() if key != without}
+        for name in every:
+            rest = {key: of for key, of in every.items() if key != name}
+            if say(told, kind, **theirs, **every) != say(told, kind, **theirs, **rest):
+                said.add(name)
+    assert said >= needs_of(state)
