@@ -96,8 +96,8 @@ def describe_status(of: dict[str, Any]) -> list[str]:
         )
     refused = ", ".join(f"{n} {safe_text(why)}" for why, n in dumps["refused"].items())
     lines.append(
-        f"{plural(dumps['made'], 'dump')} made, {dumps['kept']} kept of at most {dumps['most']}, "
-        f"{dumps['removed']} removed; refused: {refused or 'none'}"
+        f"{plural(dumps['made'], 'dump')} made, {dumps['kept']} kept, of a kind at most "
+        f"{dumps['most']}, {dumps['removed']} removed; refused: {refused or 'none'}"
     )
     if dumps["last"]:
         lines.append(

@@ -46,7 +46,9 @@ _NICE: Final = 19
 _GONE: Final = ".gone-"
 _PDEATHSIG: Final = 1
 _PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
-_NAME: Final = re.compile(r"\d{8}T\d{6}(?:\.\d+)?-[a-z0-9-]{1,40}", re.ASCII)
+# In UTC; those of earlier versions, in local time, are without Z.
+_NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
+_KEPT: Final = "keep"  # a file of that name in a dump: it is not removed
 _NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
@@ -89,11 +91,10 @@ class Dump:
     def __init__(self, top: Path, trigger: Trigger, request: RecordRequest) -> None:
         self.session = new_session_name()
         self.trigger = trigger
-        # In the order of time, also of those of one second.
-        second = time.strftime("%Y%m%dT%H%M%S")
-        found = [re.match(rf"{second}(?:\.(\d+))?-", place.name) for place in top.iterdir()]
-        number = max((int(one[1] or 0) + 1 for one in found if one), default=0)
-        stem = f"{second}{f'.{number}' if number else ''}-{trigger.word}"
+        # Names are in the order in which dumps were made, also where the clock was set back.
+        newest = max((_order(place.name) for place in top.iterdir()), default=_NO_DUMP)
+        order = max((True, time.strftime("%Y%m%dT%H%M%S", time.gmtime()), 0), _after(newest))
+        stem = f"{order[1]}Z{f'.{order[2]}' if order[2] else ''}-{trigger.word}"
         self.target = top / stem
         self.building = top / f".{stem}.{self.session}"
         self.raw = self.building / raws.RAW
@@ -158,25 +159,60 @@ class Dump:
         unregister(self.session)
 
 
+_Order = tuple[bool, str, int]  # whether in UTC, the second, which of those of one second
+_NO_DUMP: Final[_Order] = (False, "", 0)
+
+
+def _order(name: str) -> _Order:
+    """Return where a dump stands among others, by its name."""
+    found = _NAME.fullmatch(name)
+    return (found[2] == "Z", found[1], int(found[3] or 0)) if found else _NO_DUMP
+
+
+def _after(newest: _Order) -> _Order:
+    in_utc, second, number = newest
+    return (True, second, number + 1) if in_utc else _NO_DUMP
+
+
 def find_dumps(top: Path) -> list[Path]:
     """Return the dumps of a directory, oldest first."""
     with contextlib.suppress(OSError):
-        return sorted(
+        found = [
             place
             for place in top.iterdir()
             if _NAME.fullmatch(place.name)
             and not place.is_symlink()
             and (place / MANIFEST).exists()
-        )
+        ]
+        return sorted(found, key=lambda place: (_order(place.name), place.name))
     return []
 
 
-def remove_oldest(top: Path, most: int) -> int:
-    """Remove the oldest dumps beyond a number, none that is being read; return how many."""
+def _was_asked(place: Path) -> bool:
+    """Tell whether somebody asked for a dump, by a command or a signal."""
+    try:
+        when = json.loads((place / MANIFEST).read_bytes())["trigger"]["when"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    return when in {COMMAND, "signal USR1"}
+
+
+def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
+    """Remove the oldest dumps beyond a number, of those asked for and of conditions' apart.
+
+    None that is being read, none that has a file ``keep``, and not the one just made.
+    Returns how many.
+    """
     remove_gone(top)
-    found = find_dumps(top)
+    of_kind: dict[bool, list[Path]] = {False: [], True: []}
+    for place in find_dumps(top):
+        if not os.path.lexists(place / _KEPT):
+            of_kind[_was_asked(place)].append(place)
+    old = [place for found in of_kind.values() for place in found[: max(0, len(found) - most)]]
     removed = 0
-    for place in found[: max(0, len(found) - most)]:
+    for place in old:
+        if place == made:
+            continue
         try:
             descriptor = os.open(place / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:

@@ -550,7 +550,8 @@ class Flight:
             self._say(
                 f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip()
             )
-            self._removed += remove_oldest(self.request.directory, self.request.dumps)
+            kept = self.request.dumps
+            self._removed += remove_oldest(self.request.directory, kept, dump.target)
             answer = {"dump": str(dump.target), "closed": round(self._closed, 4)}
         for client in self._asked:
             _reply(client, answer)

@@ -27,7 +27,13 @@ from critpath.record.budget.gaps import read_journal
 from critpath.record.flight import live as live_module
 from critpath.record.flight import memory, state
 from critpath.record.flight.conditions import CONDITIONS, parse_condition
-from critpath.record.flight.dumps import Trigger, find_dumps, remove_oldest
+from critpath.record.flight.dumps import (
+    Dump,
+    Trigger,
+    dump_request,
+    find_dumps,
+    remove_oldest,
+)
 from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
 from critpath.record.flight.memory import Held, Loss, MarkPages, MemoryJournal
 from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty
@@ -263,9 +269,9 @@ def test_what_is_cleaned_up_is_not_the_lock_of_one_that_has_begun(tmp_path: Path
 # Dumps in a directory
 
 
-def put_dump(top: Path, name: str) -> Path:
+def put_dump(top: Path, name: str, when: str = "loss") -> Path:
     (top / name).mkdir()
-    (top / name / "critpath.json").write_text("{}")
+    (top / name / "critpath.json").write_text(json.dumps({"trigger": {"when": when}}))
     return top / name
 
 
@@ -279,6 +285,45 @@ def test_the_oldest_dumps_are_removed_but_none_that_is_read(tmp_path: Path) -> N
     assert find_dumps(tmp_path) == [made[0], *made[3:]]
     assert remove_oldest(tmp_path, 2) == 1
     assert max(p.name for p in tmp_path.iterdir()) == "mine"
+
+
+def test_dumps_stand_in_the_order_in_which_they_were_made_whatever_the_clock_says(
+    tmp_path: Path,
+) -> None:
+    """Summer time ends, a clock is set back: the newest dump is not taken for the oldest."""
+    earlier = put_dump(tmp_path, "29991231T235959-loss")  # an earlier version's: local time
+    ahead = put_dump(tmp_path, "29991231T235959Z.9-loss")
+    made = []
+    for _ in range(2):
+        dump = Dump(tmp_path, Trigger("loss"), dump_request("", "minimal", ""))
+        made.append(put_dump(tmp_path, dump.target.name))
+        assert find_dumps(tmp_path) == [earlier, ahead, *made]
+    assert [place.name for place in made] == [f"29991231T235959Z.{n}-loss" for n in (10, 11)]
+    assert remove_oldest(tmp_path, 1, made[1]) == 3
+    assert find_dumps(tmp_path) == [made[1]]
+
+
+def test_the_one_just_made_is_never_removed(tmp_path: Path) -> None:
+    made = put_dump(tmp_path, "20261101T000000Z-loss")
+    put_dump(tmp_path, "20261102T000000Z-loss")
+    assert remove_oldest(tmp_path, 1, made) == 0
+    assert made.exists()
+
+
+def test_conditions_remove_no_dump_that_was_asked_for_and_none_that_is_to_be_kept(
+    tmp_path: Path,
+) -> None:
+    asked = [
+        put_dump(tmp_path, "20261101T000000Z-usual", "command"),
+        put_dump(tmp_path, "20261102T000000Z-usr1", "signal USR1"),
+    ]
+    kept = put_dump(tmp_path, "20261103T000000Z-loss")
+    (kept / "keep").touch()
+    for second in range(5):
+        put_dump(tmp_path, f"20261104T00000{second}Z-loss")
+    assert remove_oldest(tmp_path, 2) == 3
+    assert find_dumps(tmp_path)[:3] == [*asked, kept]
+    assert len(find_dumps(tmp_path)) == 5
 
 
 def test_a_dump_is_named_after_what_triggered_it() -> None:

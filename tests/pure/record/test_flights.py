@@ -86,14 +86,15 @@ def test_a_flight_from_begin_to_end(
     flown.time.pass_time(1)
     flown.switch()
     flown.signal(USR1)
-    assert [p.name.partition("-")[2] for p in flown.dumps] == ["to-see", "signal-usr1"]
-    assert made in flown.dumps  # the oldest two are gone
+    kept = [p.name.partition("-")[2] for p in flown.dumps]
+    assert kept == ["latency-checkout", "to-see", "signal-usr1"]
+    assert made in flown.dumps  # the first that was asked for is gone
     assert critpath("verify", made).returncode == 0
     assert read(made)["trigger"]["value"] == "to see"
     flown.time.pass_time(2)
     status = json.loads(critpath("dump", "--status", place, "--json").stdout)
-    assert (status["dumps"]["made"], status["dumps"]["removed"]) == (4, 2)
-    assert (status["dumps"]["kept"], status["dumps"]["refused"]) == (2, {})
+    assert (status["dumps"]["made"], status["dumps"]["removed"]) == (4, 1)
+    assert (status["dumps"]["kept"], status["dumps"]["refused"]) == (3, {})
     assert status["overhead"]["target"] == 0.5
     assert 0.9 < status["covers"] <= 1
     assert re.search(r"holds .* at the present rate", critpath("dump", place, "--status").stdout)
