@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
 import platform
+import secrets
+import stat
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,6 +21,7 @@ from typing import Any, Final
 from critpath.record._pulse import measure_calls, measure_turns
 from critpath.record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
 from critpath.record.budget.loop import Gate
+from critpath.record.dirfd import open_dir
 from critpath.untrusted import load_json
 
 AUTO, AGAIN, NEVER = "auto", "again", "off"
@@ -39,10 +43,18 @@ _MOST_SECONDS: Final = 0.3
 _MOST_NS, _WIDEST = 20_000, 0.4  # emulated machines are slow
 _DAYS: Final = 30
 _VERSION: Final = 1
+_ROOTS_CACHE: Final = Path("/var/cache/critpath")
+_LARGEST: Final = 1 << 20  # bytes of the file
 
 
 def cache_place(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the file of what was measured before."""
+    """Return the file of what was measured before.
+
+    Root's lies where no variable leads: sudo may hand on the user's, and the user may have put
+    a link there.
+    """
+    if os.geteuid() == 0:
+        return _ROOTS_CACHE / "costs.json"
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return Path(home) / "critpath" / "costs.json"
 
@@ -159,17 +171,44 @@ def estimate(
     return each, error / each if each > 0 else 1.0
 
 
-def _read(place: Path, key: str) -> Costs | None:
-    """Return what was measured in the last 30 days; a damaged or foreign file has nothing."""
+def _load(directory: int, name: str) -> dict[str, Any]:
+    """Return what a file of a directory has, nothing if it is a link, damaged or foreign."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        if place.stat().st_uid != os.geteuid():
-            return None
-        found: Any = load_json(place.read_bytes())[key]
+        descriptor = os.open(name, flags, dir_fd=directory)
+        with os.fdopen(descriptor, "rb") as stream:
+            about = os.fstat(descriptor)
+            if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):
+                return {}
+            found = load_json(stream.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextlib.contextmanager
+def _directory(place: Path) -> Iterator[int]:
+    """Open a directory of one's own, in which nobody else can write; OSError else."""
+    descriptor = open_dir(place)
+    try:
+        about = os.fstat(descriptor)
+        if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "others may write there", str(place))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(place: Path, key: str) -> Costs | None:
+    """Return what was measured in the last 30 days."""
+    try:
+        with _directory(place.parent) as directory:
+            found = _load(directory, place.name)[key]
         if not 0 <= time.time() - found["at"] < _DAYS * 86_400:
             return None
         events = {name: float(found["events"][name]) for name in TABLE.events}
         interval = float(found["interval"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
     if not all(20 < ns < _MOST_NS for ns in events.values()) or not 0 <= interval <= 10:
         return None
@@ -177,14 +216,18 @@ def _read(place: Path, key: str) -> Costs | None:
 
 
 def _write(place: Path, key: str, costs: Costs) -> None:
-    try:
-        known = load_json(place.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        known = {}
-    known = known if isinstance(known, dict) else {}
-    entry = {"at": int(time.time()), "events": dict(costs.events), "interval": costs.interval}
-    kept = dict([*known.items()][-20:]) | {key: entry}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(kept), encoding="utf-8")
-    unfinished.replace(place)
+    place.parent.mkdir(mode=0o755, parents=os.geteuid() != 0, exist_ok=True)
+    with _directory(place.parent) as directory:
+        entry = {"at": int(time.time()), "events": dict(costs.events), "interval": costs.interval}
+        kept = dict([*_load(directory, place.name).items()][-20:]) | {key: entry}
+        unfinished = f".{place.name}.{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(unfinished, flags, 0o644, dir_fd=directory)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(json.dumps(kept))
+            os.replace(unfinished, place.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished, dir_fd=directory)
+            raise

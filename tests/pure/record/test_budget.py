@@ -301,6 +301,37 @@ def test_a_file_of_costs_that_is_none_is_measured_anew(
     assert blocks.measured == before
 
 
+def test_costs_are_kept_only_where_nobody_else_leads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A link in place of the file or the directory, and a directory that others may write."""
+    blocks, own = Blocks(monkeypatch, 258.0, 0.01, 600), tmp_path / "own"
+    own.mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("as it was")
+    (own / "costs.json").symlink_to(victim)
+    assert find_costs(AUTO, blocks.gates, 0, "a cpu", own / "costs.json").measured
+    assert victim.read_text() == "as it was"
+    assert not (own / "costs.json").is_symlink()
+    (tmp_path / "led").symlink_to(own)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    before = (own / "costs.json").read_bytes()
+    for place in ("led", "shared"):
+        assert find_costs(AGAIN, blocks.gates, 0, "b cpu", tmp_path / place / "costs.json").measured
+    assert (own / "costs.json").read_bytes() == before
+    assert [*(tmp_path / "shared").iterdir()] == []
+    assert [p.name for p in own.iterdir()] == ["costs.json"]
+
+
+def test_no_variable_leads_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    led = {"XDG_CACHE_HOME": "/home/user/cache", "HOME": "/home/user"}
+    monkeypatch.setattr(calibrate.os, "geteuid", lambda: 0)
+    assert str(calibrate.cache_place(led)) == "/var/cache/critpath/costs.json"
+    monkeypatch.setattr(calibrate.os, "geteuid", lambda: 1000)
+    assert str(calibrate.cache_place(led)) == "/home/user/cache/critpath/costs.json"
+
+
 @pytest.mark.parametrize(
     ("each", "noise", "events"), [(258.0, 5.0, 600), (258.0, 0.01, 0), (0.0, 0.0, 600)]
 )
