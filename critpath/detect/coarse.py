@@ -30,7 +30,17 @@ from critpath.detect.tails import percentiles
 from critpath.documents import SlowShown, StateEntry
 from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model import F64, I64, INTERFERENCE, Bool, Change, Detection, Symbol, VectorTable
+from critpath.model import (
+    F64,
+    I64,
+    INTERFERENCE,
+    Bool,
+    Change,
+    Detection,
+    State,
+    Symbol,
+    VectorTable,
+)
 from critpath.processes import side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
@@ -252,7 +262,9 @@ def detect(
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
     enough = whole.ways * least >= 1
-    flags, least_ns = flag(families, found, names, alpha, share), share * found.normal_mean[-1]
+    cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
+    flags = flag(families, found, cpu_waits, alpha, share)
+    least_ns = share * found.normal_mean[-1]
     evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)

@@ -141,7 +141,7 @@ def find_routes(
             )
             for kind in sorted(of.devices)
         ]
-        if any(passed.kind.startswith("bridged_") for passed in route):
+        if any(passed.on_bridge for passed in route):
             bridges = of.names["bridge"]
             route.append(Passed("bridge", len(bridges), 0, name_devices(bridges)))
         routes.append(route)
@@ -301,7 +301,7 @@ def find_runs(normal: PathSet, sample: PathSet) -> tuple[I64, I64] | None:
         found.append(np.array([run[key] for key in keys], np.int64))
     turns = _places(normal, sample, lambda entry: entry.recorded_turns)
     if turns and (
-        normal.specification.startswith("requests")
+        normal.kind == "requests"
         or any(one.max() < turn.max() for one, turn in zip(found, turns, strict=True))
     ):
         found = list(turns)

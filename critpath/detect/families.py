@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from critpath.detect.tails import SlowEnd, slow_end
-from critpath.model import F64, I64, Bool, Change, State, VectorTable
+from critpath.model import F64, I64, Bool, Change, VectorTable
 from critpath.processes import side_by_side
 from critpath.schema.parameters.detect import EFFECTS
 from critpath.schema.parameters.shared import NORMAL, SPREADS
@@ -58,7 +58,7 @@ def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
 
 
 def flag(
-    families: Families, effects: Effects, names: Sequence[str], alpha: float, floor: float
+    families: Families, effects: Effects, cpu_waits: Bool, alpha: float, floor: float
 ) -> Flags:
     """Apply the gate.
 
@@ -66,14 +66,13 @@ def flag(
     ----------
     families : Families
     effects : Effects
-    names : sequence of str
-        Of the columns.  If one thread waits longer for a CPU and others wait less, the scheduler
-        only chose another one to wait: such waits count if their sum reaches the floor.
+    cpu_waits : bool [columns]
+        Which are waits for a CPU.  If one thread waits longer for one and others wait less, the
+        scheduler only chose another one to wait: such waits count if their sum reaches the floor.
     alpha : float
     floor : float
         Share of the normal mean duration; within a type, of that type's.
     """
-    cpu_waits = np.array([name.startswith(State.WAIT_CPU.name) for name in names], np.bool_)
     whole = effects.sample_mean - effects.normal_mean
     least = floor * effects.normal_mean[-1]
     over_all = large(whole, effects.error, least)

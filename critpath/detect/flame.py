@@ -13,7 +13,7 @@ from critpath.documents import StateEntry
 from critpath.documents.base import change
 from critpath.documents.pictures import FlameKind, FlameNode
 from critpath.model import F64, I64, ChainTimes
-from critpath.model.vectors import FRAME
+from critpath.model.vectors import InCode
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.parameters.shared import KINDS
 from critpath.stats.means import compare_runs_by_stratum
@@ -196,7 +196,7 @@ class _Tree:
         stratum: int,
     ) -> None:
         times, many = self._times, self.nodes[parent].executions
-        threads = [name for name in times.chains[chain] if not name.startswith(FRAME)]
+        threads = [name for name in times.chains[chain] if not isinstance(name, InCode)]
         role = threads[-1] if threads else ""
         found: list[tuple[float, FlameKind, int, float, float]] = []
         for column in self._leaves[chain]:
@@ -213,13 +213,13 @@ class _Tree:
                 rest[0] += before
                 rest[1] += after
             elif kind == "state":
-                name = times.leaves[place][1].name
-                self.add(parent, kind, name, role, before, after, many, (stratum, chains + place))
+                state = times.leaves[place][1].name
+                self.add(parent, kind, state, role, before, after, many, (stratum, chains + place))
             else:
                 name = times.chains[place][-1]
                 at = stratum, place
-                if name.startswith(FRAME):
-                    plain = name.removeprefix(FRAME)
+                if isinstance(name, InCode):
+                    plain = name.function
                     node = self.add(parent, "frame", plain, role, before, after, many, at)
                 else:
                     node = self.add(parent, kind, name, name, before, after, many, at)

@@ -33,7 +33,6 @@ from critpath.model import (
     Symbol,
     VectorTable,
     Whole,
-    rival_name,
     role_name,
 )
 from critpath.model.details import IDLE
@@ -524,11 +523,11 @@ def _runs_by_rival(paths: PathSet, runs: I64) -> dict[str, set[int]]:
         rows = np.flatnonzero(table.state == State.WAIT_CPU)
         run = runs[first + np.searchsorted(table.start, rows, side="right") - 1]
         first += len(table)
-        pairs = np.unique(run * len(table.strings) + table.detail[rows])
-        number, code = np.divmod(pairs, max(len(table.strings), 1))
+        pairs = np.unique(run * len(table.details) + table.detail[rows])
+        number, code = np.divmod(pairs, len(table.details))
         for each in np.unique(code).tolist():
             mine = number[code == each].tolist()
-            result.setdefault(rival_name(table.strings[each]), set()).update(mine)
+            result.setdefault(table.details[each].rival, set()).update(mine)
     return result
 
 
@@ -591,13 +590,13 @@ def _waits_by_rival(paths: PathSet) -> dict[str, float]:
     for chunk in paths.chunks():
         table = chunk.paths
         rows = np.flatnonzero(table.state == State.WAIT_CPU)
-        idle = np.array([text == IDLE for text in table.strings], np.bool_)
+        idle = np.array([of.idle for of in table.details])
         # An idle cpu takes its time to start a thread, and longer on a slow machine.
         rows = rows[~idle[table.detail[rows]] | (table.duration[rows] >= WAITS.late)]
         time = np.bincount(
-            table.detail[rows], table.duration[rows].astype(np.float64), len(table.strings)
+            table.detail[rows], table.duration[rows].astype(np.float64), len(table.details)
         )
         for code in np.flatnonzero(time).tolist():
-            name = table.strings[code].rpartition(" (")[0] or table.strings[code]
+            name = table.details[code].rival
             sums[name] = sums.get(name, 0.0) + float(time[code])
     return {name: time / len(paths) for name, time in sums.items()}

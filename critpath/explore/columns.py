@@ -21,10 +21,9 @@ from critpath.model import (
     RequestFacts,
     State,
     VectorTable,
-    rival_role,
     role_name,
 )
-from critpath.model.details import IDLE, OTHERS
+from critpath.model.details import IDLE
 from critpath.model.exploration import LATENCY, Fact, FactTable
 from critpath.schema.parameters.explore import CONDITIONS
 
@@ -62,8 +61,7 @@ def find_facts(
     recording = paths.session.astype(np.int32)
     labels, label = _codes(executions.label)
     parent = np.full(len(paths), -1, np.int64)
-    kind = paths.specification.partition(":")[0]
-    noun = {"requests": "request", "slices": "slice"}.get(kind, "execution")
+    noun = {"requests": "request", "slices": "slice"}.get(paths.kind, "execution")
     known = executions.requests
     if known is not None:
         noun = "request"
@@ -293,7 +291,7 @@ def _note_begins(
 def _rivals(chunk: CriticalPaths, rows: I64, hosts: frozenset[str]) -> list[str]:
     """Return by its role who had the cpu while each of some segments waited."""
     names = {
-        code: rival_role(chunk.strings[code].removeprefix(OTHERS), hosts)
+        code: role_name(chunk.details[code].rival, hosts=hosts)
         for code in np.unique(chunk.detail[rows]).tolist()
     }
     return [names[code] for code in chunk.detail[rows].tolist()]

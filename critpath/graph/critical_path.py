@@ -26,13 +26,12 @@ from critpath.model import (
     ReplayedRecording,
     State,
     Workers,
-    rival_name,
 )
 from critpath.model.clocks import HostClock, describe_clocks
-from critpath.model.details import IDLE
+from critpath.model.details import IDLE, Detail, code_details, name_detail
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
-from critpath.model.vectors import name_on_host
+from critpath.model.vectors import name_on_host, number_codes
 from critpath.schema.environment import Environment
 from critpath.schema.parameters.replay import WAITING
 from critpath.units import plural
@@ -152,7 +151,7 @@ class Sweep:
         )
         account.most = most
         self._account(account, end)
-        codes, texts = _who_ran(account, workers, self._strings)
+        codes, rivals = _who_ran(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu, elsewhere = account.take(
             codes,
             workers.tid,
@@ -163,19 +162,28 @@ class Sweep:
             # A fault of critpath, never of the input.
             raise AssertionError(f"critical path {wrong} does not tile its window")
         lossy = overlaps_loss(self._losses, host, low, high)
+        names = len(self._strings)
+        detail, details = code_details(
+            state,
+            blame_losses(self._strings, state, detail, lossy),
+            lambda state, code: (
+                rivals[code - names] if code >= names else name_detail(state, self._strings[code])
+            ),
+        )
         return CriticalPaths(
             start=start,
             begin=low,
             end=high,
             state=state,
-            detail=blame_losses(self._strings, state, detail, lossy),
+            detail=detail,
             comm=comm,
             tid=tid,
             host=host,
             cpu=cpu,
             lossy=lossy,
-            strings=texts,
+            strings=self._strings,
             elsewhere_idle=elsewhere,
+            details=details,
         )
 
     def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
@@ -272,23 +280,19 @@ def _who_ran(
     account: Account,
     workers: Workers,
     strings: Sequence[str],
-) -> tuple[I32, tuple[str, ...]]:
-    """Return details of waits for a cpu by who ran, and the strings with them.
+) -> tuple[I32, list[Detail]]:
+    """Return codes of who ran during waits for a cpu, and what these mean after all strings.
 
     They are by worker from 2 on, after those of idle and of unknown threads.  The thread
-    that held the processor longest is named, ``comm (tid)``, but ``idle`` where that alone shows
+    that held the processor longest is named, but idle where that alone shows
     that no thread that ran was in the way: under a quota, others run in the meantime.
     """
     codes = np.zeros(len(workers) + 2, np.int32)
-    texts = list(strings)
-    if account.waits:
-        codes[0] = len(texts)
-        texts.append("idle")
+    codes[0] = len(strings)
     ran = np.flatnonzero(account.ran)
-    codes[2 + ran] = np.arange(len(texts), len(texts) + len(ran))
+    codes[2 + ran] = np.arange(len(ran)) + len(strings) + 1
     of_each = zip(workers.name[ran].tolist(), workers.tid[ran].tolist(), strict=True)
-    texts += [f"{strings[name]} ({tid})" for name, tid in of_each]
-    return codes, tuple(texts)
+    return codes, [Detail(why=IDLE), *(Detail(strings[name], tid) for name, tid in of_each)]
 
 
 # ------------------------------------------------------------ all executions of a recording
@@ -419,22 +423,20 @@ def name_hosts(paths: CriticalPaths, hosts: Sequence[str]) -> CriticalPaths:
     """
     if len(hosts) < 2:
         return paths
-    # Whose names details are: who had the cpu, on the same host; of others, texts.
-    rivals = np.flatnonzero(paths.state == State.WAIT_CPU)
-    named = {"comm": np.arange(len(paths.begin)), "detail": rivals}
-    texts, columns = list(paths.strings), {}
-    for name, rows in named.items():
-        codes = getattr(paths, name).copy()
-        pairs = codes[rows] * np.int64(len(hosts)) + paths.host[rows]
-        each, place = np.unique(pairs, return_inverse=True)
-        found = np.arange(len(texts), len(texts) + len(each), dtype=np.int32)
-        for pair in each.tolist():
-            text, host = paths.strings[pair // len(hosts)], hosts[pair % len(hosts)]
-            own = rival_name(text) if name == "detail" else text
-            texts.append(text if own == IDLE else name_on_host(own, host) + text[len(own) :])
-        codes[rows] = found[place.reshape(-1)]
-        columns[name] = codes
-    return replace(paths, strings=tuple(texts), **columns)
+    each, place = number_codes(paths.comm * np.int64(len(hosts)) + paths.host)
+    pairs = [divmod(pair, len(hosts)) for pair in each.tolist()]
+    texts = [name_on_host(paths.strings[code], hosts[host]) for code, host in pairs]
+
+    def name_rival(state: State, code: int) -> Detail:
+        of, host = paths.details[code // len(hosts)], hosts[code % len(hosts)]
+        return of._replace(peer=name_on_host(of.peer, host)) if state == State.WAIT_CPU else of
+
+    detail, details = code_details(
+        paths.state, paths.detail * np.int64(len(hosts)) + paths.host, name_rival
+    )
+    comm = (place + len(paths.strings)).astype(np.int32)
+    strings = (*paths.strings, *texts)
+    return replace(paths, strings=strings, comm=comm, detail=detail, details=details)
 
 
 def bound_crossings(paths: CriticalPaths, clocks: Sequence[HostClock]) -> CriticalPaths:
@@ -477,30 +479,39 @@ def _join_pieces(
     known = np.flatnonzero(~walked & (worker >= 0))
     at = paths.start[known]
     names = ("state", "comm", "tid", "host", "detail")
-    columns = {name: getattr(paths, name).copy() for name in names}
+    columns: dict[str, Any] = {name: getattr(paths, name).copy() for name in names}
     columns["state"][at] = state[known]
     columns["comm"][at] = replayed.workers.name[worker[known]]
     columns["tid"][at], columns["host"][at] = tid[known], host[known]
     by = pieces.by[mine][known]
     asker = find_workers(replayed.workers, by >> 32, by & 0xFFFFFFFF, end[known])
     named = (by >= 0) & (asker >= 0)
-    columns["detail"][at[named]] = replayed.workers.name[asker[named]]
     about = pieces.about[mine][known]
-    columns["detail"][at[about >= 0]] = len(paths.strings) + about[about >= 0]
-    strings = (*paths.strings, *pieces.names)
     hosts = replayed.events.hosts
-    if len(hosts) > 1:
-        pairs = np.column_stack([columns["detail"][at[named]], by[named] >> 32])
-        each, place = np.unique(pairs, axis=0, return_inverse=True)
-        columns["detail"][at[named]] = len(strings) + place.reshape(-1)
-        strings += tuple(name_on_host(strings[code], hosts[host]) for code, host in each.tolist())
+    # By whom and about what, as one number; of what is walked, its detail.
+    said = paths.detail.astype(np.int64)
+    few, strings = len(paths.details), paths.strings
+    said[at[named]] = few + replayed.workers.name[asker[named]] * len(hosts) + (by[named] >> 32)
+    beyond = few + len(strings) * len(hosts)
+    said[at[about >= 0]] = beyond + about[about >= 0]
+
+    def find(state: State, code: int) -> Detail:
+        if code < few:
+            return paths.details[code]
+        if code >= beyond:
+            return name_detail(state, pieces.names[code - beyond])
+        name, host = divmod(code - few, len(hosts))
+        own = strings[name]
+        return name_detail(state, name_on_host(own, hosts[host]) if len(hosts) > 1 else own)
+
+    columns["detail"], columns["details"] = code_details(columns["state"], said, find)
     others = np.isin(state[known], [int(State.QUEUED), int(State.SHARED)])
     beneath = np.zeros(len(paths.begin), np.uint8)
     of = known[others]
     beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
     columns["beneath"] = beneath
     columns["confidence"] = np.repeat(pieces.confidence[mine], np.diff(paths.start))
-    return replace(paths, start=paths.start[start - start[0]], strings=strings, **columns)
+    return replace(paths, start=paths.start[start - start[0]], **columns)
 
 
 def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:

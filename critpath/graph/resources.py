@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from critpath.model import (
     State,
     Workers,
 )
-from critpath.model.details import disk_limit, disk_of, memory_of, quota_of
+from critpath.model.details import Detail, disk_limit, memory_of, quota_of, word_detail
+from critpath.model.paths import SEGMENT_COLUMNS
+from critpath.model.recording import DiskRate
+from critpath.schema.kinds import WAITS
 from critpath.schema.parameters.replay import WAITING
 
 _WORKER: Final = "kworker/"  # issues requests for threads that the trace may not name
@@ -32,12 +35,10 @@ _QUOTA: Final = "throttles"
 _MEMORY: Final = "memory"
 # What a thread that has to free memory does meanwhile, all for that.
 _RECLAIMING: Final = np.array(
-    sorted({*RUNNING, *(s for s in State if s.name.startswith("WAIT"))} - {
-        State.WAIT_CPU, State.WAIT_QUOTA, State.WAIT_STOPPED,
-    })
-)  # fmt: skip
+    sorted(RUNNING | WAITS - {State.WAIT_CPU, State.WAIT_QUOTA, State.WAIT_STOPPED})
+)
 # Another meaning of a part of a segment: its begin and end, the state, the detail.
-Part = tuple[int, int, State, str]
+Part = tuple[int, int, State, Detail]
 
 
 def explain_waits(
@@ -199,7 +200,7 @@ def _disk_parts(
         (limit.group, what): (np.array(rows, np.int64), members, limit.limits.get(what, 0))
         for limit, members in limits
         for what, rows in limit.rows.items()
-        if what not in {_QUOTA, _MEMORY} and rows
+        if isinstance(what, DiskRate) and rows
     }
     if not len(requests) and not full:
         return
@@ -209,22 +210,21 @@ def _disk_parts(
     own: dict[int, set[int]] = {}  # the threads of a path
     for row, path in zip(waits.tolist(), path_of.tolist(), strict=True):
         begin, end, tid = int(paths.begin[row]), int(paths.end[row]), int(paths.tid[row])
-        detail = ""
+        detail: Detail | None = None
         for (group, what), (rows, members, limit) in full.items():
             if np.any((rows[:, 0] < end) & (rows[:, 1] > begin)) and tid in members:
-                place, _, rate = what.partition(" ")
-                major, _, minor = place.partition(":")
-                name = disks.get(int(major) << 20 | int(minor), place)
-                detail = disk_limit(name, group, rate, limit)
-        if not detail and (device := queue.awaited(begin, end)) is not None:
+                number = f"{what.device >> 20}:{what.device & 0xFFFFF}"
+                name = disks.get(what.device, number)
+                detail = disk_limit(name, group, what.rate, limit)
+        if detail is None and (device := queue.awaited(begin, end)) is not None:
             if path not in own:
                 mine = paths.tid[paths.start[path] : paths.start[path + 1]]
                 own[path] = set(mine.tolist())
             code, share = queue.others(begin, end, device, own[path])
-            known = paths.strings[paths.detail[row]] or f"{device >> 20}:{device & 0xFFFFF}"
-            name = disks.get(device, known)
-            detail = disk_of(name, names[code] if share >= WAITING.mostly else "")
-        if detail:
+            known = word_detail(paths.details[paths.detail[row]])
+            name = disks.get(device, known or f"{device >> 20}:{device & 0xFFFFF}")
+            detail = Detail(device=name, peer=names[code] if share >= WAITING.mostly else "")
+        if detail is not None:
             yield row, [(begin, end, State.WAIT_DISK, detail)]
 
 
@@ -295,8 +295,7 @@ def _rows_of(paths: CriticalPaths, tids: I64, states: Sequence[int] | I64) -> li
 
 def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> CriticalPaths:
     """Return the paths with parts of segments in another state; the rest stays as it is."""
-    strings = list(paths.strings)
-    codes = {text: code for code, text in reversed(list(enumerate(strings)))}
+    codes = {detail: code for code, detail in enumerate(paths.details)}
     pieces: dict[int, list[tuple[int, int, int, int]]] = {}
     for row, parts in changes.items():
         at, end = int(paths.begin[row]), int(paths.end[row])
@@ -305,10 +304,8 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
         for low, high, state, detail in sorted(parts):
             if low > at:
                 found.append((at, low, *same))
-            if detail not in codes:
-                codes[detail] = len(strings)
-                strings.append(detail)
-            found.append((max(low, at), high, int(state), codes[detail]))
+            code = codes.setdefault(detail, len(codes))
+            found.append((max(low, at), high, int(state), code))
             at = max(at, high)
         if at < end:
             found.append((at, end, *same))
@@ -318,12 +315,8 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
     begins = np.concatenate([[0], np.cumsum(count)])
     source = slice(None) if (count == 1).all() else np.repeat(np.arange(len(count)), count)
     changed = {"begin", "end", "state", "detail", "elsewhere_idle"}
-    columns = {
-        name: np.asarray(getattr(paths, name)[source])
-        for name in (
-            *("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy"),
-            *("elsewhere_idle", "beneath", "uncertainty", "confidence", "stack", "waker_stack"),
-        )
+    columns: dict[str, Any] = {
+        name: np.asarray(getattr(paths, name)[source]) for name in SEGMENT_COLUMNS
     }
     columns |= {name: columns[name].copy() for name in changed}
     for row, of in pieces.items():
@@ -335,4 +328,7 @@ def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> 
             idle = int(paths.elsewhere_idle[row])
             part = idle * (values[1] - values[0]) // whole if idle >= 0 else idle
             columns["elsewhere_idle"][i] = part if values[2] == State.WAIT_CPU else 0
-    return CriticalPaths(start=begins[paths.start], **columns, strings=tuple(strings))
+    details = tuple(codes)
+    return CriticalPaths(
+        start=begins[paths.start], **columns, strings=paths.strings, details=details
+    )

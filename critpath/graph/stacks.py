@@ -19,15 +19,12 @@ from critpath.model.stacks import (
     join_stacks,
     mark_frames,
 )
+from critpath.schema.kinds import WAITS
 from critpath.schema.parameters.replay import WAITING
 
 _MOST_REPEATED: Final = 20  # technical: samples of one row that help to tell where threads run
 _MOST_TURNS: Final = 256  # technical: of others on a path, before the thread that waits goes on
-ASLEEP: Final = tuple(
-    int(state)
-    for state in State
-    if state.name.startswith("WAIT_") and state not in {State.WAIT_CPU, State.WAIT_QUOTA}
-)
+ASLEEP: Final = tuple(int(state) for state in sorted(WAITS - {State.WAIT_CPU, State.WAIT_QUOTA}))
 # What an interrupt ends, it ends on behalf of no thread: whom it interrupted did not wake.
 _ENDED_BY_THREADS: Final = tuple(
     int(state) for state in (State.WAIT_TASK, State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE)

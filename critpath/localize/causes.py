@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from critpath.documents.base import as_float, change
 from critpath.localize.counts import StepCounts
 from critpath.localize.facts import count_rise, main_member, state_facts
-from critpath.localize.segments import detail_family
 from critpath.model import (
     RUNNING,
     Cause,
@@ -24,9 +22,9 @@ from critpath.model import (
     Step,
     Symbol,
     Weight,
-    rival_name,
+    role_name,
 )
-from critpath.model.details import IDLE
+from critpath.model.details import IDLE, family_of, word_detail
 from critpath.schema.causes import evidence_of
 from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
 
@@ -334,9 +332,9 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     """
     held: defaultdict[str, float] = defaultdict(float)
     late = finding.longest is None or finding.longest < WAITS.late
-    for detail, share in finding.details or ((finding.detail, 1.0),):
-        name = rival_name(detail)
-        if not late if detail == IDLE else counts.is_newcomer(name):
+    for detail, share in finding.details or ((finding.qualifier, 1.0),):
+        name = detail.rival
+        if not late if detail.idle else counts.is_newcomer(name):
             held[name] += share
     most = max(sorted(held), key=held.__getitem__, default="")
     if not most:
@@ -573,7 +571,7 @@ def _about(finding: Finding) -> tuple[str, str]:
     """Return what a finding is about: a state and detail, or "" and a thread's role."""
     state, role = finding.symbol.state, finding.role
     # What a thread does while it runs is not another cause for each system call.
-    detail = "" if state in RUNNING else detail_family(finding.detail)
+    detail = "" if state in RUNNING else word_detail(family_of(finding.qualifier))
     if not role or (state.name, detail) == _THROTTLED:
         return state.name, detail
     return "", role
@@ -604,7 +602,7 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
             p
             for p in running[f.position]
             if (findings[p].contribution > 0) != (f.contribution > 0)
-            and _names(f.detail, findings[p].role)
+            and role_name(f.qualifier.rival) == findings[p].role
         ]
         if rivals:
             other = min(rivals, key=by_size)
@@ -615,9 +613,3 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
             else:
                 pairs[other] = place
     return pairs
-
-
-def _names(detail: str, role: str) -> bool:
-    """Tell whether who had the cpu, ``peer-3 (12)``, is of a role, ``peer-#``."""
-    name = re.sub(r" \(\d+\)$", "", detail)
-    return re.fullmatch(re.escape(role).replace(r"\#", r"\d+"), name) is not None

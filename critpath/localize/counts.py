@@ -26,8 +26,7 @@ from critpath.model import (
     VectorTable,
     Whole,
     is_recorder,
-    rival_name,
-    rival_role,
+    role_name,
 )
 from critpath.schema.causes import needs_of
 from critpath.schema.parameters.localize import COUNTS
@@ -197,9 +196,9 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
     for paths in path_set.paths.chunks():
         waits = np.flatnonzero(paths.state == State.WAIT_CPU)
         path = np.searchsorted(paths.start, waits, side="right")
-        pairs = np.unique(path * len(paths.strings) + paths.detail[waits])
-        path, code = np.divmod(pairs, max(len(paths.strings), 1))
-        had = {c: rival_name(paths.strings[c]) for c in np.unique(code).tolist()}
+        pairs = np.unique(path * len(paths.details) + paths.detail[waits])
+        path, code = np.divmod(pairs, len(paths.details))
+        had = {c: paths.details[c].rival for c in np.unique(code).tolist()}
         names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}
@@ -372,7 +371,7 @@ def _taken_from(
     ):
         role = ""
         if state == State.WAIT_CPU and before == ((tid, host), True):
-            role = rival_role(paths.strings[detail], hosts)
+            role = role_name(paths.details[detail].rival, hosts=hosts)
         # Who waits for this one is no callee of it.
         theirs = role in roles and role not in {trip.step.role for trip in within}
         result.append(role if theirs else "")

@@ -23,8 +23,8 @@ from critpath.model import (
     Step,
     Symbol,
 )
-from critpath.model.details import OTHERS, Detail, read_detail, read_thread
-from critpath.model.vectors import name_family, split_host
+from critpath.model.details import NO_DETAIL, Detail, word_detail
+from critpath.model.vectors import host_of, name_family
 from critpath.schema.causes import (
     OF_STATE,
     CauseKind,
@@ -89,7 +89,7 @@ def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | Non
     if not waits or len(known) < len(waits):
         return None, None, ""
     share = min(math.fsum(known) / math.fsum(f.observed for f in waits), 1.0)
-    places = {(split_host(f.comm)[1].removeprefix("@"), cpu) for f in waits for cpu in f.cpus}
+    places = {(host_of(f.comm), cpu) for f in waits for cpu in f.cpus}
     host, cpu = places.pop() if len(places) == 1 else ("", -1)
     return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
 
@@ -98,9 +98,9 @@ def _has_rivals(finding: Finding) -> bool:
     return evidence_of(finding.symbol.state) == "rival"
 
 
-def most_detail(findings: Sequence[Finding]) -> str:
-    """Return the qualifier to name; of many that had the cpu, the one with most time."""
-    pairs = [(f.detail, abs(f.contribution)) for f in findings]
+def most_detail(findings: Sequence[Finding]) -> Detail:
+    """Return the detail to name; of many that had the cpu, the one with most time."""
+    pairs = [(f.qualifier, abs(f.contribution)) for f in findings]
     ways = [pairs]
     if _has_rivals(findings[0]):
         # Threads of one name, such as a compiler's, are one culprit with many ids, and so
@@ -108,38 +108,40 @@ def most_detail(findings: Sequence[Finding]) -> str:
         pairs = [
             (detail, abs(f.contribution) * share)
             for f in findings
-            for detail, share in f.details or ((f.detail, 1.0),)
+            for detail, share in f.details or ((f.qualifier, 1.0),)
         ]
         ways = [pairs]
-        names = [(read_thread(text)[0], weight) for text, weight in pairs]
-        ways += [names, [(name_family(text), weight) for text, weight in names]]
+        names = [(detail._replace(peer_tid=-1), weight) for detail, weight in pairs]
+        ways += [names, [(d._replace(peer=name_family(d.peer)), weight) for d, weight in names]]
     for share in (FACTS.nearly_all, FACTS.half):
         for way in ways:
             heaviest = _heaviest(way)
             if _holds(heaviest, way, share):
                 return heaviest
     heaviest = _heaviest(ways[min(1, len(ways) - 1)])
-    return OTHERS + heaviest if heaviest else ""
+    return heaviest if heaviest == NO_DETAIL else heaviest._replace(others=True)
 
 
-def _holds(text: str, pairs: Sequence[tuple[str, float]], share: float) -> bool:
-    """Tell whether more than a share of the weight has a text."""
-    mine = math.fsum(weight for other, weight in pairs if other == text)
+def _holds(detail: Detail, pairs: Sequence[tuple[Detail, float]], share: float) -> bool:
+    """Tell whether more than a share of the weight has a detail."""
+    mine = math.fsum(weight for other, weight in pairs if other == detail)
     return mine > share * math.fsum(weight for _, weight in pairs)
 
 
-def _heaviest(pairs: Sequence[tuple[str, float]]) -> str:
-    """Return the text with the largest summed weight, the least of equals."""
-    tally: defaultdict[str, float] = defaultdict(float)
-    for text, weight in pairs:
-        tally[text] += weight
-    return max(sorted(tally), key=tally.__getitem__)
+def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
+    """Return the detail with the largest summed weight, of equals the first in order of text."""
+    tally: defaultdict[Detail, float] = defaultdict(float)
+    for detail, weight in pairs:
+        tally[detail] += weight
+    return max(sorted(tally, key=word_detail), key=tally.__getitem__)
 
 
 # What a cause says, for programs.
 
 
 _PLACES = 8  # technical: in the code, that are listed
+# What is waited for that is no device has its place: deferred work, or the call.
+_NAMED = frozenset({State.WAIT_DISK, State.WAIT_NET, State.SOFTIRQ, State.WAIT_SOFTIRQ})
 
 
 def state_facts(
@@ -160,8 +162,8 @@ def state_facts(
     named = [m.finding for m in members if not m.moved]
     alike = [f for f in named if f.symbol == symbol] or [main]
     state, needs = symbol.state, needs_of(symbol.state)
-    most = read_detail(state, most_detail(alike))
-    detail = most if alike[0].symbol == symbol else Detail()
+    most = most_detail(alike)
+    detail = most if alike[0].symbol == symbol else NO_DETAIL
     comm = _name_threads(alike, symbol)
     peer = comm if symbol.role else ""
     if "peer" in needs and not detail.idle:
@@ -174,13 +176,14 @@ def state_facts(
         late=max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late,
         quota=quota,
         local=detail.local,
-        timer=main.detail if main.symbol.state == state else "",
+        timer=main.qualifier.function if main.symbol.state == state else "",
     )
     kind = find_kind(state, signs)
     grown = cause.contribution > 0 and not detail.idle
     share, cpu, host = find_elsewhere(alike) if grown else (None, None, "")
     size = len(cause.positions)
-    function, caller = ("", "") if most.others else (detail.function, detail.caller)
+    named_one = state in RUNNING and not most.others
+    function, caller = (detail.function, detail.caller) if named_one else ("", "")
     counted, before, after = _counted(cause.positions, symbol, main, rise, counts)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
     same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
@@ -193,8 +196,8 @@ def state_facts(
         comm=comm,
         tids=sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol}),
         peer=peer,
-        device=detail.device,
-        control_group=detail.group,
+        device=detail.device or ((detail.interrupt or detail.call) if state in _NAMED else ""),
+        control_group=detail.control_group,
         limit=detail.limit,
         call=detail.call if state == State.RUN_SYSCALL else where_in(members),
         kind=main.kind if rise is None else "extra",
@@ -236,8 +239,7 @@ def _judge_sureness(kind: CauseKind, signs: Signs, *, inferred: bool) -> Surenes
 
 def _share_with(findings: Sequence[Finding], peer: str) -> float | None:
     """Return in what share of the time of findings a thread is named that kept them waiting."""
-    state = findings[0].symbol.state
-    held = [_time_with(f, lambda text: read_detail(state, text).peer == peer) for f in findings]
+    held = [_time_with(f, lambda detail: detail.peer == peer) for f in findings]
     whole = math.fsum(f.observed for f in findings)
     return math.fsum(held) / whole if whole else None
 
@@ -252,9 +254,9 @@ def _rank_places(places: Iterable[Mapping[str, int]]) -> list[CodePlace]:
     return [CodePlace(place, time / whole) for place, time in ranked if time]
 
 
-def _time_with(finding: Finding, wanted: Callable[[str], bool]) -> float:
+def _time_with(finding: Finding, wanted: Callable[[Detail], bool]) -> float:
     """Return the time of a finding whose detail is as wanted (ns)."""
-    details = finding.details or ((finding.detail, 1.0),)
+    details = finding.details or ((finding.qualifier, 1.0),)
     return finding.observed * math.fsum(share for detail, share in details if wanted(detail))
 
 

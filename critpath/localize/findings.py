@@ -11,7 +11,7 @@ import numpy as np
 
 from critpath.documents import FindingPart
 from critpath.documents.base import number
-from critpath.localize.segments import Holders, Segments, detail_family
+from critpath.localize.segments import Holders, Segments
 from critpath.model import (
     F64,
     I32,
@@ -25,11 +25,12 @@ from critpath.model import (
     Loop,
     Symbol,
 )
+from critpath.model.details import word_detail
 from critpath.schema.parameters.localize import COLUMNS, FINDINGS
 from critpath.schema.parameters.shared import SPREADS
 from critpath.stats.tails import student_tails
 
-__all__ = ["Segments", "detail_family", "find_differences"]
+__all__ = ["Segments", "find_differences"]
 
 
 def find_differences(
@@ -147,7 +148,8 @@ class _Describer:
             state=symbol.state.name,
             role=symbol.role,
             place=symbol.place,
-            detail=detail,
+            detail=word_detail(detail),
+            qualifier=detail,
             tid=tid,
             comm=comm,
             begin=begin,

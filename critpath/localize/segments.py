@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +26,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.comparison import is_surely_faster
-from critpath.model.recording import QUOTA_HELD
+from critpath.model.details import NO_DETAIL, Detail, family_of, word_detail
 from critpath.model.stacks import is_helper, location_of
 from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.parameters.localize import SEGMENTS
@@ -43,8 +42,10 @@ class Segments:
         Nanoseconds in the trace.
     tid : int64
         The thread each is spent on.
-    comm, detail : tuple of str
-        Its name; the state's qualifier.
+    comm : tuple of str
+        Its name.
+    detail : tuple of Detail
+        What qualifies the state.
     cpu, elsewhere_idle : int64
         Where it is, and of a wait for it how long another was idle (ns); -1: not known.
     """
@@ -53,7 +54,7 @@ class Segments:
     end: I64
     tid: I64
     comm: tuple[str, ...]
-    detail: tuple[str, ...]
+    detail: tuple[Detail, ...]
     cpu: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -65,11 +66,6 @@ class Segments:
         freeze_columns(self, len(self.begin), **columns)
         if not len(self.begin) == len(self.comm) == len(self.detail):
             raise ValueError("Segments: columns of unequal length")
-
-
-def detail_family(detail: str) -> str:
-    """Return a detail with its numbers taken out: ``virtio#-req.#``."""
-    return re.sub(r"\d+", "#", detail)
 
 
 class Holders:
@@ -87,16 +83,16 @@ class Holders:
     def __init__(self, segments: Segments, normals: Sequence[Segments]) -> None:
         self.rows = [*normals, segments]
         # Codes for the texts that are met: a path has many segments, a finding few of them.
-        self._codes: dict[tuple[str, str], int] = {}
-        self._names: list[tuple[str, str]] = []
+        self._codes: dict[tuple[Detail, str], int] = {}
+        self._names: list[tuple[Detail, str]] = []
         self._family: list[int] = []
-        self._families: dict[str, int] = {}
+        self._families: dict[Detail, int] = {}
 
-    def _code(self, name: tuple[str, str]) -> int:
+    def _code(self, name: tuple[Detail, str]) -> int:
         """Return the code of a detail and a thread's name."""
         code = self._codes.setdefault(name, len(self._codes))
         if code == len(self._names):
-            family = detail_family(name[0])
+            family = family_of(name[0])
             self._names.append(name)
             self._family.append(self._families.setdefault(family, len(self._families)))
         return code
@@ -105,7 +101,7 @@ class Holders:
         detail, comm = row.detail, row.comm
         return np.array([self._code((detail[i], comm[i])) for i in at.tolist()], np.int64)
 
-    def most(self, members: Sequence[I64], sign: int) -> tuple[str, int, str]:
+    def most(self, members: Sequence[I64], sign: int) -> tuple[Detail, int, str]:
         """Return the detail, tid and name that hold most of some segments' difference."""
         n = len(self.rows) - 1
         members = members[len(members) - len(self.rows) :]
@@ -113,14 +109,15 @@ class Holders:
             (self._coded(row, at), row.end[at] - row.begin[at], row.tid[at])
             for row, at in zip(self.rows, members, strict=True)
         ]
-        of, families = np.array(self._family, np.int64), list(self._families)
+        of = np.array(self._family, np.int64)
+        families = [word_detail(family) for family in self._families]
         differs = np.zeros(len(families), np.int64)
         for i, (code, time, _) in enumerate(held):
             factor = 1 if not n else sign * n if i == n else -sign
             np.add.at(differs, of[code], factor * time)
         seen = {f for code, _, _ in held for f in np.unique(of[code]).tolist()}
         if not seen:
-            return "", -1, ""
+            return NO_DETAIL, -1, ""
         family = min(seen, key=lambda f: (-int(differs[f]), families[f]))
         chosen = [of[code] == family for code, _, _ in held]
         if chosen[-1].any():
@@ -132,26 +129,24 @@ class Holders:
         )
         return self._largest(code, time, np.full(len(code), -1))
 
-    def shares(self, mine: I32) -> tuple[tuple[str, float], ...]:
+    def shares(self, mine: I32) -> tuple[tuple[Detail, float], ...]:
         """Return each detail of some segments of the anomalous row, and its share of their time."""
         row = self.rows[-1]
-        tally: Counter[str] = Counter()
+        tally: Counter[Detail] = Counter()
         for i, time in zip(mine.tolist(), (row.end[mine] - row.begin[mine]).tolist(), strict=True):
             tally[row.detail[i]] += time
         whole = sum(tally.values())
-        ranked = sorted(tally.items(), key=lambda item: (-item[1], item[0]))
+        ranked = sorted(tally.items(), key=lambda item: (-item[1], word_detail(item[0])))
         return tuple((detail, time / whole) for detail, time in ranked) if whole else ()
 
-    def _largest(self, code: I64, time: I64, tid: I64) -> tuple[str, int, str]:
+    def _largest(self, code: I64, time: I64, tid: I64) -> tuple[Detail, int, str]:
         pairs, where = np.unique(np.stack([code, tid]), axis=1, return_inverse=True)
         sums = np.zeros(pairs.shape[1], np.int64)
         np.add.at(sums, where.ravel(), time)
-        return min(self._ranked(pairs, sums))[1]
-
-    def _ranked(self, pairs: I64, sums: I64) -> Iterable[tuple[int, tuple[str, int, str]]]:
-        for (code, tid), total in zip(pairs.T.tolist(), sums.tolist(), strict=True):
-            detail, comm = self._names[code]
-            yield -total, (detail, tid, comm)
+        held = zip(pairs.T.tolist(), sums.tolist(), strict=True)
+        named = [(-total, *self._names[code], tid) for (code, tid), total in held]
+        _, detail, comm, whose = min(named, key=lambda n: (n[0], word_detail(n[1]), n[3], n[2]))
+        return detail, whose, comm
 
 
 # Which executions are explained, and their segments.
@@ -283,10 +278,7 @@ def is_throttled(normal: PathSet, sample: PathSet) -> bool:
     Where the recording tells when, the paths say so themselves (``WAIT_QUOTA``), and who had
     the cpu is not in doubt.
     """
-    normal_held, sample_held = (
-        any(QUOTA_HELD in warning for warning in paths.warnings) for paths in (normal, sample)
-    )
-    if normal_held or not sample_held:
+    if normal.quota_held or not sample.quota_held:
         return False
     return not any(State.WAIT_QUOTA in paths.state for paths in sample.paths.chunks())
 
@@ -310,7 +302,7 @@ def segments_of(paths: CriticalPaths, index: int) -> Segments:
         end=paths.end[rows],
         tid=paths.tid[rows],
         comm=tuple(paths.strings[c] for c in paths.comm[rows].tolist()),
-        detail=tuple(paths.strings[c] for c in paths.detail[rows].tolist()),
+        detail=tuple(paths.details[c] for c in paths.detail[rows].tolist()),
         cpu=paths.cpu[rows].astype(np.int64),
         elsewhere_idle=paths.elsewhere_idle[rows],
     )
@@ -349,7 +341,7 @@ def find_context(paths: PathSet, finding: Finding, row: int = 0) -> Context:
             continue
         # Only what it ran last can be the call it waited in.
         if own and waits and state == State.RUN_SYSCALL:
-            call = path.strings[path.detail[i]]
+            call = path.details[path.detail[i]].call
         break
     return replace(place, call=call)
 

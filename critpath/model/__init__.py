@@ -119,8 +119,6 @@ if TYPE_CHECKING:
         excess_over_types,
         identifiers,
         number_codes,
-        rival_name,
-        rival_role,
         role_name,
     )
     from critpath.schema.kinds import (
@@ -191,8 +189,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "vectors": (
         *("ChainTimes", "Symbol", "VectorTable"),
-        *("excess_over_types", "identifiers", "number_codes"),
-        *("rival_name", "rival_role", "role_name"),
+        *("excess_over_types", "identifiers", "number_codes", "role_name"),
     ),
 }
 _HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -313,8 +310,6 @@ __all__ = [
     "make_single_block",
     "number_codes",
     "open_filled",
-    "rival_name",
-    "rival_role",
     "role_name",
     "summarize_machine",
 ]

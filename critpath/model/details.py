@@ -1,160 +1,242 @@
-"""What qualifies a segment's state: as the text that paths have, and as what it means.
+"""What qualifies a segment's state: typed fields, and the text that people read.
 
-A segment's detail is a code into texts, so that native code counts numbers and a saved file has
-names.  The texts that critpath composes are made here and read here, and nowhere else.
+Segments have a code into a table of details, so that native code counts numbers.  Names of a
+recording become details once, when paths are made; the text is made where it is shown, and read
+back only from files that have nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from critpath.model.table import I32, I64, U8
+from critpath.model.vectors import number_codes
 from critpath.schema.kinds import LOCAL_PACKET, REMOTE_PACKET, State
 from critpath.units import format_ns
 
-IDLE: Final = "idle"  # of WAIT_CPU: no thread ran instead
+IDLE: Final = "idle"  # why one waits for a cpu: no thread ran instead
+MACHINE: Final = "the machine has no more"  # why memory is freed
+MEMORY: Final = "its group's memory limit"  # likewise; of the control group, where it is known
 OTHERS: Final = "above all "  # before a name that holds no more than half
 # The kernel's softirqs: as a detail they would not be understood without that word.
 SOFTIRQS: Final = frozenset(
     {"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"}
 )
-_RECEIVING: Final = re.compile("recv|accept|connect")  # system calls
+PACKETS: Final = {"local": LOCAL_PACKET, "remote": REMOTE_PACKET}
+# System calls that alone say what was waited for.
+_CALLS: Final = re.compile(r"recv|accept|connect|f?(data)?sync|\w*nanosleep")
 _THREAD: Final = re.compile(r"(?s)(.*) \((\d+)\)")
 _GROUP, _UNDER, _BUSY = "control group ", ", under ", ", busy with requests of "
-_EACH, _LIMIT, _MEMORY, _OF_GROUP = (
-    " in each ",
-    ", limit of ",
-    "memory limit of ",
-    ", control group ",
-)
+_LIMIT, _MEMORY, _OF_GROUP = ", limit of ", "memory limit", ", control group "
+_EACH: Final = " in each "
 _RATES: Final = {"rbps": "read", "wbps": "written", "riops": "reads", "wiops": "writes"}
-_NAMED_DEVICE: Final = frozenset(
-    {State.WAIT_NET, State.WAIT_DEVICE, State.WAIT_SOFTIRQ, State.NET_TRANSIT}
-    | {State.IRQ, State.SOFTIRQ}
-)
+# What a name is that qualifies a state; what is not here, why the state is what it is.
+_NAMES: Final = {
+    **dict.fromkeys((State.RUN, State.RUN_USER, State.WAIT_TIMER), "function"),
+    **dict.fromkeys((State.RUN_SYSCALL, State.WAIT_TASK, State.WAIT_STOPPED), "call"),
+    **dict.fromkeys((State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE), "call"),
+    **dict.fromkeys((State.IRQ, State.WAIT_DEVICE, State.NET_TRANSIT), "device"),
+    **dict.fromkeys((State.WAIT_DISK, State.WAIT_NET), "device"),
+    **dict.fromkeys((State.SOFTIRQ, State.WAIT_SOFTIRQ, State.WAIT_IPI), "interrupt"),
+    **dict.fromkeys((State.WAIT_CPU, State.QUEUED, State.SHARED), "peer"),
+}
 
 
-@dataclass(frozen=True)
-class Detail:
-    """What a segment's detail means; what does not apply is empty.
+class Detail(NamedTuple):
+    """What qualifies a segment's state; what does not apply is empty.
 
     Attributes
     ----------
-    peer, tid
-        The thread that had the cpu, or whose requests came first or kept a disk busy.
-    idle : bool
-        Of a wait for a cpu: no thread ran instead.
+    peer, peer_tid
+        The thread that had the cpu, or whose requests came first or kept a disk busy; -1: a
+        name alone.
     device : str
-        The disk, interrupt or softirq.
-    group, limit : str
-        The control group whose limit held the thread, and that limit.
-    function, caller : str
-        What ran, and the project's function around it.
+        The disk, or whose interrupt; of what is in flight, the address.
+    interrupt : str
+        The softirq, or the interrupt of another processor.
+    packet : str
+        ``local`` or ``remote``: where the packet was from that ended a wait.
     call : str
         The system call.
-    local : bool or None
-        Whether the packet that ended a wait came from this host; None if nothing tells.
+    function, caller : str
+        What ran, and the project's function around it; of a timer, what the kernel called.
+    control_group, limit : str
+        The group whose limit held the thread, and that limit.
+    why : str
+        What else is known: nothing ran instead, why no wake is known, who has no memory.
     others : bool
-        It holds no more than half; the rest is of others.
+        Of several segments: it holds no more than half, the rest is of others.
     """
 
     peer: str = ""
-    tid: int = -1
-    idle: bool = False
+    peer_tid: int = -1
     device: str = ""
-    group: str = ""
-    limit: str = ""
+    interrupt: str = ""
+    packet: str = ""
+    call: str = ""
     function: str = ""
     caller: str = ""
-    call: str = ""
-    local: bool | None = None
+    control_group: str = ""
+    limit: str = ""
+    why: str = ""
     others: bool = False
+
+    def with_texts(self, change: Callable[[str], str]) -> Detail:
+        """Return it with every text changed."""
+        return Detail._make(change(of) if isinstance(of, str) else of for of in self)
+
+    @property
+    def idle(self) -> bool:
+        """Of a wait for a cpu: no thread ran instead."""
+        return self.why == IDLE
+
+    @property
+    def rival(self) -> str:
+        """The name of who had the cpu; `IDLE` for nobody."""
+        return self.why if self.idle else self.peer
+
+    @property
+    def local(self) -> bool | None:
+        """Whether the packet that ended a wait came from this host; None if nothing tells."""
+        return self.packet == "local" if self.packet else None
+
+
+NO_DETAIL: Final = Detail()
+DETAIL_TEXTS: Final = tuple(f for f in Detail._fields if f not in {"peer_tid", "others"})
+
+
+def code_details(
+    state: U8, codes: I32 | I64, find: Callable[[State, int], Detail]
+) -> tuple[I32, tuple[Detail, ...]]:
+    """Return codes of details and the table of them, for segments with other codes.
+
+    Parameters
+    ----------
+    state : uint8 [segments]
+    codes : int32 or int64 [segments]
+        Of names or texts.
+    find : callable
+        Returns what a state's code means; asked once for each of both.
+    """
+    states = len(State)
+    used, place = number_codes(codes * np.int64(states) + state)
+    table = {NO_DETAIL: 0}
+    found = [
+        table.setdefault(find(State(one % states), one // states), len(table))
+        for one in used.tolist()
+    ]
+    return np.array(found, np.int32)[place], tuple(table)
+
+
+def name_detail(state: State, name: str) -> Detail:
+    """Return the detail of a state that a name in a recording qualifies."""
+    if not name:
+        return NO_DETAIL
+    field = _NAMES.get(state, "why")
+    if state == State.WAIT_NET and name in PACKETS.values():
+        return Detail(packet="local" if name == LOCAL_PACKET else "remote")
+    if state in {State.WAIT_DISK, State.WAIT_NET} and name in SOFTIRQS:
+        field = "interrupt"
+    elif state in {State.WAIT_DISK, State.WAIT_NET, State.WAIT_TIMER} and _CALLS.match(name):
+        field = "call"
+    elif state == State.WAIT_NET:  # what comes through a device is from outside
+        return Detail(device=name, packet="remote")
+    return Detail(**{field: name})  # type: ignore[arg-type]  # a field of text
+
+
+def word_detail(of: Detail) -> str:
+    """Return a detail as people read it."""
+    if of.others:
+        return OTHERS + word_detail(of._replace(others=False))
+    if of.device and of.limit:
+        return f"{of.device}{_LIMIT}{of.limit}{_OF_GROUP}{of.control_group}"
+    if of.device and of.peer:
+        return f"{of.device}{_BUSY}`{of.peer}`"
+    if of.why == MEMORY and of.control_group:
+        size = f" of {of.limit}" if of.limit else ""
+        return f"{_MEMORY}{size}{_OF_GROUP}{of.control_group}"
+    if of.control_group:
+        return f"{_GROUP}{of.control_group}" + (f", {of.limit}" if of.limit else "")
+    if of.caller:
+        return f"{of.function}{_UNDER}{of.caller}"
+    if of.peer_tid >= 0:
+        return f"{of.peer} ({of.peer_tid})"
+    name = of.peer or of.device or of.interrupt or of.call or of.function or of.why
+    return name or PACKETS.get(of.packet, "")
+
+
+# Texts of files that have no fields.
 
 
 @lru_cache(maxsize=4096)
 def read_detail(state: State, text: str) -> Detail:
-    """Return what a detail of a state means."""
-    if text.startswith(OTHERS):
-        return replace(read_detail(state, text.removeprefix(OTHERS)), others=True)
-    if state == State.WAIT_CPU and text == IDLE:
-        return Detail(idle=True)
-    if state in {State.RUN, State.RUN_USER}:
+    """Return what the text of a detail of a state means; its words are the same text."""
+    found = _read_text(state, text)
+    return found if word_detail(found) == text else Detail(why=text)
+
+
+def read_details(state: U8, codes: I32, texts: Sequence[str]) -> tuple[I32, tuple[Detail, ...]]:
+    """Return codes of details and the table of them, for segments with codes of texts."""
+    return code_details(state, codes, lambda of, code: read_detail(of, texts[code]))
+
+
+def _read_text(state: State, text: str) -> Detail:
+    if state == State.WAIT_CPU:
+        known = _THREAD.fullmatch(text)
+        if text == IDLE or not known:
+            return Detail(why=IDLE) if text == IDLE else Detail(peer=text)
+        return Detail(peer=known[1], peer_tid=int(known[2]))
+    if state in {State.RUN, State.RUN_USER} and _UNDER in text:
         function, _, caller = text.partition(_UNDER)
         return Detail(function=function, caller=caller)
-    if state == State.RUN_SYSCALL:
-        return Detail(call=text)
-    if state == State.WAIT_DISK:
-        return _read_disk(text)
-    if state == State.WAIT_QUOTA:
+    if state == State.WAIT_DISK and _LIMIT in text:
+        device, _, rest = text.partition(_LIMIT)
+        limit, _, group = rest.partition(_OF_GROUP)
+        return Detail(device=device, control_group=group, limit=limit)
+    if state == State.WAIT_DISK and _BUSY in text:
+        device, _, peer = text.partition(_BUSY)
+        return Detail(device=device, peer=peer.strip("`"))
+    if state == State.WAIT_QUOTA and text.startswith(_GROUP):
         group, comma, limit = text.removeprefix(_GROUP).rpartition(", ")
         if not comma or _EACH not in limit:
             group, limit = text.removeprefix(_GROUP), ""
-        return Detail(group=group, limit=limit)
-    if state == State.RECLAIM:
-        limit, _, group = text.partition(_OF_GROUP)
-        known = limit.startswith(_MEMORY)
-        return Detail(group=group, limit=limit.removeprefix(_MEMORY) if known else "")
-    name, tid = read_thread(text)
-    device = text if state in _NAMED_DEVICE and text not in {LOCAL_PACKET, REMOTE_PACKET} else ""
-    local = whose_packet(text) if state == State.WAIT_NET else None
-    return Detail(peer=name, tid=tid, device=device, local=local)
+        return Detail(control_group=group, limit=limit)
+    if state == State.RECLAIM and text.startswith(_MEMORY):
+        limit, _, group = text.removeprefix(_MEMORY).partition(_OF_GROUP)
+        return Detail(control_group=group, limit=limit.removeprefix(" of "), why=MEMORY)
+    return name_detail(state, text)
 
 
-def _read_disk(text: str) -> Detail:
-    name, _, peer = text.partition(_BUSY)
-    device, limited, rest = name.partition(_LIMIT)
-    limit, _, group = rest.partition(_OF_GROUP) if limited else ("", "", "")
-    return Detail(peer=peer.strip("`"), device=device, group=group, limit=limit)
+# What is found out about waits.
 
 
-def read_thread(text: str) -> tuple[str, int]:
-    """Return the name of a thread and its id, -1 where it is a name alone."""
-    known = _THREAD.fullmatch(text)
-    return (known[1], int(known[2])) if known else (text, -1)
-
-
-def whose_packet(text: str) -> bool | None:
-    """Return whether the packet that ended a wait was from this host; None if nothing tells.
-
-    What came through a device is from outside.
-    """
-    if text in {LOCAL_PACKET, REMOTE_PACKET}:
-        return text == LOCAL_PACKET
-    return None if not text or text in SOFTIRQS or _RECEIVING.match(text) else False
-
-
-def quota_of(group: str, quota: int, period: int) -> str:
+def quota_of(group: str, quota: int, period: int) -> Detail:
     """Return the detail of time in which a control group's quota (ns) held a thread back."""
-    size = f", {format_ns(quota)}{_EACH}{format_ns(period)}" if quota and period else ""
-    return f"{_GROUP}{group}{size}"
+    size = f"{format_ns(quota)}{_EACH}{format_ns(period)}" if quota and period else ""
+    return Detail(control_group=group, limit=size)
 
 
-def memory_of(group: str, limit: int, *, of_group: bool) -> str:
+def memory_of(group: str, limit: int, *, of_group: bool) -> Detail:
     """Return the detail of time in which a thread freed memory: what had none left."""
     if not of_group:
-        return "the machine has no more"
-    size = f" of {limit / 2**20:,.0f} MiB" if limit else ""
-    return f"memory limit{size}{_OF_GROUP}{group}" if group else "its group's memory limit"
+        return Detail(why=MACHINE)
+    size = f"{limit / 2**20:,.0f} MiB" if limit and group else ""
+    return Detail(control_group=group, limit=size, why=MEMORY)
 
 
-def function_of(name: str, caller: str) -> str:
-    """Return the detail of running in a function: which, and the project's that called it."""
-    return name + (f"{_UNDER}{caller}" if caller else "")
-
-
-def disk_of(name: str, others: str) -> str:
-    """Return the detail of a wait for a disk: which, and whose requests it was busy with."""
-    return name + (f"{_BUSY}`{others}`" if others else "")
-
-
-def disk_limit(name: str, group: str, rate: str, limit: int) -> str:
+def disk_limit(name: str, group: str, rate: str, limit: int) -> Detail:
     """Return the detail of a wait for a disk that a control group's limit made."""
-    return f"{name}{_LIMIT}{rate_of(rate, limit)}{_OF_GROUP}{group}"
-
-
-def rate_of(rate: str, limit: int) -> str:
-    """Say a limit of a disk's rate."""
     amount = f"{limit / 2**20:,.1f} MiB" if rate.endswith("bps") else f"{limit:,}"
-    return f"{amount} {_RATES.get(rate, rate)} a second"
+    held = f"{amount} {_RATES.get(rate, rate)} a second"
+    return Detail(device=name, control_group=group, limit=held)
+
+
+def family_of(of: Detail) -> Detail:
+    """Return a detail with the numbers of names taken out: ``virtio#-req.#``."""
+    family = of.with_texts(lambda text: re.sub(r"\d+", "#", text))
+    return family._replace(peer_tid=min(of.peer_tid, 0), limit="")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from critpath.documents import CauseEntry, FindingEntry
+from critpath.model.details import NO_DETAIL, Detail
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
 from critpath.model.vectors import Symbol
 from critpath.schema.kinds import State
@@ -285,9 +286,11 @@ class Finding(FindingEntry):
     ----------
     longest : float or None
         Its longest segment in this execution (ns), 0 if it has none; None if not known.
-    details : tuple of (str, float)
-        Every qualifier of its segments in this execution, with its share of their time:
-        `detail` may hold the largest part and yet not half.
+    qualifier : Detail
+        What `detail` says.
+    details : tuple of (Detail, float)
+        Every detail of its segments in this execution, with its share of their time:
+        `qualifier` may hold the largest part and yet not half.
     elsewhere_idle : float or None
         Of a wait for a cpu, how much of what was observed another one was idle (ns); None where
         that is not known.
@@ -296,7 +299,8 @@ class Finding(FindingEntry):
     """
 
     longest: float | None = None
-    details: tuple[tuple[str, float], ...] = ()
+    qualifier: Detail = NO_DETAIL
+    details: tuple[tuple[Detail, float], ...] = ()
     elsewhere_idle: float | None = 0.0
     cpus: tuple[int, ...] = ()
 

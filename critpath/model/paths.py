@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from critpath.model.details import NO_DETAIL, Detail, word_detail
+from critpath.model.recording import QUOTA_HELD
 from critpath.model.requests import RequestFacts
 from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
-from critpath.model.vectors import name_on_host, number_codes, role_name
+from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
 from critpath.units import format_ns, plural, safe_text
@@ -143,11 +145,19 @@ class Executions(Table):
         }
 
 
-_SEGMENT_COLUMNS: Final = (
-    *("begin", "end", "state", "detail", "comm"),
-    *("tid", "host", "cpu", "lossy", "elsewhere_idle", "beneath", "uncertainty", "confidence"),
-    *("stack", "waker_stack"),
-)
+SEGMENT_COLUMNS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("begin", "end"), np.int64),
+    "state": np.uint8,
+    **dict.fromkeys(("detail", "comm"), np.int32),
+    **dict.fromkeys(("tid", "host"), np.int64),
+    "cpu": np.int32,
+    "lossy": np.bool_,
+    "elsewhere_idle": np.int64,
+    "beneath": np.uint8,
+    "uncertainty": np.int64,
+    "confidence": np.float64,
+    **dict.fromkeys(("stack", "waker_stack"), np.int32),
+}
 
 
 def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
@@ -184,9 +194,10 @@ class CriticalPaths(Table):
     begin, end : int64 [segments]
     state : uint8 [segments]
         A `State`.
-    detail, comm : int32 [segments]
-        Codes into ``strings``: the state's qualifier, and the name of the thread
-        the segment is spent on.
+    detail : int32 [segments]
+        Codes into ``details``: what qualifies the state.
+    comm : int32 [segments]
+        Codes into ``strings``: the name of the thread the segment is spent on.
     tid, host : int64 [segments]
         The thread the segment is spent on; it need not be the subject.
     cpu : int32 [segments]
@@ -210,6 +221,8 @@ class CriticalPaths(Table):
         Codes into ``strings``: with which stack (`critpath.model.stacks`) the segment's thread
         slept, or ran until it slept or woke the next; and with which a wait's thread was woken.
         -1: none, as of all where they are omitted.
+    details : tuple of Detail
+        Each once, the first of which says nothing.
     """
 
     start: I64
@@ -229,39 +242,24 @@ class CriticalPaths(Table):
     confidence: F64 = field(default_factory=lambda: np.zeros(0, np.float64))
     stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     waker_stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    details: tuple[Detail, ...] = (NO_DETAIL,)
 
     def __post_init__(self) -> None:
-        for name in ("stack", "waker_stack"):
-            if not len(getattr(self, name)):
-                object.__setattr__(self, name, np.full(len(self.begin), -1, np.int32))
-        if not len(self.elsewhere_idle):
-            object.__setattr__(self, "elsewhere_idle", np.full(len(self.begin), -1, np.int64))
         if not len(self.uncertainty):
             unknown = np.where(find_crossings(self.start, self.host, self.state)[0], -1, 0)
             object.__setattr__(self, "uncertainty", unknown)
-        if not len(self.confidence):
-            object.__setattr__(self, "confidence", np.ones(len(self.begin)))
-        if not len(self.beneath):
-            object.__setattr__(self, "beneath", np.zeros(len(self.begin), np.uint8))
-        freeze_columns(
-            self,
-            len(self.begin),
-            begin=np.int64,
-            end=np.int64,
-            state=np.uint8,
-            detail=np.int32,
-            comm=np.int32,
-            tid=np.int64,
-            host=np.int64,
-            cpu=np.int32,
-            lossy=np.bool_,
-            elsewhere_idle=np.int64,
-            beneath=np.uint8,
-            uncertainty=np.int64,
-            confidence=np.float64,
-            stack=np.int32,
-            waker_stack=np.int32,
-        )
+        usual = {
+            "stack": -1,
+            "waker_stack": -1,
+            "elsewhere_idle": -1,
+            "confidence": 1,
+            "beneath": 0,
+        }
+        for name, value in usual.items():
+            if not len(getattr(self, name)):
+                column = np.full(len(self.begin), value, SEGMENT_COLUMNS[name])
+                object.__setattr__(self, name, column)
+        freeze_columns(self, len(self.begin), **SEGMENT_COLUMNS)
         freeze_columns(self, -1, start=np.int64)
 
     def __len__(self) -> int:
@@ -292,16 +290,6 @@ class CriticalPaths(Table):
         """Change every stack, as its text; "" leaves its segments without one."""
         return self.map(partial(_with_stacks, change=change))
 
-    def look_up(self, codes: I32, find: Callable[[str], int]) -> I64:
-        """Return what is found for each of some codes of strings; each string is asked for once.
-
-        Of all strings most may be stacks.
-        """
-        used, place = np.unique(codes, return_inverse=True)
-        found = [find(self.strings[code]) for code in used.tolist()]
-        looked_up: I64 = np.array(found, np.int64)[place.ravel()]
-        return looked_up
-
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory: `take` of these fetches nothing.
 
@@ -328,8 +316,8 @@ class CriticalPaths(Table):
             segments = slice(int(self.start[rows[0]]), int(self.start[rows[0] + 1]))
         else:
             segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
-        columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in _SEGMENT_COLUMNS}
-        return CriticalPaths(start=start, **columns, strings=self.strings)
+        columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in SEGMENT_COLUMNS}
+        return CriticalPaths(start=start, **columns, strings=self.strings, details=self.details)
 
     @property
     def duration(self) -> I64:
@@ -386,7 +374,7 @@ class CriticalPaths(Table):
             "end_ns": Column(self.end),
             "duration_ns": Column(self.duration),
             "state": Column(self.state, STATES),
-            "detail": Column(self.detail, self.strings or ("",)),
+            "detail": Column(self.detail, tuple(map(word_detail, self.details))),
             "tid": Column(self.tid, valid=self.tid >= 0),
             "comm": Column(self.comm, self.strings or ("",)),
             "cpu": Column(self.cpu, valid=self.cpu >= 0),
@@ -460,6 +448,16 @@ class PathSet(Table):
             f"PathSet: {plural(len(self), 'execution')} of "
             f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
         )
+
+    @property
+    def kind(self) -> str:
+        """What its executions are: ``requests``, ``process`` ..."""
+        return kind_of(self.specification)
+
+    @property
+    def quota_held(self) -> bool:
+        """Whether its recorders say that a CPU quota held threads back, with when or without."""
+        return any(QUOTA_HELD in warning for warning in self.warnings)
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -539,7 +537,9 @@ class PathSet(Table):
             if role == "":
                 chosen &= own
             elif role is not None:
-                theirs = paths.look_up(paths.comm, lambda n: role_name(n, hosts=hosts) == role)
+                theirs = look_up(
+                    paths.comm, paths.strings, lambda n: role_name(n, hosts=hosts) == role
+                )
                 chosen &= ~own & (theirs > 0)
             rows = np.flatnonzero(chosen)
             place = (paths.path[rows] + first, paths.beneath[rows].astype(np.int64))
@@ -581,6 +581,11 @@ class PathSet(Table):
         }
 
 
+def kind_of(specification: str) -> str:
+    """Return what executions are by their specification: the word that it begins with."""
+    return specification.partition(":")[0].partition(",")[0].strip()
+
+
 def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
     """Join tables of paths; their text gets one common table of strings.
 
@@ -594,8 +599,17 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
     CriticalPaths
         The paths of all parts in order.
     """
-    shared = parts[0].strings if parts else ("",)
+    shared, details = (parts[0].strings, parts[0].details) if parts else (("",), (NO_DETAIL,))
     columns: dict[str, Any] = {}
+    if any(part.details is not details for part in parts):
+        numbers: dict[Detail, int] = {}
+        recoded = [
+            np.array([numbers.setdefault(each, len(numbers)) for each in part.details], np.int32)[
+                part.detail
+            ]
+            for part in parts
+        ]
+        columns["detail"], details = np.concatenate(recoded), tuple(numbers)
     if any(part.strings is not shared for part in parts):
         codes: dict[str, int] = {"": 0}
         tables = [
@@ -603,28 +617,20 @@ def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
             for part in parts
         ]
         shared = tuple(codes)
-        for name in ("detail", "comm"):
-            recoded = [t[getattr(p, name)] for t, p in zip(tables, parts, strict=True)]
-            columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
+        columns["comm"] = np.concatenate([t[p.comm] for t, p in zip(tables, parts, strict=True)])
         for name in ("stack", "waker_stack"):
             recoded = [
                 np.append(t, np.int32(-1))[getattr(p, name)]
                 for t, p in zip(tables, parts, strict=True)
             ]
             columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
-    types = {
-        **dict.fromkeys(("state", "beneath"), np.uint8),
-        **dict.fromkeys(("detail", "comm", "cpu", "stack", "waker_stack"), np.int32),
-        "lossy": np.bool_,
-        "confidence": np.float64,
-    }
-    for name in _SEGMENT_COLUMNS:
+    for name, kind in SEGMENT_COLUMNS.items():
         if name not in columns:
-            none: Any = np.zeros(0, types.get(name, np.int64))
+            none: Any = np.zeros(0, kind)
             columns[name] = np.concatenate([none, *(getattr(part, name) for part in parts)])
     counts = [np.diff(part.start) for part in parts]
     start = np.cumsum(np.concatenate([[0], *counts])).astype(np.int64)
-    return CriticalPaths(start=start, **columns, strings=shared)
+    return CriticalPaths(start=start, **columns, strings=shared, details=details)
 
 
 # Critical paths that stay where they are stored, and are fetched as they are needed.
@@ -745,10 +751,10 @@ class PackedPaths:
     """
 
     def __init__(self, paths: CriticalPaths) -> None:
-        self._strings = paths.strings
+        self._strings, self._details = paths.strings, paths.details
         counts = np.diff(paths.start)
         self._counts, self._first = counts, paths.begin[paths.start[:-1][counts > 0]]
-        columns = {name: getattr(paths, name) for name in _SEGMENT_COLUMNS if name not in _TIMES}
+        columns = {name: getattr(paths, name) for name in SEGMENT_COLUMNS if name not in _TIMES}
         columns["duration"] = paths.duration
         few, kind = _kinds_of(columns)
         first = np.empty(int(kind.max(initial=-1)) + 1, np.int64)
@@ -773,9 +779,8 @@ class PackedPaths:
         begins = start[:-1][self._counts > 0]
         moved = self._first - end[begins] + duration[begins]
         end += np.repeat(moved, self._counts[self._counts > 0])
-        return CriticalPaths(
-            start=start, begin=end - duration, end=end, **columns, strings=self._strings
-        )
+        texts: dict[str, Any] = {"strings": self._strings, "details": self._details}
+        return CriticalPaths(start=start, begin=end - duration, end=end, **columns, **texts)
 
 
 _TIMES: Final = ("begin", "end")

@@ -306,20 +306,18 @@ _DEVICE: Final = re.compile(r"[^/\s:]{1,15}")
 MOST_NAMED: Final = 3  # technical
 
 
-class Passed(NamedTuple):
-    """Devices of one kind that packets pass, in one set: ``names`` are empty where not known."""
-
-    kind: str
-    devices: int
-    packets: float  # of an execution
-    names: tuple[str, ...] = ()
-
-
 def name_devices(given: Iterable[str]) -> tuple[str, ...]:
     """Return names, each once; none where they are too many, or not names of devices."""
     names = sorted(set(given))
     few = len(names) <= MOST_NAMED and all(map(_DEVICE.fullmatch, names))
     return tuple(names) if few else ()
+
+
+class DiskRate(NamedTuple):
+    """A rate of a disk that a control group may limit: ``rbps``, ``wbps``, ``riops``, ``wiops``."""
+
+    device: int  # major << 20 | minor
+    rate: str
 
 
 @dataclass(frozen=True)
@@ -329,17 +327,17 @@ class ReachedLimit:
     Attributes
     ----------
     group : str
-    limits : mapping of str to int
-        ``quota`` and ``period`` (ns), ``memory`` (bytes), of disks ``MAJOR:MINOR RATE``.
+    limits : mapping of str or DiskRate to int
+        ``quota`` and ``period`` (ns), ``memory`` (bytes), and those of disks.
     pids : frozenset of int
         Processes that were in it while it did.
-    rows : mapping of str to tuple
-        By what rose (``throttles``, ``memory``, ``MAJOR:MINOR RATE``): begin and end of the time
+    rows : mapping of str or DiskRate to tuple
+        By what rose (``throttles``, ``memory``, or what a disk did): begin and end of the time
         in which it did (ns of the trace's clock), by how much; and how long a quota held threads
         back, pages that were read again, or how long a disk's rate was the limit's.
     """
 
     group: str
-    limits: Mapping[str, int]
+    limits: Mapping[str | DiskRate, int]
     pids: frozenset[int]
-    rows: Mapping[str, tuple[tuple[int, int, int, int], ...]]
+    rows: Mapping[str | DiskRate, tuple[tuple[int, int, int, int], ...]]

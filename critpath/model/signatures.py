@@ -18,6 +18,12 @@ MACHINE_SCOPE: Final = "machine"  # what everything on the machine did
 # no hits of events, so that they are part of no weight but `rate`.
 FREE: Final = "cg:"
 
+
+def is_free(term: str) -> bool:
+    """Tell whether a term is what the kernel counts by itself."""
+    return term.startswith(FREE)
+
+
 # What a reader accepts, of files that others wrote.
 MOST_TERMS: Final = 4_096  # technical: of an entry of a store
 LONGEST_TERM: Final = 256  # technical: letters
@@ -89,8 +95,8 @@ class Counts(Table):
 
     @cached_property
     def free(self) -> Bool:
-        """Which terms of the vocabulary are no hits: those that begin with `FREE`."""
-        return np.array([term.startswith(FREE) for term in self.vocabulary], np.bool_)
+        """Which terms of the vocabulary are no hits."""
+        return np.array([*map(is_free, self.vocabulary)], np.bool_)
 
     @cached_property
     def hits(self) -> I64:

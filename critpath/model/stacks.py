@@ -243,6 +243,25 @@ def location_of(text: str) -> str:
     return " in ".join(said)
 
 
+def own_functions(text: str) -> list[str]:
+    """Return the program's own functions of a stack, without lines, the innermost first."""
+    return [name for line in text.split("\n") if (name := _own_function(line))]
+
+
+@lru_cache(maxsize=1 << 14)  # stacks are many, of few functions
+def _own_function(line: str) -> str:
+    [frame] = frames_of(line)
+    return frame_name(frame._replace(line=0)) if is_own(frame) else ""
+
+
+def without_line(location: str) -> str:
+    """Return a place in the code without its line: ``flush_log (app/audit.py)``."""
+    return _LINE.sub(")", location)
+
+
+_LINE: Final = re.compile(r":\d+\)$")
+
+
 def frame_name(frame: Frame) -> str:
     """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
     return frame.function if is_call(frame) else f"{frame.function} ({_place(frame)})"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from critpath.model.details import read_thread
-from critpath.model.table import I64, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.table import Whole
     from critpath.schema.kinds import State
 
+
+Entry = TypeVar("Entry")
 
 # Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
 # part of a program's name (jbd2, x264 ...).
@@ -38,6 +39,11 @@ def split_host(name: str, hosts: Collection[str] | None = None) -> tuple[str, st
     return (own, at + host) if own and known else (name, "")
 
 
+def host_of(name: str) -> str:
+    """Return the host that a thread's name ends with, "" for none."""
+    return split_host(name)[1][1:]
+
+
 def role_name(comm: str, number: str = "#", hosts: Collection[str] | None = None) -> str:
     """Return a thread's name without the numbers that tell its instances apart.
 
@@ -51,16 +57,6 @@ def name_family(name: str) -> str:
     """Return a thread's name without any numbers but its host's."""
     own, host = split_host(name)
     return re.sub(r"\d+", "#", own) + host
-
-
-def rival_name(detail: str) -> str:
-    """Return the name of who had the cpu, without its id."""
-    return read_thread(detail)[0]
-
-
-def rival_role(detail: str, hosts: Collection[str] | None = None) -> str:
-    """Return the role of who had the cpu."""
-    return role_name(rival_name(detail), hosts=hosts)
 
 
 @dataclass(frozen=True, order=True)
@@ -145,7 +141,13 @@ class VectorTable(Table):
         return result
 
 
-FRAME: Final = "\t"  # what a part of a chain begins with that is no thread's role but a function
+class InCode(NamedTuple):
+    """A part of a chain that is no thread's role, but a function that the thread was in."""
+
+    function: str
+
+
+Part = str | InCode
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +156,10 @@ class ChainTimes:
 
     Attributes
     ----------
-    chains : tuple of tuple of str
+    chains : tuple of tuple of str or InCode
         Roles from the thread that an execution waits for to the last of the chain; the first
         chain is that of its own thread, ``()``.  With stacks, behind each (and first of all of
-        the own thread) the functions that it was in, each with `FRAME` before it.
+        the own thread) the functions that it was in.
     leaves : tuple of (int, State)
         Columns: a chain, and what its last thread does.  States that pictures do not tell
         apart are one: see `critpath.vectors.chains`.
@@ -165,7 +167,7 @@ class ChainTimes:
         Nanoseconds; each row adds up to the execution's duration.
     """
 
-    chains: tuple[tuple[str, ...], ...]
+    chains: tuple[tuple[Part, ...], ...]
     leaves: tuple[tuple[int, State], ...]
     normal: I64
     sample: I64
@@ -220,3 +222,24 @@ def number_codes(codes: I64) -> tuple[I64, I64]:
     used = np.zeros(size, np.bool_)
     used[codes] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
+
+
+def look_up(codes: I32, table: Sequence[Entry], find: Callable[[Entry], int]) -> I64:
+    """Return what is found for some codes of a table; each that occurs is asked for once."""
+    used, place = number_codes(codes.astype(np.int64))
+    return np.array([find(table[code]) for code in used.tolist()], np.int64)[place]
+
+
+def number_rows(columns: Iterable[np.ndarray[Any, Any]], rows: int) -> tuple[I64, I64]:
+    """Return where each distinct row of some columns is first, and which of them each one is."""
+    kind = np.zeros(rows, np.int64)
+    for column in columns:
+        if rows and (column != column[0]).any():  # most are the same everywhere
+            if column.dtype.kind == "f":
+                values, place = np.unique(column, return_inverse=True)
+            else:
+                values, place = number_codes(column.astype(np.int64) - int(column.min()))
+            _, kind = number_codes(kind * len(values) + place)
+    first = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
+    first[kind[::-1]] = np.arange(rows)[::-1]
+    return first, kind

@@ -29,7 +29,7 @@ _NAMED: Final = 3  # technical
 
 
 def _note_interpreters(normal: PathSet, sample: PathSet) -> list[Note]:
-    if sample.specification.partition(",")[0].strip() != "process":
+    if sample.kind != "process":
         return []
     labels = {*normal.executions.label} & {*sample.executions.label}
     found = {label.removesuffix(" -") for label in labels}
@@ -43,7 +43,7 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
     That is what interpreters ran; and whom requests of a service ask, where many of them ask
     others than before: a cache that was turned off is no other kind of request.
     """
-    if sample.specification.startswith("requests"):
+    if sample.kind == "requests":
         return _with_like_services(normal, sample)
     labels = [{*path_set.executions.label} for path_set in (normal, sample)]
     bare = {label for of in labels for label in of if is_interpreter(label)}
@@ -54,30 +54,30 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
         chosen = tuple(first if first in bare else label for label, first in pairs)
         return replace(of, executions=replace(of.executions, label=chosen))
 
-    if sample.specification.partition(",")[0].strip() == "process" and bare:
+    if sample.kind == "process" and bare:
         normal, sample = relabel(normal), relabel(sample)
     return normal, sample, tuple(_note_interpreters(normal, sample))
 
 
 def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop whom requests ask from labels of services of which a kind came, or went."""
-    from critpath.requests.links import ASKS
+    from critpath.requests.links import service_of
 
     sides = [Counter(path_set.executions.label) for path_set in (normal, sample)]
     of = [Counter[str]() for _ in sides]
     for whole, counts in zip(of, sides, strict=True):
         for label, count in counts.items():
-            whole[label.partition(ASKS)[0]] += count
+            whole[service_of(label)] += count
     moved = set()
     for label in {*sides[0], *sides[1]}:
-        base = label.partition(ASKS)[0]
+        base = service_of(label)
         if all(whole[base] >= ALIKE.too_few for whole in of):
             shares = sorted(c[label] / whole[base] for c, whole in zip(sides, of, strict=True))
             if shares[0] <= ALIKE.nearly_none and shares[1] - shares[0] >= ALIKE.ask_others:
                 moved.add(base)
     if moved:
         names = {base: base for base in moved}
-        joined = {label: names.get(label.partition(ASKS)[0], label) for c in sides for label in c}
+        joined = {label: names.get(service_of(label), label) for c in sides for label in c}
         normal, sample = _rename(normal, joined), _rename(sample, joined)
     normal, sample, rare = _with_known_kinds(normal, sample)
     return normal, sample, ((notes.JoinedKinds(tuple(sorted(moved))), *rare) if moved else rare)
@@ -88,26 +88,26 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
 
     A kind that hardly any before were of is compared with the commonest of its service.
     """
-    from critpath.requests.links import ASKS
+    from critpath.requests.links import service_of
 
     counts = Counter(normal.executions.label)
     services, usual = Counter[str](), dict[str, str]()
     for label, count in counts.most_common():
-        services[label.partition(ASKS)[0]] += count
-        usual.setdefault(label.partition(ASKS)[0], label)
+        services[service_of(label)] += count
+        usual.setdefault(service_of(label), label)
     rare = {label for label in sample.executions.label if counts[label] < TYPES.least_labelled}
-    new = {label for label in rare if services[label.partition(ASKS)[0]] < TYPES.least_labelled}
+    new = {label for label in rare if services[service_of(label)] < TYPES.least_labelled}
     stay = np.array([label not in new for label in sample.executions.label], np.bool_)
     if not rare or stay.sum() <= max(ALIKE.stayed * len(stay), ALIKE.too_few):
         return normal, sample, ()
     said: list[Note] = []
     if new:
         time = (sample.executions.end - sample.executions.begin)[~stay]
-        unknown = sorted({label.partition(ASKS)[0] for label in new})
+        unknown = sorted({service_of(label) for label in new})
         requests = int((~stay).sum()), len(stay)
         said.append(notes.NewServices(tuple(unknown), requests, float(time.mean())))
         sample = sample.take(np.flatnonzero(stay))
-    names = {label: usual[label.partition(ASKS)[0]] for label in rare - new}
+    names = {label: usual[service_of(label)] for label in rare - new}
     if joined := sum(label in names for label in sample.executions.label):
         said.append(notes.RareKinds(joined))
     return _rename(normal, names), _rename(sample, names), tuple(said)
@@ -137,7 +137,7 @@ def with_like_clients(normal: PathSet, sample: PathSet) -> _Alike:
         What was left out, if anything was.
     """
     asked = normal.executions.requests, sample.executions.requests
-    if not sample.specification.startswith("requests") or None in asked:
+    if sample.kind != "requests" or None in asked:
         return normal, sample, ()
     ids = normal.executions.id, sample.executions.id
     what, clients = "connection", [[name.rpartition("#")[0] for name in of] for of in ids]
@@ -196,10 +196,10 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
 
     specification = sample.specification
     # With a name the user has chosen; a recorded command's runs have no label.
-    if specification.partition(",")[0].strip() != "process" or "comm=" in specification:
+    if sample.kind != "process" or "comm=" in specification:
         return
     kept = normal.specification
-    if kept and kept.partition(",")[0].strip() != "process":
+    if kept and normal.kind != "process":
         raise UsageError(
             f"executions before are {safe_text(kept)}, those after are processes",
             f"--execution {safe_text(shlex.quote(kept))} chooses the same of both",

@@ -25,7 +25,7 @@ from critpath.documents.known import (
     StretchEntry,
 )
 from critpath.errors import InconclusiveError, UsageError
-from critpath.model.signatures import FREE, Counts, Entry
+from critpath.model.signatures import Counts, Entry, is_free
 from critpath.schema.parameters.signatures import LOOKUP
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
@@ -206,7 +206,7 @@ def common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ..
     common = set(many[0].vocabulary)
     for vocabulary in {counts.vocabulary for counts in many[1:]}:
         common &= set(vocabulary)
-    return tuple(sorted(term for term in common if free or not term.startswith(FREE)))
+    return tuple(sorted(term for term in common if free or not is_free(term)))
 
 
 def search(

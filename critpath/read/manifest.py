@@ -33,6 +33,7 @@ from critpath.model.recording import (
     GAPS_FORMAT,
     MANIFEST_BYTES,
     SAMPLE,
+    DiskRate,
     ReachedLimit,
 )
 from critpath.read.traces import find_trace_directories
@@ -512,20 +513,26 @@ def find_device_kinds(manifests: Iterable[Manifest]) -> dict[str, str]:
     return {name: kind for name, kind in one.items() if re.fullmatch("[a-z0-9_]{1,30}", kind)}
 
 
+def _limited(what: str) -> str | DiskRate:
+    """Return what has a limit; of a disk, which is ``MAJOR:MINOR RATE``, by its number."""
+    found = re.fullmatch(r"(\d{1,9}):(\d{1,9}) (\w{1,30})", what, re.ASCII)
+    return DiskRate(int(found[1]) << 20 | int(found[2]), found[3]) if found else what
+
+
 def _reached_limit(data: Any) -> ReachedLimit | None:
     def whole(value: object) -> bool:
         return type(value) is int and 0 <= value <= _WHOLE
 
     try:
         rows = {
-            what: tuple(
+            _limited(what): tuple(
                 (begin, end, times, time)
                 for begin, end, times, time in of
                 if all(map(whole, (begin, end, times, time))) and begin < end
             )
             for what, of in data["rows"].items()
         }
-        limits = {name: limit for name, limit in data["limits"].items() if whole(limit)}
+        limits = {_limited(of): limit for of, limit in data["limits"].items() if whole(limit)}
         pids = frozenset(pid for pid in data["pids"] if whole(pid))
         return ReachedLimit(_text(data, "group"), limits, pids, rows)
     except (AttributeError, KeyError, TypeError, ValueError):

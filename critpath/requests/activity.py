@@ -75,7 +75,7 @@ class ActivityEvents:
         base = (gaps or Gaps()).of(BASE)
         self._gaps, self._gaps_passed = base.take(np.argsort(base.end, kind="stable")), 0
         self._every = every
-        self._way, self._calls = way, CallEvents() if way.startswith("calls") else None
+        self._way, self._calls = way, CallEvents() if way != "sockets" else None
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets, sleeps)
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)

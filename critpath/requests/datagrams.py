@@ -59,7 +59,7 @@ def split_datagrams(collected: Collected) -> tuple[Collected, Bool]:
     udp = table[:, Column.PROTOCOL] == UDP
     if not udp.any():
         return collected, np.zeros(len(table), np.bool_)
-    return _Splitter(collected, udp).split()
+    return _Splitter(collected, udp).split_all()
 
 
 class _Splitter:
@@ -86,7 +86,7 @@ class _Splitter:
             if found is not None and not self._table[row, Column.LOCAL_PORT]:
                 self._table[row, _NEAR], self._table[row, _FAR] = found.local, found.remote
 
-    def split(self) -> tuple[Collected, Bool]:
+    def split_all(self) -> tuple[Collected, Bool]:
         """Go through all that was received and sent, in order of time."""
         activity = self._collected.activity
         acts = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)

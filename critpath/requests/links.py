@@ -29,7 +29,12 @@ from critpath.requests.owners import cut_subrequests, find_owners, process_keys,
 from critpath.requests.transitions import Way
 from critpath.schema.parameters.requests import TOKENS
 
-ASKS: Final = " → "  # between a service and those that it asks
+_ASKS: Final = " → "  # between a service and those that it asks
+
+
+def service_of(label: str) -> str:
+    """Return the service that a label names, without those that it asks."""
+    return label.partition(_ASKS)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +284,7 @@ def _write_labels(
             if key[1] > 0:  # not known: 0 or less
                 text += f" {requests.strings[key[1]]}"
             if targets:
-                text += ASKS + ", ".join(sorted({names[t] for t in targets}))
+                text += _ASKS + ", ".join(sorted({names[t] for t in targets}))
             known[key] = codes.setdefault(text, len(codes))
         label[request] = known[key]
     return label, tuple(codes)

@@ -170,6 +170,8 @@ STATES: Final = tuple(State(code).name for code in range(len(State)))
 
 RUNNING: Final = frozenset({State.RUN, State.RUN_USER, State.RUN_SYSCALL})
 
+WAITS: Final = frozenset(state for state in State if state.name.startswith("WAIT_"))
+
 # What the machine does to an execution, rather than the execution itself.
 INTERFERENCE: Final = frozenset({State.IRQ, State.SOFTIRQ, State.WAIT_CPU, State.WAIT_QUOTA})
 MACHINE_STATES: Final = INTERFERENCE - {State.WAIT_QUOTA}  # without what somebody has set

@@ -107,6 +107,9 @@ class ShareDiffered(Fact, frozen=True, tag="share"):
 SignKind = Literal["count", "new", "share", "kind", "quota", "clients"]
 
 
+_BRIDGED: Final = "bridged_"  # as recorders call what is a port of a bridge
+
+
 class Passed(NamedTuple):
     """Devices of one kind that packets pass, in one set: ``names`` are empty where not known."""
 
@@ -114,6 +117,16 @@ class Passed(NamedTuple):
     devices: int
     packets: float  # of an execution
     names: tuple[str, ...] = ()
+
+    @property
+    def on_bridge(self) -> bool:
+        """Ports of a bridge: packets go on to other ports."""
+        return self.kind.startswith(_BRIDGED)
+
+    @property
+    def plain_kind(self) -> str:
+        """The kind, on a bridge or not."""
+        return self.kind.removeprefix(_BRIDGED)
 
 
 # The sets, and how they were recorded.

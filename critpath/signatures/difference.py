@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.model import F64, I64
-from critpath.model.signatures import FREE, Counts
+from critpath.model.signatures import Counts, is_free
 from critpath.schema.parameters.signatures import DRIFT
 from critpath.units import NS_PER_S
 
@@ -32,7 +32,7 @@ def make_side(counts: Counts, terms: Sequence[str]) -> Side:
     kept = column >= 0
     dense = np.zeros((len(counts), len(terms)))
     dense[counts.document[kept], column[kept]] = counts.count[kept]
-    hits = dense * [not term.startswith(FREE) for term in terms]
+    hits = dense * [not is_free(term) for term in terms]
     total = np.maximum(hits.sum(axis=1, keepdims=True), 1)
     seconds = (np.maximum(counts.end - counts.begin, 1) / NS_PER_S)[:, None]
     return Side(np.sqrt(hits / total), 2 * np.sqrt(dense / seconds + 3 / 8))

@@ -23,14 +23,17 @@ from critpath.model import (
     RequestFacts,
     State,
 )
+from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_detail, word_detail
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import own_stack
+from critpath.model.vectors import number_rows
 from critpath.schema.environment import Environment, read_environment
 from critpath.store import write_text
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
-FORMAT: Final = "critpath/baseline/1"
+FORMAT: Final = "critpath/baseline/2"
+FIRST: Final = "critpath/baseline/1"  # whose kinds have a text for what qualifies a state
 STATES: Final = tuple(State(code).name for code in range(len(State)))
 CERTAIN: Final = Certainty.CERTAIN.name.lower()  # as usual: a file leaves it out
 STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
@@ -190,7 +193,7 @@ def _baseline(document: object) -> Baseline:
     if type(document) is not dict:
         raise _Wrong("no baseline: not a JSON object")
     found = document.get("format")
-    if found != FORMAT:
+    if found not in {FORMAT, FIRST}:
         raise _Wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
     if type(document.get("interrupts")) is not bool:
         _wrong("interrupts", "true or false")
@@ -261,7 +264,8 @@ def _paths(
 ) -> tuple[Executions, CriticalPaths, Any, Any]:
     """Return the executions, their paths, sources and losses."""
     strings: dict[str, int] = {"": 0}
-    kinds, threads = _tables(given, place, strings)
+    details = {NO_DETAIL: 0}
+    kinds, threads = _tables(given, place, strings, details)
     origin = _whole(given.get("origin"), f"{place}.origin", -_END)
     begins: list[int] = []
     ends: list[int] = []
@@ -327,6 +331,7 @@ def _paths(
         cpu=table[:, 2].astype(np.int32),
         lossy=np.concatenate([np.zeros(0, np.bool_), *lossy]),
         strings=texts,
+        details=tuple(details),
         elsewhere_idle=np.concatenate([np.zeros(0, np.int64), *elsewhere]),
         **stacks,
         **_read_certainty(rows, start, thread_table[:, 1], kind_table[:, 0].astype(np.uint8)),
@@ -435,24 +440,33 @@ def _requests(
 
 
 def _tables(
-    given: Mapping[str, Any], place: str, strings: dict[str, int]
+    given: Mapping[str, Any], place: str, strings: dict[str, int], details: dict[Detail, int]
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
-    """Return kinds (state, detail) and threads (tid, host, name), texts as codes."""
-
-    def code(value: object, where: str) -> int:
-        return strings.setdefault(_text(value, where), len(strings))
-
+    """Return kinds (state, detail) and threads (tid, host, name), with codes."""
     kinds, threads = [], []
     for where, kind in _items(given.get("kinds"), f"{place}.kinds", list):
         if len(kind) != 2 or kind[0] not in STATES:
             _wrong(where, "a state and its detail")
-        kinds.append((STATES.index(kind[0]), code(kind[1], where)))
+        state = State[kind[0]]
+        detail = _detail(kind[1], where, state)
+        kinds.append((int(state), details.setdefault(detail, len(details))))
     for where, thread in _items(given.get("threads"), f"{place}.threads", list):
         if len(thread) != 3:
             _wrong(where, "a thread's tid, host and name")
         tid, host = _whole(thread[0], where, -_END), _whole(thread[1], where, 0, _HOSTS)
-        threads.append((tid, host, code(thread[2], where)))
+        name = strings.setdefault(_text(thread[2], where), len(strings))
+        threads.append((tid, host, name))
     return kinds, threads
+
+
+def _detail(value: object, place: str, state: State) -> Detail:
+    """Return what qualifies a state: an object of what applies; in the first format, a text."""
+    if type(value) is not dict:
+        return read_detail(state, _text(value, place))
+    if not value.keys() <= {*DETAIL_TEXTS, "peer_tid"}:
+        _wrong(place, "a state and its detail")
+    known: dict[str, Any] = {n: _text(v, place) for n, v in value.items() if n in DETAIL_TEXTS}
+    return Detail(peer_tid=_whole(value.get("peer_tid", -1), place, -1, _END), **known)
 
 
 def _path(value: object, place: str, kinds: int, threads: int) -> list[int]:
@@ -527,7 +541,11 @@ def _with_clean_names(paths: PathSet) -> PathSet:
     return replace(
         paths,
         executions=replace(paths.executions, comm=tuple(map(utf8, paths.executions.comm))),
-        paths=replace(paths.paths.resident(), strings=tuple(map(utf8, paths.paths.strings))),
+        paths=replace(
+            paths.paths.resident(),
+            strings=tuple(map(utf8, paths.paths.strings)),
+            details=tuple(each.with_texts(utf8) for each in paths.paths.details),
+        ),
     )
 
 
@@ -572,34 +590,27 @@ def _session_lines(session: Session) -> Iterator[str]:
     yield "}"
 
 
-def _coded(*columns: I64) -> tuple[list[tuple[int, ...]], I64]:
-    """Return the distinct rows of some columns, and which of them each row is."""
-    key = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        _, code = np.unique(column, return_inverse=True)
-        # Numbered anew each time, so that the product stays below the square of the rows.
-        joined = key * (int(code.max(initial=0)) + 1) + code.reshape(-1)
-        _, key = np.unique(joined, return_inverse=True)
-        key = key.reshape(-1)
-    _, first = np.unique(key, return_index=True)
-    rows = zip(*(column[first].tolist() for column in columns), strict=True)
-    return list(rows), np.asarray(key, np.int64)
-
-
-def _kinds(paths: PathSet) -> tuple[list[tuple[str, str]], I64]:
+def _kinds(paths: PathSet) -> tuple[list[tuple[str, dict[str, str | int]]], I64]:
     """Return every state with its detail, sorted, and the place of each segment's."""
     of = paths.paths
-    rows, codes = _coded(of.state.astype(np.int64), of.detail.astype(np.int64))
-    named = [(STATES[state], of.strings[detail]) for state, detail in rows]
-    table = sorted(set(named))
+    first, codes = number_rows((of.state, of.detail), len(of.state))
+    rows = zip(of.state[first].tolist(), of.detail[first].tolist(), strict=True)
+    named = [(STATES[state], of.details[detail]) for state, detail in rows]
+    table = sorted(set(named), key=lambda kind: (kind[0], word_detail(kind[1]), kind[1]))
     place = {kind: code for code, kind in enumerate(table)}
-    return table, np.array([place[kind] for kind in named], np.int64)[codes]
+    written = [
+        (state, {k: v for k, v in detail._asdict().items() if v != getattr(NO_DETAIL, k)})
+        for state, detail in table
+    ]
+    return written, np.array([place[kind] for kind in named], np.int64)[codes]
 
 
 def _threads(paths: PathSet) -> tuple[list[tuple[int, int, str]], I64]:
     """Return every thread, sorted, and the place of each segment's."""
     of, executions = paths.paths, paths.executions
-    rows, codes = _coded(of.tid, of.host, of.comm.astype(np.int64))
+    columns = of.tid, of.host, of.comm
+    first, codes = number_rows(columns, len(of.tid))
+    rows = zip(*(column[first].tolist() for column in columns), strict=True)
     named = [(tid, host, of.strings[comm]) for tid, host, comm in rows]
     tids, hosts = executions.tid.tolist(), executions.host.tolist()
     table = sorted({*named, *zip(tids, hosts, executions.comm, strict=True)})

@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import Loss, State
+from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT: Final = "critpath/paths/1"
+FORMAT: Final = "critpath/paths/2"
+FIRST: Final = "critpath/paths/1"  # whose segments have a text for what qualifies their state
 KEY: Final = b"critpath"
 STATES: Final = tuple(State(code).name for code in range(len(State)))
 EXECUTION: Final = {
@@ -40,17 +42,17 @@ REQUEST: Final = {
     **dict.fromkeys(FACT_TEXTS, "string"),
     **dict.fromkeys(FACT_NUMBERS, "int64"),
 }
-SEGMENT: Final = {
-    "begin": "int64",
-    "end": "int64",
-    "state": "string",
-    "detail": "string",
+_WHAT: Final = {"begin": "int64", "end": "int64", "state": "string"}
+DETAIL: Final = {**dict.fromkeys(DETAIL_TEXTS, "string"), "peer_tid": "int64"}
+_WHOSE: Final = {
     "comm": "string",
     "tid": "int64",
     "host": "int64",
     "cpu": "int32",
     "lossy": "bool",
 }
+SEGMENT: Final = {**_WHAT, **DETAIL, **_WHOSE}
+FIRST_SEGMENT: Final = {**_WHAT, "detail": "string", **_WHOSE}
 # Besides; older files are without.
 MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 # Of requests besides: what the thread did beneath QUEUED and SHARED.
@@ -64,8 +66,8 @@ OLDER: Final = 5  # how many there are of any file's columns
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
-# Segments' texts, as a Parquet file calls these columns: few words, often repeated.
-WORDS: Final = tuple(f"{SEGMENTS}.list.element.{n}" for n in ("state", "detail", "comm"))
+# Segments' texts: few words, often repeated.
+WORDS: Final = ("state", *DETAIL_TEXTS, "detail", "comm", *REQUEST_SEGMENT, *STACK_SEGMENT)
 # What is worth a dictionary: times and ids hardly come twice.
 REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
@@ -80,7 +82,12 @@ REPEATED: Final = (
 
 
 def arrow_schema(
-    *, requests: bool = False, older: int = 0, coded: bool = False, stacks: bool = False
+    *,
+    requests: bool = False,
+    older: int = 0,
+    coded: bool = False,
+    stacks: bool = False,
+    first: bool = False,
 ) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
@@ -89,11 +96,13 @@ def arrow_schema(
     requests : bool
         With those of requests, and of several hosts.
     older : int
-        Below `OLDER`: how much later files of this format have more.
+        Below `OLDER`: how much later files of the first format have more.
     coded : bool
         Segments' texts are dictionaries in memory; in the file they are the same.
     stacks : bool
         With those of stacks.
+    first : bool
+        Of the first format.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -109,7 +118,8 @@ def arrow_schema(
         columns = {name: kind for name, kind in columns.items() if name != CLIENT}
         older -= 1
     kept = [*besides[: max(len(besides) - older, 0)], *([STACK_SEGMENT] if stacks else [])]
-    made = make({**SEGMENT, **{name: kind for each in kept for name, kind in each.items()}})
+    segment = FIRST_SEGMENT if first else SEGMENT
+    made = make({**segment, **{name: kind for each in kept for name, kind in each.items()}})
     if coded:
         made = [f.with_type(words) if f.type == pa.string() else f for f in made]
     element = pa.field("element", pa.struct(made), nullable=False)

@@ -25,18 +25,20 @@ from critpath.model import (
     StoredPaths,
     join_paths,
 )
+from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
 from critpath.store.columns import (
     ABOUT,
     EXECUTION,
+    FIRST,
     FORMAT,
     KEY,
     MORE_OF_SEGMENT,
     NAMES,
     OLDER,
     REQUEST,
-    REQUEST_SEGMENT,
     SEGMENTS,
     STACK_SEGMENT,
     STATES,
@@ -140,7 +142,7 @@ class _PathsFile:
         self._identity: _Identity | None = None
         self._footer: Any = None  # pq.FileMetaData
         self.columns = list(EXECUTION)
-        self.words = list(WORDS)
+        self.words: list[str] = []
         self._checked = False
         self._kept: dict[int, PackedPaths] = {}
         weakref.finalize(self, _forget, self._kept)
@@ -151,22 +153,23 @@ class _PathsFile:
                 raise self.wrong("a Parquet file, but not one of critpath extract")
             about = load_json(metadata[KEY])
             found = about.get("format") if isinstance(about, dict) else None
-            if found != FORMAT:
+            if found not in {FORMAT, FIRST}:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")
+            first = found == FIRST
             schema = parquet.metadata.schema.to_arrow_schema()
             found, requests = schema.remove_metadata(), "true_ns" in schema.names
             known = [name for name in REQUEST if name in schema.names]
             self.columns = [*EXECUTION, *(known if requests else ())]
             more = found.field(SEGMENTS).type.value_type if SEGMENTS in schema.names else None
-            texts = [n for n in (*REQUEST_SEGMENT, *STACK_SEGMENT) if _has_field(more, n)]
+            texts = [name for name in WORDS if _has_field(more, name)]
             stacks = "stack" in texts
             allowed = (
-                arrow_schema(requests=requests, older=older, stacks=stacks)
-                for older in range(OLDER)
+                arrow_schema(requests=requests, older=older, stacks=stacks, first=first)
+                for older in range(OLDER if first else 1)
             )
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
-            self.words = [*WORDS, *(f"{SEGMENTS}.list.element.{name}" for name in texts)]
+            self.words = [f"{SEGMENTS}.list.element.{name}" for name in texts]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
                     raise self.wrong(f"the metadata has no valid '{name}'")
@@ -390,7 +393,8 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             raise wrong(f"a segment without {name}")
         code = code_of[texts]
         known = np.array([code.get(word, -1) for word in words.dictionary.to_pylist()], np.int32)
-        result = known[numbers(index)]
+        one = len(known) == 1  # as most columns of details have
+        result = np.full(len(index), known[0]) if one else known[numbers(index)]
         if bool((result < 0).any()):
             raise wrong(f"a segment with an unknown {name}")
         return result
@@ -399,26 +403,40 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         found = codes(name, strings)
         return np.where(found == strings.index(""), np.int32(-1), found)
 
-    more = [
-        name
-        for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT)
-        if segments.type.get_field_index(name) >= 0
-    ]
+    more = [name for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT) if _has_field(segments.type, name)]
+    state = codes("state", STATES).astype(np.uint8)
+    if _has_field(segments.type, "detail"):
+        detail, details = read_details(state, codes("detail", strings), strings)
+    else:
+        tids = numbers(segments.field("peer_tid"))
+        columns = {name: codes(name, strings) for name in DETAIL_TEXTS}
+        first, found = number_rows((*columns.values(), tids), len(state))
+        table = {NO_DETAIL: 0}
+        codes_of = [
+            table.setdefault(
+                Detail(
+                    peer_tid=int(tids[row]),
+                    **{name: strings[codes[row]] for name, codes in columns.items()},
+                ),
+                len(table),
+            )
+            for row in first.tolist()
+        ]
+        detail, details = np.array(codes_of, np.int32)[found], tuple(table)
     return CriticalPaths(
         start=start,
-        state=codes("state", STATES).astype(np.uint8),
-        detail=codes("detail", strings),
+        state=state,
+        detail=detail,
+        details=details,
         comm=codes("comm", strings),
         **{
             name: numbers(segments.field(name))
             for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
         },
-        **{
-            name: stacks(name) for name in STACK_SEGMENT if segments.type.get_field_index(name) >= 0
-        },
+        **{name: stacks(name) for name in STACK_SEGMENT if _has_field(segments.type, name)},
         strings=strings,
         beneath=codes("beneath", STATES).astype(np.uint8)
-        if segments.type.get_field_index("beneath") >= 0
+        if _has_field(segments.type, "beneath")
         else np.zeros(0, np.uint8),
     )
 

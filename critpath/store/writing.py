@@ -25,8 +25,10 @@ from critpath.model import (
     join_facts,
     join_paths,
 )
+from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.store.columns import (
+    DETAIL,
     FORMAT,
     KEY,
     REPEATED,
@@ -340,18 +342,19 @@ def _segments(
         indices = of_numbers(table[codes], pa.int32())
         return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
 
-    texts = {"state": STATES, "detail": paths.strings, "comm": paths.strings, "beneath": STATES}
+    texts = {"state": STATES, "comm": paths.strings, "beneath": STATES}
+    texts |= {n: tuple(getattr(each, n) for each in paths.details) for n in DETAIL_TEXTS}
     if kind.value_type.get_field_index("stack") >= 0:
         texts |= dict.fromkeys(STACK_SEGMENT, (*paths.strings, ""))  # the last is -1: none
+    tids = np.array([each.peer_tid for each in paths.details], np.int64)
+
+    def column(f: pa.Field) -> pa.Array:
+        codes = getattr(paths, "detail" if f.name in DETAIL else f.name)[within]
+        if f.name in texts:
+            return words(codes, texts[f.name])
+        return of_numbers(tids[codes] if f.name == "peer_tid" else codes, f.type)
+
     element = list(kind.value_type)
-    structures = pa.StructArray.from_arrays(
-        [
-            words(getattr(paths, f.name)[within], texts[f.name])
-            if f.name in texts
-            else of_numbers(getattr(paths, f.name)[within], f.type)
-            for f in element
-        ],
-        fields=element,
-    )
+    structures = pa.StructArray.from_arrays([*map(column, element)], fields=element)
     offsets = of_numbers(start - start[0], pa.int32())
     return pa.ListArray.from_arrays(offsets, structures, type=kind)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from critpath.model import RUNNING, State
-from critpath.model.details import SOFTIRQS
+from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail
 from critpath.model.stacks import is_helper
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
 from critpath.schema.parameters.text import WORDS
@@ -213,7 +213,7 @@ def describe_cause(
     if facts.time_after is None or not told.after:
         amount = format_ns(abs(cause.contribution or 0.0))
         way = "longer" if (cause.contribution or 0.0) >= 0 else "less"
-        what = doing(State[facts.state], "").replace(" cpu", " CPU")
+        what = doing(State[facts.state], NO_DETAIL).replace(" cpu", " CPU")
         return f"{told.subject} {told.word('are')} {amount} {way} {what}"
     if not facts.time_after and facts.time_before:
         before = format_brief_pair(facts.time_before, 0.0)[0]
@@ -543,7 +543,11 @@ def _say_timer(told: _Telling) -> str:
 
 
 def _name_timer(function: str) -> str:
-    return doing(State.WAIT_TIMER, function).removeprefix("waiting for ").split(" (")[0]
+    return (
+        doing(State.WAIT_TIMER, Detail(function=function))
+        .removeprefix("waiting for ")
+        .split(" (")[0]
+    )
 
 
 @_slot

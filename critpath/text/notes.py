@@ -621,7 +621,7 @@ def _by_kind(route: Sequence[Passed]) -> dict[str, list[Passed]]:
     """Return what packets pass, bridges first; of a kind all, on a bridge or not."""
     found: dict[str, list[Passed]] = {}
     for passed in sorted(route, key=lambda of: of.kind != "bridge"):
-        found.setdefault(passed.kind.removeprefix("bridged_"), []).append(passed)
+        found.setdefault(passed.plain_kind, []).append(passed)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.model.paths import kind_of
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import quoted
 from critpath.units import NS_PER_S, format_ns, format_share, plural
@@ -29,8 +30,7 @@ def noun_of(document: ComparisonDocument, count: int = 2) -> str:
 
 def noun_of_set(one: SetEntry, count: int = 2) -> str:
     """Return what an execution of a set is called, in the plural unless there is one."""
-    kind = one.specification.partition(":")[0].partition(",")[0].strip()
-    noun = _NOUNS.get(kind, "request")
+    noun = _NOUNS.get(kind_of(one.specification), "request")
     if noun == "process" and any(one.commands):
         noun = "run"
     return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"

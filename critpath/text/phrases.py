@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from critpath.model import LOCAL_PACKET, State, is_recorder
-from critpath.model.details import OTHERS, SOFTIRQS, read_detail, whose_packet
+from critpath.model import LOCAL_PACKET, RUNNING, State, is_recorder
+from critpath.model.details import OTHERS, SOFTIRQS, Detail, word_detail
 from critpath.schema.parameters.text import WORDS
 
 # In a word or two, for who waits for the rest of the answer.
@@ -90,7 +90,7 @@ PHRASES: Final[dict[State, Phrase]] = {
     ),
     State.NOT_RECORDED: _same("not recorded"),
 }
-# What is waited for that is no network, or perhaps none, by `whose_packet`.
+# What is waited for that is no network, or perhaps none, by `Detail.local`.
 PACKETS: Final[dict[bool | None, str]] = {
     True: f"a {LOCAL_PACKET}, whose sender was not recorded",
     None: "a packet of unknown origin",
@@ -146,28 +146,27 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else ""
 
 
-def doing(state: State, detail: str) -> str:
+def doing(state: State, of: Detail) -> str:
     """Say what a thread was doing."""
-    of = read_detail(state, detail)
-    if of.function:
+    if of.function and state in RUNNING:
         return f"running {OTHERS if of.others else ''}{in_function(of.function, of.caller)}"
     if state != State.WAIT_CPU:
-        return _qualified(state, detail)
+        return _qualified(state, of)
     what = "waiting for a cpu"
     if of.idle:
         return f"{what} that was idle"
-    who = thread_name(of.peer, of.tid)
+    who = thread_name(of.peer, of.peer_tid)
     if of.others:
         return f"{what} that others had, {OTHERS}{who}"
-    return f"{what} that {who} had" if detail else what
+    return f"{what} that {who} had" if of.peer else what
 
 
-def _qualified(state: State, detail: str) -> str:
+def _qualified(state: State, of: Detail) -> str:
     """Say a state that is no wait for a cpu, with its detail."""
-    phrase = PHRASES[state].listed
+    phrase, detail = PHRASES[state].listed, word_detail(of)
     if state == State.WAIT_TIMER:
         phrase = _TIMERS.get(detail, phrase)
-    if state == State.WAIT_NET and (packet := PACKETS.get(whose_packet(detail))):
+    if state == State.WAIT_NET and (packet := PACKETS.get(of.local)):
         # Of the machine itself, or perhaps: not to be called the network.
         softirq = f"softirq {detail}" if detail in SOFTIRQS else detail
         phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")

@@ -19,7 +19,7 @@ from critpath.model import (
     PathSet,
     State,
 )
-from critpath.model.details import function_of
+from critpath.model.details import NO_DETAIL, Detail
 from critpath.timeline._functions import find_longest, nest
 
 _ENTRY, _EXIT, _LAST = 0, 1, 2  # technical
@@ -160,13 +160,11 @@ def name_functions(
     used = np.unique(found[found >= 0])
     if not len(used):
         return paths
-    strings, codes = list(segments.strings), {text: i for i, text in enumerate(segments.strings)}
+    codes = {detail: code for code, detail in enumerate(segments.details)}
     code_of = np.zeros(len(pairs), np.int32)
     for one in used.tolist():
         function, caller = (names.get(number, "") for number in pairs[one].tolist())
-        text = function_of(function, caller) if function else ""
-        code_of[one] = codes.setdefault(text, len(strings)) if text else 0
-        if text and codes[text] == len(strings):
-            strings.append(text)
+        named = Detail(function=function, caller=caller) if function else NO_DETAIL
+        code_of[one] = codes.setdefault(named, len(codes))
     detail = np.where(found >= 0, code_of[found], segments.detail).astype(np.int32)
-    return replace(paths, paths=replace(segments, detail=detail, strings=tuple(strings)))
+    return replace(paths, paths=replace(segments, detail=detail, details=tuple(codes)))

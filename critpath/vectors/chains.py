@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain as each_of
 from itertools import pairwise
 from typing import Final
@@ -13,10 +12,9 @@ import numpy as np
 
 from critpath.documents import HostWaitEntry
 from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, number_codes, role_name
-from critpath.model.details import IDLE
 from critpath.model.paths import find_crossings
-from critpath.model.stacks import frame_name, frames_of, is_own
-from critpath.model.vectors import FRAME
+from critpath.model.stacks import own_functions
+from critpath.model.vectors import InCode, Part
 from critpath.schema.parameters.ab import PLACES
 from critpath.schema.parameters.localize import WAITS
 from critpath.vectors._count import follow_chains
@@ -66,7 +64,7 @@ class _Chains:
             self.known, chain,
         )  # fmt: skip
         state = self._state[paths.state]
-        idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
+        idle = np.array([of.idle for of in paths.details])[paths.detail]
         # A cpu that stands idle for long is one that a quota forbids.
         held = (paths.state == State.WAIT_CPU) & idle & (paths.duration >= WAITS.late)
         state[held] = State.WAIT_STOPPED
@@ -101,8 +99,9 @@ class _Places:
 
     def __init__(self, chains: _Chains) -> None:
         self._chains = chains
-        self._known: dict[tuple[int, str], int] = {}
-        self.above, self.names = [0], [""]
+        self._known: dict[tuple[int, Part], int] = {}
+        self.above: list[int] = [0]
+        self.names: list[Part] = [""]
 
     def of(self, part: PathSet) -> I64:
         """Return the column of every segment: its place times 32, and the state."""
@@ -110,7 +109,7 @@ class _Places:
         chain, state = columns // 32, columns % 32
         stack = np.where(paths.stack >= 0, paths.stack, len(paths.strings))
         first, place = paths.start[paths.path], np.zeros(len(chain), np.int64)
-        frames = {len(paths.strings): tuple[str, ...]()}
+        frames = {len(paths.strings): tuple[InCode, ...]()}
         numbers = np.arange(len(chain))
         for number in np.unique(chain).tolist():  # the one above has the lower number
             mine = np.flatnonzero(chain == number)
@@ -130,7 +129,7 @@ class _Places:
             place[mine] = np.array(found, np.int64)[where.reshape(-1)]
         return np.asarray(place * 32 + state, np.int64)
 
-    def _descend(self, at: int, names: Sequence[str]) -> int:
+    def _descend(self, at: int, names: Sequence[Part]) -> int:
         for name in names:
             if (at, name) not in self._known:
                 if len(self.above) >= _MOST_PLACES:
@@ -141,9 +140,9 @@ class _Places:
             at = self._known[at, name]
         return at
 
-    def name(self, place: int) -> tuple[str, ...]:
+    def name(self, place: int) -> tuple[Part, ...]:
         """Return threads and functions, from the outermost."""
-        result: list[str] = []
+        result: list[Part] = []
         while place:
             result.append(self.names[place])
             place = self.above[place]
@@ -163,17 +162,12 @@ class _Places:
         return stands
 
 
-def own_frames(text: str) -> tuple[str, ...]:
+def own_frames(text: str) -> tuple[InCode, ...]:
     """Return the program's own functions of a stack as parts of a chain, the outermost first."""
-    names = [name for line in text.split("\n") if (name := _own_frame(line))]
+    names = own_functions(text)
     found = [name for name, inner in pairwise([*reversed(names), ""]) if name != inner]
-    return tuple(found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]])
-
-
-@lru_cache(maxsize=1 << 14)  # stacks are many, of few functions
-def _own_frame(line: str) -> str:
-    [frame] = frames_of(line)
-    return FRAME + frame_name(frame._replace(line=0)) if is_own(frame) else ""
+    kept = found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]]
+    return tuple(map(InCode, kept))
 
 
 def chain_times(normal: PathSet, sample: PathSet, coder: Coder | None = None) -> ChainTimes:
@@ -216,6 +210,7 @@ def chain_times(normal: PathSet, sample: PathSet, coder: Coder | None = None) ->
                 table[:, place[stands.get(key, key)]] += times_of[:, column]
             rows.append(table)
         tables.append(np.concatenate(rows))
+    names: list[tuple[Part, ...]]
     if places is None:
         names = [chains.name(number) for number in range(chains.known)]
     else:
@@ -316,8 +311,8 @@ def _find_waits(part: PathSet, chains: _Chains) -> Iterator[tuple[tuple[str, str
     back = np.append(True, path[1:] != path[:-1]) | (np.append(-1, paths.host[:-1]) != other)
     whom = np.where(back, there, np.append("", told[:-1]))
     unseen = flies & (other == paths.host)
-    texts = np.array(paths.strings or ("",), object)
-    whom[unseen] = texts[paths.detail[unseen]]
+    addresses = np.array([of.device for of in paths.details], object)
+    whom[unseen] = addresses[paths.detail[unseen]]
     pair_of: defaultdict[tuple[str, str], list[I64]] = defaultdict(list)
     # Whoever is only interrupted, by a packet for another, is not waited for.
     works = ~np.isin(paths.state, _INTERRUPTED) & ~flies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +20,10 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
-    rival_name,
-    rival_role,
     role_name,
 )
-from critpath.model.details import read_detail
-from critpath.model.stacks import location_of
+from critpath.model.stacks import location_of, without_line
+from critpath.model.vectors import look_up
 from critpath.processes import side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
@@ -106,7 +103,8 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
         if not strangers:
             continue
         rows = np.flatnonzero(paths.state == State.WAIT_CPU)
-        theirs = paths.look_up(paths.detail[rows], lambda text: rival_name(text) in strangers)
+        details = paths.detail[rows], paths.details
+        theirs = look_up(*details, lambda of: of.rival in strangers)
         rows = rows[theirs > 0]
         path = np.searchsorted(paths.start, rows, side="right") - 1
         np.subtract.at(durations[mine], (path, codes[rows]), paths.duration[rows])
@@ -145,8 +143,10 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
         if roles:
             rival = np.full(len(paths.state), -1, np.int64)
             waits = paths.state == State.WAIT_CPU
-            rival[waits] = paths.look_up(
-                paths.detail[waits], lambda text: places.get(rival_role(text, hosts), -1)
+            rival[waits] = look_up(
+                paths.detail[waits],
+                paths.details,
+                lambda of: places.get(role_name(of.rival, hosts=hosts), -1),
             )
             codes = coder.codes(chunk)
             count_trips(
@@ -227,10 +227,10 @@ def functions_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
     Without lines: a function that only moved in its file is the same.
     """
     runs = np.isin(paths.state, [int(State.RUN), int(State.RUN_USER)])
-    texts, place = {"": 0}, np.zeros(len(paths.strings), np.int32)
+    texts, place = {"": 0}, np.zeros(len(paths.details), np.int32)
     for code in np.unique(paths.detail[runs]).tolist():
-        name = read_detail(State.RUN, paths.strings[code]).function
-        place[code] = texts.setdefault(_LINE.sub(")", name), len(texts))
+        name = paths.details[code].function
+        place[code] = texts.setdefault(without_line(name), len(texts))
     return np.where(runs, place[paths.detail], np.int32(0)), list(texts)
 
 
@@ -242,11 +242,10 @@ def locations_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
     texts, place = {"": 0}, np.zeros(len(paths.strings) + 1, np.int32)  # the last: without a stack
     for code in np.unique(paths.stack[paths.stack >= 0]).tolist():
         name = location_of(paths.strings[code])
-        place[code] = texts.setdefault(_LINE.sub(")", name), len(texts))
+        place[code] = texts.setdefault(without_line(name), len(texts))
     return place[paths.stack], list(texts)
 
 
-_LINE: Final = re.compile(r":\d+\)$")
 _LETTERS: Final[dict[str, dict[str, Any]]] = {
     "thread": {},
     "state": {"with_roles": False},

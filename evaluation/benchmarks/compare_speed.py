@@ -46,6 +46,7 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.model.details import NO_DETAIL, Detail
 from critpath.pipeline.comparison import judge
 from critpath.schema.environment import Environment
 from critpath.store import save_paths, seal, write_part
@@ -53,7 +54,8 @@ from critpath.vectors.table import ALPHABETS, vector_table
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "lttng-guest"
 MS = 1_000_000
-STRINGS = ("", "worker", "helper", "kworker/0:1", "virtio1-req.0", "mutex")
+STRINGS = ("", "worker", "helper", "kworker/0:1")
+DETAILS = (NO_DETAIL, Detail(device="virtio1-req.0"), Detail(call="mutex"))
 WORKER, HELPER, KWORKER = 1, 2, 3
 # State, thread's name, mean (ms): what paths are made of.
 PARTS = (
@@ -146,8 +148,8 @@ def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
     begin = end - table[:, 4]
     zeros = np.zeros(len(table), np.int64)
     # What a wait is for: the device, the lock.
-    device = np.where(table[:, 2] == State.WAIT_DISK, 4, 0)
-    device = np.where(table[:, 2] == State.WAIT_FUTEX, 5, device)
+    device = np.where(table[:, 2] == State.WAIT_DISK, 1, 0)
+    device = np.where(table[:, 2] == State.WAIT_FUTEX, 2, device)
     return PathSet(
         executions=Executions(
             id=tuple(f"{name}-{i}" for i in range(n)),
@@ -170,6 +172,7 @@ def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
             cpu=zeros.astype(np.int32),
             lossy=np.zeros(len(table), np.bool_),
             strings=STRINGS,
+            details=DETAILS,
         ),
         session=np.zeros(n, np.int64),
         sources=(f"recordings/{name}",),

@@ -104,7 +104,7 @@ def plant(
     start = of.start + np.searchsorted(at, of.start, side="left")
     end = np.cumsum(duration)
     begin = end - duration
-    device = np.where(state == State.WAIT_DISK, 4, np.where(state == State.WAIT_FUTEX, 5, 0))
+    device = np.where(state == State.WAIT_DISK, 1, np.where(state == State.WAIT_FUTEX, 2, 0))
     changed = CriticalPaths(
         start=start,
         begin=begin,
@@ -117,6 +117,7 @@ def plant(
         cpu=insert(of.cpu, 0),
         lossy=insert(of.lossy, 0),
         strings=of.strings,
+        details=of.details,
     )
     executions = replace(paths.executions, begin=begin[start[:-1]], end=end[start[1:] - 1])
     return replace(paths, executions=executions, paths=changed), sums

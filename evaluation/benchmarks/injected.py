@@ -20,6 +20,7 @@ from critpath.align.multiple import align
 from critpath.localize.columns import column_statistics
 from critpath.localize.findings import Segments, find_differences
 from critpath.model import Alignment, ColumnStatistics, Finding, State, Symbol
+from critpath.model.details import NO_DETAIL
 
 MS = 1_000_000
 FACTOR, EXTRA, EXTRA_NS = 25, 4, 3 * MS
@@ -66,8 +67,8 @@ def marks(statistics: ColumnStatistics) -> dict[str, np.ndarray]:
 def explained(alignment: Alignment, statistics: ColumnStatistics) -> tuple[Finding, ...]:
     durations = alignment.durations[-1]
     end = np.cumsum(durations)
-    nobody = ("",) * len(end)
-    segments = Segments(end - durations, end, np.full(len(end), 1), nobody, nobody)
+    nobody, nothing = ("",) * len(end), (NO_DETAIL,) * len(end)
+    segments = Segments(end - durations, end, np.full(len(end), 1), nobody, nothing)
     return find_differences(("0", 0), alignment, statistics, SYMBOLS, segments)[0]
 
 

@@ -7,8 +7,10 @@ merging go over whole columns.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import replace
 
 import numpy as np
+from detailing import detailed
 
 from critpath.graph.critical_path import blame_losses, overlaps_loss
 from critpath.graph.execution_graph import build_graph
@@ -185,20 +187,23 @@ def critical_paths(timelines, subjects, begin, end, *, interrupts=True):
     )
     elsewhere = np.add.reduceat(elsewhere, keep) if len(keep) else elsewhere
     lossy = overlaps_loss(timelines.losses, host, low, high)
-    return CriticalPaths(
-        start=np.searchsorted(path, np.arange(len(begin) + 1)),
-        begin=low,
-        end=high,
-        state=state,
-        detail=blame_losses(timelines.strings, state, detail, lossy),
-        comm=np.where(worker >= 0, _at(workers.name, worker), 0).astype(np.int32),
-        tid=np.where(worker >= 0, _at(workers.tid, worker), -1),
-        host=host,
-        cpu=cpu,
-        lossy=lossy,
-        strings=tuple(strings),
-        elsewhere_idle=elsewhere,
+    made = detailed(
+        CriticalPaths(
+            start=np.searchsorted(path, np.arange(len(begin) + 1)),
+            begin=low,
+            end=high,
+            state=state,
+            detail=blame_losses(timelines.strings, state, detail, lossy),
+            comm=np.where(worker >= 0, _at(workers.name, worker), 0).astype(np.int32),
+            tid=np.where(worker >= 0, _at(workers.tid, worker), -1),
+            host=host,
+            cpu=cpu,
+            lossy=lossy,
+            strings=tuple(strings),
+            elsewhere_idle=elsewhere,
+        )
     )
+    return replace(made, strings=tuple(timelines.strings))
 
 
 def _at(column, index):

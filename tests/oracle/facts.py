@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from critpath.model.details import Detail, word_detail
 from critpath.schema.notes import Note
 from critpath.text.notes import word
 
@@ -38,6 +39,8 @@ def _scalar(value: object) -> str | None:
     if isinstance(value, str):
         few = len(value.split()) <= WORDS
         return repr(value) if few else "#" + ",".join(re.findall(r"\d[\d.,]*", value))
+    if isinstance(value, Detail):
+        return _scalar(word_detail(value))
     if isinstance(value, Note):
         return _scalar(word(value))
     if type(value).__name__ == "Symbol":
@@ -68,6 +71,7 @@ def _record(name: str, value: Any) -> Iterator[str]:
     """Yield what has no parts on one line, then the rest."""
     named = getattr(value, "__struct_fields__", None)
     fields = named or [f.name for f in dataclasses.fields(value) if not f.name.startswith("_")]
+    fields = [f for f in fields if f != "qualifier"]  # which `detail` words
     plain = {f: text for f in fields if (text := _scalar(getattr(value, f))) is not None}
     if named and "state" in plain:  # a name in a document
         plain["state"] = plain["state"].strip("'")

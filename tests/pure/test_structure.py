@@ -451,6 +451,94 @@ def test_a_key_of_an_environment_is_recognized(tmp_path, monkeypatch, text, wron
     assert bool(taken_by_key(path)) == wrong
 
 
+# Who takes texts of others apart, by whose they are; of a file with a function behind it only
+# that one.  Nothing else may: what we wrote is data until somebody reads it.
+READERS: Final = {
+    "what users write: specifications, conditions, patterns, addresses, names of files": (
+        *("executions/specification.py", "executions/fields.py", "executions/find.py"),
+        *("executions/windows.py", "explore/conditions.py", "detect/verdict.py:_fits"),
+        *("graph/stacks.py:mark_own", "known/cache.py", "known/entries.py", "pipeline/engines.py"),
+        "pipeline/recordings.py:rebase_paths",
+    ),
+    "names that kernels and tracers give: events, system calls, devices, threads": (
+        *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "pipeline/slicing.py"),
+        *("detect/machine.py:_helps", "graph/resources.py:_disk_parts", "pipeline/clocks.py"),
+        *("pipeline/requesting.py", "requests/calls.py", "requests/implicit.py"),
+        "signatures/terms.py",
+    ),
+    "what programs say: messages, markers, command lines, their own names": (
+        *("executions/marker.py", "executions/process.py", "requests/turns.py"),
+        *("pipeline/alike.py", "pipeline/extraction.py"),
+    ),
+    "paths of control groups, files of /proc, errors of libraries": (
+        *("executions/membership.py", "signatures/tally.py", "pipeline/limits.py"),
+    ),
+    "labels of requests and threads and ids, which saved files have alone": (
+        *("requests/links.py:service_of", "explore/columns.py"),
+        "report/document/pictures.py:find_thread",
+    ),
+    "sentences of recorders and of files of before; words that are put together": ("text/",),
+    "sinks, which escape and wrap what is read": (
+        *("report/ci/", "report/html/", "report/text/", "report/explore/", "report/exports/"),
+        *("report/document/redaction.py", "report/document/json_schema.py"),
+        *("report/document/as_json.py", "report/document/path.py:_write_document"),
+    ),
+}
+TAKE_APART: Final = frozenset(
+    {"partition", "rpartition", "removeprefix", "removesuffix", "startswith", "endswith"}
+    | {"split", "rsplit", "splitlines"}
+)
+
+
+def taken_apart(path: Path) -> list[tuple[str, str]]:
+    """Return where a file takes a text apart (``file:function``), and how."""
+    found = []
+
+    def look(node: ast.AST, function: str) -> None:
+        if isinstance(node, ast.FunctionDef):
+            function = function or node.name
+        on = node.func if isinstance(node, ast.Call) else None
+        if isinstance(on, ast.Attribute):
+            library = ast.unparse(on.value)
+            if (on.attr in TAKE_APART and library != "np") or library == "re":
+                found.append((f"{place(path)}:{function}", ast.unparse(node)))
+        for child in ast.iter_child_nodes(node):
+            look(child, function)
+
+    look(ast.parse(path.read_text(encoding="utf-8")), "")
+    return found
+
+
+def test_what_we_wrote_is_not_taken_apart():
+    # The types of the model have a text, and are read from one in one place.
+    stages = JUDGING - {"model"} | {"report"}
+    found = [f for p in PYTHON if part(p) in stages for f in taken_apart(p)]
+    readers = {name for names in READERS.values() for name in names}
+    known = {
+        where: {n for n in readers if f"{where}:".startswith(n if n.endswith("/") else f"{n}:")}
+        for where, _ in found
+    }
+    assert [f"{where}: {how}" for where, how in found if not known[where]] == []
+    assert readers - set().union(*known.values()) == set()  # a row that nothing needs goes
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("def f(x): return x.partition(', ')", True),
+        ("A = re.compile('a')", True),
+        ("def f(x): return [y.removeprefix('a') for y in x]", True),
+        ("np.split(x, 2)", False),
+        ("def f(x): return x.replace('a', 'b')", False),
+    ],
+)
+def test_a_text_that_is_taken_apart_is_recognized(tmp_path, monkeypatch, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / "stage.py"
+    path.write_text(text, encoding="utf-8")
+    assert bool(taken_apart(path)) == wrong
+
+
 def test_nothing_is_evaluated():
     found = [
         f"{place(path)}:{line}: {name}"

@@ -64,6 +64,7 @@ from critpath.model import (
     VectorTable,
     summarize_machine,
 )
+from critpath.model.details import word_detail
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
 from critpath.schema.environment import list_values
@@ -488,7 +489,7 @@ def _segments(comparison: Analysis, aligned: Aligned) -> list[AlignedSegment]:
                 tid=int(paths.tid[at]),
                 comm=paths.strings[paths.comm[at]],
                 state=State(int(paths.state[at])).name,
-                detail=paths.strings[paths.detail[at]],
+                detail=word_detail(paths.details[paths.detail[at]]),
                 cpu=int(paths.cpu[at]),
                 host=int(paths.host[at]),
                 elsewhere_idle=int(paths.elsewhere_idle[at]),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
+from critpath.model.details import Detail, word_detail
 from critpath.model.stacks import frames_of, location_of
-from critpath.model.vectors import number_codes
+from critpath.model.vectors import number_rows
 from critpath.report.document._segments import join_segments
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def path_document(
             tid=tid_,
             comm=paths.strings[comm_],
             state=State(state).name,
-            detail=paths.strings[detail],
+            detail=word_detail(paths.details[detail]),
             beneath=_beneath(beneath),
             uncertainty_ns=bound if bound >= 0 else None,
             confidence=_round(sure),
@@ -176,21 +177,12 @@ def _number_kinds(
     What is known of a kind of the same paths is kept.
     """
     kinds = [getattr(paths, name)[rows] for name in _KIND]
-    kind = np.zeros(rows.stop - rows.start, np.int64)
-    for column in kinds:
-        if len(column) and (column != column[0]).any():  # most are the same everywhere
-            if column.dtype.kind == "f":
-                values, place = np.unique(column, return_inverse=True)
-            else:
-                values, place = number_codes(column.astype(np.int64) - int(column.min()))
-            _, kind = number_codes(kind * len(values) + place)
-    first = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
-    first[kind[::-1]] = np.arange(len(kind))[::-1]
+    first, kind = number_rows(kinds, rows.stop - rows.start)
     each = zip(*(column[first].tolist() for column in kinds), strict=True)
     texts = []
     for one in each:
         if one not in known:
-            known[one] = _kind_json(paths.strings, *one)
+            known[one] = _kind_json(paths.strings, paths.details, *one)
         texts.append(known[one])
     return kind, texts
 
@@ -202,14 +194,20 @@ _KIND: Final = (
 
 
 def _kind_json(
-    strings: Sequence[str], tid: int, comm: int, state: int, detail: int, *rest: Any
+    strings: Sequence[str],
+    details: Sequence[Detail],
+    tid: int,
+    comm: int,
+    state: int,
+    detail: int,
+    *rest: Any,
 ) -> bytes:
     beneath, bound, sure, stack, waker = rest
     named: dict[str, Any] = {
         "tid": tid,
         "comm": strings[comm],
         "state": State(state).name,
-        "detail": strings[detail],
+        "detail": word_detail(details[detail]),
         "beneath": _beneath(beneath),
         "uncertainty_ns": bound if bound >= 0 else None,
         "confidence": _round(sure),

@@ -42,8 +42,7 @@ from critpath.model import (
     number_codes,
     role_name,
 )
-from critpath.model.details import IDLE
-from critpath.model.vectors import split_host
+from critpath.model.vectors import host_of, look_up
 from critpath.processes import side_by_side
 from critpath.schema.causes import doing_of_state
 from critpath.schema.parameters.localize import WAITS
@@ -128,7 +127,9 @@ class Threads:
         """Return the thread of every segment."""
         paths = part.paths
         beyond = len(self.place) + 1
-        known = paths.look_up(paths.comm, lambda name: self.place.get(self._role(name), beyond))
+        known = look_up(
+            paths.comm, paths.strings, lambda name: self.place.get(self._role(name), beyond)
+        )
         return np.where(_own(part), 0, known)
 
     def entries(self) -> list[ThreadEntry]:
@@ -161,7 +162,7 @@ class Threads:
 
     def _host(self, name: str) -> str:
         """Return the host of a thread by its name, "" where all are on one."""
-        return split_host(name)[1].removeprefix("@") if self._several else ""
+        return host_of(name) if self._several else ""
 
 
 def _only(found: set[str]) -> str:
@@ -180,7 +181,7 @@ def fold(part: PathSet, threads: Threads) -> Steps:
     paths = part.paths
     table = np.array([DOINGS.index(doing_of_state(state)) for state in State], np.int64)
     doing = table[paths.state]
-    idle = np.array([text == IDLE for text in paths.strings] or [False])[paths.detail]
+    idle = np.array([of.idle for of in paths.details])[paths.detail]
     doing[(doing == _CPU) & idle & (paths.duration >= WAITS.late)] = _THROTTLED
     beneath = np.where(paths.beneath == State.UNKNOWN, -1, table[paths.beneath])
     path, thread = paths.path, threads.codes(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from critpath.model import ChainTimes
-from critpath.model.vectors import FRAME
+from critpath.model.vectors import InCode
 from critpath.report.palette import LOOKS
 from critpath.units import safe_text
 
@@ -25,7 +25,7 @@ def collapsed_stacks(times: ChainTimes, *, two: bool) -> Iterator[bytes]:
     lines = []
     for (chain, state), before, after in zip(times.leaves, normal, sample, strict=True):
         names = [
-            name.removeprefix(FRAME) if name.startswith(FRAME) else f"waits for {name}"
+            name.function if isinstance(name, InCode) else f"waits for {name}"
             for name in times.chains[chain]
         ]
         stack = ";".join(_clean(name) for name in ["all", *names, LOOKS[state.name].words])

@@ -21,8 +21,9 @@ import numpy as np
 
 from critpath.documents import FindingEntry
 from critpath.model import Bool, CriticalPaths, State
+from critpath.model.details import word_detail
 from critpath.model.stacks import frame_name, frames_of
-from critpath.model.vectors import split_host
+from critpath.model.vectors import host_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS, words_of
 from critpath.text.phrases import KINDS
@@ -301,7 +302,7 @@ class _Bodies(dict[tuple[int, ...], bytes]):
 
     def __missing__(self, kind: tuple[int, ...]) -> bytes:
         code, detail, comm, tid, cpu, lossy, bound, stack, waker, mille = kind
-        state, said = State(code), self.paths.strings[detail]
+        state, said = State(code), word_detail(self.paths.details[detail])
         waited = state == State.WAIT_CPU
         self[kind] = self.slices.body(
             LOOKS[state.name].words,
@@ -370,7 +371,7 @@ def _execution(
             shown = thread_name(paths.strings[comm], tid)
             group = track
             if several:
-                name = split_host(paths.strings[comm])[1].removeprefix("@") or f"host {host}"
+                name = host_of(paths.strings[comm]) or f"host {host}"
                 group = hosts.get(host) or slices.track(name, track)
                 hosts[host] = group
             thread = tracks[host, tid] = slices.track(shown, group)

@@ -12,6 +12,7 @@ from typing import Final
 
 from critpath import __version__
 from critpath.model import State
+from critpath.model.details import word_detail
 from critpath.model.stacks import frame_name, frames_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS
@@ -63,15 +64,16 @@ class _Stacks(dict[tuple[int, ...], list[int]]):
 
     def __init__(self, one: Exported, frames: dict[str, int]) -> None:
         super().__init__()
-        self.strings, self.frames = one.paths.paths.strings, frames
+        self.paths, self.frames = one.paths.paths, frames
 
     def __missing__(self, kind: tuple[int, ...]) -> list[int]:
         tid, comm, state, detail, stack = kind
-        names = [thread_name(self.strings[comm], tid), LOOKS[State(state).name].words]
-        if self.strings[detail]:
-            names.append(safe_text(self.strings[detail]))
+        strings = self.paths.strings
+        names = [thread_name(strings[comm], tid), LOOKS[State(state).name].words]
+        if said := word_detail(self.paths.details[detail]):
+            names.append(safe_text(said))
         if stack >= 0:
-            frames = frames_of(self.strings[stack])[::-1]
+            frames = frames_of(strings[stack])[::-1]
             names += [safe_text(frame_name(frame)) for frame in frames]
         self[kind] = [self.frames.setdefault(name, len(self.frames)) for name in names]
         return self[kind]

@@ -18,6 +18,7 @@ from critpath.documents import (
 )
 from critpath.errors import UnreadableError
 from critpath.model import I64, CriticalPaths, Executions, PathSet, RequestFacts, State
+from critpath.model.details import read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.schema.environment import Environment
 from critpath.units import safe_text
@@ -166,10 +167,12 @@ def _path_set(
     """Return executions of one or both sets, with the segments that are known of each."""
     segments = [s for each in of_rows for s in each]
     codes: dict[str, int] = {"": 0}
-    coded = {
-        name: np.array([codes.setdefault(getattr(s, name), len(codes)) for s in segments], np.int32)
-        for name in ("detail", "comm")
-    }
+    said, comm = (
+        np.array([codes.setdefault(getattr(s, n), len(codes)) for s in segments], np.int32)
+        for n in ("detail", "comm")
+    )
+    state = np.array([State[s.state] for s in segments], np.uint8)
+    detail, details = read_details(state, said, tuple(codes))
     counts = [len(each) for each in of_rows]
     lossy = np.array([row.lossy for row in rows], np.bool_)
     first = {"sample": len(sets[0].sources) if len(sets) > 1 else 0, "normal": 0}
@@ -202,9 +205,10 @@ def _path_set(
             start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             begin=numbers(segments, "begin"),
             end=numbers(segments, "end"),
-            state=np.array([State[s.state] for s in segments], np.uint8),
-            detail=coded["detail"],
-            comm=coded["comm"],
+            state=state,
+            detail=detail,
+            details=details,
+            comm=comm,
             tid=numbers(segments, "tid"),
             host=np.array([s.host for s in segments], np.int64),
             cpu=numbers(segments, "cpu").astype(np.int32),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from detailing import detailed
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
@@ -66,26 +67,28 @@ def path_sets(draw: st.DrawFn) -> PathSet:
             incomplete=draw(st.integers(0, 9)),
             notes=draw(st.lists(TEXTS, max_size=2).map(tuple)),
         ),
-        paths=CriticalPaths(
-            start=start,
-            begin=np.array(segment_begin, np.int64),
-            end=np.array(segment_end, np.int64),
-            state=column(0, len(State) - 1, total, np.uint8),
-            detail=column(0, len(strings) - 1, total, np.int32),
-            comm=column(0, len(strings) - 1, total, np.int32),
-            tid=column(-1, 2**40, total),
-            host=column(0, 2, total),
-            cpu=column(-1, 2**31 - 1, total, np.int32),
-            lossy=column(0, 1, total).astype(np.bool_),
-            strings=strings,
-            elsewhere_idle=np.minimum(
-                column(0, 9, total), np.array(segment_end, np.int64) - segment_begin
-            ),
-            beneath=column(0, len(State) - 1, total, np.uint8),
-            uncertainty=column(-1, 9, total),
-            confidence=column(0, 3, total) / 3,
-            stack=_present(column(-1, len(strings) - 1, total, np.int32)),
-            waker_stack=_present(column(-1, len(strings) - 1, total, np.int32)),
+        paths=detailed(
+            CriticalPaths(
+                start=start,
+                begin=np.array(segment_begin, np.int64),
+                end=np.array(segment_end, np.int64),
+                state=column(0, len(State) - 1, total, np.uint8),
+                detail=column(0, len(strings) - 1, total, np.int32),
+                comm=column(0, len(strings) - 1, total, np.int32),
+                tid=column(-1, 2**40, total),
+                host=column(0, 2, total),
+                cpu=column(-1, 2**31 - 1, total, np.int32),
+                lossy=column(0, 1, total).astype(np.bool_),
+                strings=strings,
+                elsewhere_idle=np.minimum(
+                    column(0, 9, total), np.array(segment_end, np.int64) - segment_begin
+                ),
+                beneath=column(0, len(State) - 1, total, np.uint8),
+                uncertainty=column(-1, 9, total),
+                confidence=column(0, 3, total) / 3,
+                stack=_present(column(-1, len(strings) - 1, total, np.int32)),
+                waker_stack=_present(column(-1, len(strings) - 1, total, np.int32)),
+            )
         ),
         session=column(0, len(sources) - 1, count),
         sources=tuple(sources),

@@ -99,9 +99,12 @@ FORGED = {
     ),
     "means of other executions": ((*S, "means"), [["total", 4, 4], ["RUN", 4, 4]]),
     "a state that is none": ((*S, "kinds"), [["SLEEP", ""]]),
+    "a detail that is none": ((*S, "kinds"), [["RUN", {"others": True}]]),
+    "a detail of no text": ((*S, "kinds"), [["RUN", {"call": 3}]]),
+    "a thread that is none": ((*S, "kinds"), [["WAIT_CPU", {"peer_tid": 2**70}]]),
     "no sessions": (("sessions",), []),
     "a session that is none": (("sessions",), [[]]),
-    "a later version": (("format",), "critpath/baseline/2"),
+    "a later version": (("format",), "critpath/baseline/3"),
 }  # fmt: skip
 
 

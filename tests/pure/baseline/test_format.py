@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def plain(paths: PathSet) -> dict:
                 *("beneath", "uncertainty", "confidence"),
             )
         },
-        "detail": [utf8(of.strings[c]) for c in of.detail.tolist()],
+        "detail": [of.details[c].with_texts(utf8) for c in of.detail.tolist()],
         "comm": [utf8(of.strings[c]) for c in of.comm.tolist()],
         **{
             name: [utf8(of.strings[c]) if c >= 0 else None for c in getattr(of, name).tolist()]
@@ -116,18 +117,20 @@ def one() -> PathSet:
             comm=("app", "app"),
             label=("read", ""),
         ),
-        paths=CriticalPaths(
-            start=np.array([0, 3, 6]),
-            begin=np.array([1000, 1010, 1030, 2000, 2010, 2030]),
-            end=np.array([1010, 1030, 1060, 2010, 2030, 2060]),
-            state=np.array([State.RUN, State.WAIT_CPU, State.RUN] * 2, np.uint8),
-            detail=np.array([0, 1, 0] * 2, np.int32),
-            comm=np.array([2] * 6, np.int32),
-            tid=np.array([7] * 6),
-            host=np.zeros(6, np.int64),
-            cpu=np.array([0, -1, 1] * 2, np.int32),
-            lossy=np.array([0, 0, 0, 0, 1, 0], np.bool_),
-            strings=("", "who (3)", "app"),
+        paths=detailed(
+            CriticalPaths(
+                start=np.array([0, 3, 6]),
+                begin=np.array([1000, 1010, 1030, 2000, 2010, 2030]),
+                end=np.array([1010, 1030, 1060, 2010, 2030, 2060]),
+                state=np.array([State.RUN, State.WAIT_CPU, State.RUN] * 2, np.uint8),
+                detail=np.array([0, 1, 0] * 2, np.int32),
+                comm=np.array([2] * 6, np.int32),
+                tid=np.array([7] * 6),
+                host=np.zeros(6, np.int64),
+                cpu=np.array([0, -1, 1] * 2, np.int32),
+                lossy=np.array([0, 0, 0, 0, 1, 0], np.bool_),
+                strings=("", "who (3)", "app"),
+            )
         ),
         session=np.zeros(2, np.int64),
         sources=("normal",),
@@ -139,7 +142,7 @@ def one() -> PathSet:
 
 
 EXPECTED = """{
-"format": "critpath/baseline/1",
+"format": "critpath/baseline/2",
 "critpath": "0.1.0",
 "interrupts": true,
 "sessions": [
@@ -161,8 +164,8 @@ EXPECTED = """{
 ["WAIT_CPU",20,40]
 ],
 "kinds": [
-["RUN",""],
-["WAIT_CPU","who (3)"]
+["RUN",{}],
+["WAIT_CPU",{"peer":"who","peer_tid":3}]
 ],
 "threads": [
 [7,0,"app"]
@@ -181,10 +184,19 @@ def test_how_it_looks():
     assert baseline_text(baseline(one())) == EXPECTED
 
 
+def test_a_file_of_the_first_format_is_read(tmp_path):
+    file, now = tmp_path / "a.baseline", tmp_path / "b.baseline"
+    now.write_text(EXPECTED, encoding="utf-8")
+    text = EXPECTED.replace("critpath/baseline/2", "critpath/baseline/1").replace("{}", '""')
+    file.write_text(text.replace('{"peer":"who","peer_tid":3}', '"who (3)"'), encoding="utf-8")
+    first, second = (plain(load_baseline(each).sessions[0].paths) for each in (file, now))
+    assert first == second
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("critpath/baseline/1", "critpath/baseline/2", "format 'critpath/baseline/2'"),
+        ("critpath/baseline/2", "critpath/baseline/3", "format 'critpath/baseline/3'"),
         ('"interrupts": true', '"interrupts": 1', "interrupts lacks or is not true or false"),
         ('"origin": 1000,\n', "", "sessions[0].origin lacks"),
         ('"sources": ["normal"]', '"sources": []', "sessions[0].recorded"),
@@ -193,7 +205,7 @@ def test_how_it_looks():
         ('"events": 9', '"events": NaN', "sessions[0].events"),
         ('"events": 9', '"events": 9,\n"events": 9', "a key is there twice"),
         ('"events": 9', '"events": ' + "9" * 5000, "limit"),
-        ('["RUN",""]', '["RUNS",""]', "sessions[0].kinds[0]"),
+        ('["RUN",{}]', '["RUNS",{}]', "sessions[0].kinds[0]"),
         ('[7,0,"app"]', '[7,"app"]', "sessions[0].threads[0]"),
         ('"path":[0,0,0,10', '"path":[0,0,0', "sessions[0].executions[0].path"),
         ('"path":[0,0,0,10', '"path":[0,0,0,10.5', "sessions[0].executions[0].path"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from detailing import detailed
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
 
@@ -49,18 +50,20 @@ def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
             ("worker",) * n,
             ("",) * n,
         ),
-        paths=CriticalPaths(
-            start,
-            begin,
-            end,
-            np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
-            np.array([STATES[letter][2] for letter, _ in flat], np.int32),
-            comm,
-            np.where(comm == 1, 7, 8).astype(np.int64),
-            np.zeros(segments, np.int64),
-            np.zeros(segments, np.int32),
-            np.zeros(segments, np.bool_),
-            STRINGS,
+        paths=detailed(
+            CriticalPaths(
+                start,
+                begin,
+                end,
+                np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
+                np.array([STATES[letter][2] for letter, _ in flat], np.int32),
+                comm,
+                np.where(comm == 1, 7, 8).astype(np.int64),
+                np.zeros(segments, np.int64),
+                np.zeros(segments, np.int32),
+                np.zeros(segments, np.bool_),
+                STRINGS,
+            )
         ),
         session=np.array(session or [0] * n, np.int64),
         sources=tuple(f"session {s}" for s in sorted(set(session or [0]))),

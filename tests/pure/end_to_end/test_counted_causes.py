@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from detailing import detailed
 
 from critpath.detect.machine import find_strangers
 from critpath.model import CompareSettings, State
+from critpath.model.details import Detail
 from critpath.pipeline import comparison
 from critpath.report.document.comparison import comparison_document
 from critpath.text.answer import describe_headline, describe_why
@@ -110,6 +112,7 @@ def test_strangers_are_who_is_there_in_both_sets_and_not_of_the_program():
         codes = np.arange(2, len(strings), dtype=np.int32)
         detail = np.where(np.arange(2 * len(codes)) % 2, np.repeat(codes, 2), 0)
         paths = replace(drawing.paths, detail=detail.astype(np.int32), strings=strings)
+        paths = detailed(paths)
         runs = np.repeat(np.arange(len(names)), [len(run) for run in names])
         return replace(drawing, paths=paths), runs
 
@@ -128,10 +131,10 @@ def test_what_every_execution_waits_longer_for_is_told_where_a_stranger_hides_it
         waits = chance.exponential(8_000, 20)
         drawing = draw([f"r1000 c{wait:.3f} r2000 T{sleep} r50" for wait in waits])
         paths = drawing.paths
-        strings = (*paths.strings, "cc1 (9)")
-        detail = np.where(paths.state == State.WAIT_CPU, len(strings) - 1, paths.detail)
+        details = (*paths.details, Detail("cc1", 9))
+        detail = np.where(paths.state == State.WAIT_CPU, len(details) - 1, paths.detail)
         return replace(
-            drawing, paths=replace(paths, detail=detail.astype(np.int32), strings=strings)
+            drawing, paths=replace(paths, detail=detail.astype(np.int32), details=details)
         )
 
     found = comparison_document(compare(beside(300, 1), beside(1_500, 2)))

@@ -87,7 +87,7 @@ def test_another_version_is_refused_with_a_way_out(place, capsys, what, version)
     assert said.out == ""
     problem, way_out = said.err.splitlines()
     assert f"critpath/{what}/{version}" in problem
-    newest = 2 if what == "recording" else 1
+    newest = 2 if what in {"recording", "paths", "baseline"} else 1
     assert f"critpath/{what}/{newest}" in problem  # which it reads
     assert "critpath" in way_out
     assert {p: p.stat().st_mtime_ns for p in place.rglob("*")} == before

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from critpath.model import RUNNING, PathSet, State
+from critpath.model.details import word_detail
 from critpath.pipeline import extract
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
@@ -118,7 +119,7 @@ def found(guest):
                         int(segments.end[row]),
                         int(segments.tid[row]),
                         State(int(segments.state[row])),
-                        segments.strings[segments.detail[row]],
+                        word_detail(segments.details[segments.detail[row]]),
                         bool(segments.lossy[row]),
                     )
                     for row in rows

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import texts_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
 import replay as replay_twin
@@ -94,13 +95,13 @@ def by_pipeline(shared):
         assert len(found) == 1
         paths = found.paths
         rows = [
-            (begin, end, tid_, State(state).name, paths.strings[detail])
-            for begin, end, tid_, state, detail in zip(
+            (begin, end, tid_, State(state).name, text)
+            for begin, end, tid_, state, text in zip(
                 paths.begin.tolist(),
                 paths.end.tolist(),
                 paths.tid.tolist(),
                 paths.state.tolist(),
-                paths.detail.tolist(),
+                texts_of(paths),
                 strict=True,
             )
         ]

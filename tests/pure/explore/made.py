@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from detailing import detailed
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.model.exploration import Fact, FactTable
@@ -89,18 +90,20 @@ def paths(n=400, *, seed=1, labels=("get", "put"), names=("server", "kworker/0:1
         label.append(labels[i % len(labels)])
         now += int(rng.exponential(1_000_000))
     segments = len(columns["begin"])
-    critical = CriticalPaths(
-        start=np.array(start),
-        begin=np.array(columns["begin"]),
-        end=np.array(columns["end"]),
-        state=np.array(columns["state"], np.uint8),
-        detail=np.array(columns["detail"], np.int32),
-        comm=np.array(columns["comm"], np.int32),
-        tid=np.array(columns["tid"]),
-        host=np.zeros(segments, np.int64),
-        cpu=np.array(columns["cpu"], np.int32),
-        lossy=np.zeros(segments, np.bool_),
-        strings=strings,
+    critical = detailed(
+        CriticalPaths(
+            start=np.array(start),
+            begin=np.array(columns["begin"]),
+            end=np.array(columns["end"]),
+            state=np.array(columns["state"], np.uint8),
+            detail=np.array(columns["detail"], np.int32),
+            comm=np.array(columns["comm"], np.int32),
+            tid=np.array(columns["tid"]),
+            host=np.zeros(segments, np.int64),
+            cpu=np.array(columns["cpu"], np.int32),
+            lossy=np.zeros(segments, np.bool_),
+            strings=strings,
+        )
     )
     executions = Executions(
         id=tuple(f"{server}#{i}" for i in range(n)),

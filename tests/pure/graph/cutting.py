@@ -52,7 +52,8 @@ def differences(found, expected):
         "elsewhere_idle",
     )
     names = [n for n in columns if not same(getattr(found, n), getattr(expected, n))]
-    return names + ["strings"] * (found.strings != expected.strings)
+    texts = ("strings", "details")
+    return names + [n for n in texts if getattr(found, n) != getattr(expected, n)]
 
 
 def same(a, b):

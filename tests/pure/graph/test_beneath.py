@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,19 +94,21 @@ def test_a_request_behind_others():
 def queued():
     """Return a request that waits behind others, runs, and then shares a loop with them."""
     wide = np.arange(3) * 1_000_000
-    paths = CriticalPaths(
-        start=np.array([0, 3]),
-        begin=wide,
-        end=wide + 1_000_000,
-        state=np.array([State.QUEUED, State.RUN, State.SHARED], np.uint8),
-        detail=np.array([1, 0, 0], np.int32),
-        comm=np.array([2, 2, 2], np.int32),
-        tid=np.full(3, 7),
-        host=np.zeros(3, np.int64),
-        cpu=np.zeros(3, np.int32),
-        lossy=np.zeros(3, np.bool_),
-        strings=("", "nginx", "gunicorn"),
-        beneath=np.array([State.WAIT_NET, State.UNKNOWN, State.RUN], np.uint8),
+    paths = detailed(
+        CriticalPaths(
+            start=np.array([0, 3]),
+            begin=wide,
+            end=wide + 1_000_000,
+            state=np.array([State.QUEUED, State.RUN, State.SHARED], np.uint8),
+            detail=np.array([1, 0, 0], np.int32),
+            comm=np.array([2, 2, 2], np.int32),
+            tid=np.full(3, 7),
+            host=np.zeros(3, np.int64),
+            cpu=np.zeros(3, np.int32),
+            lossy=np.zeros(3, np.bool_),
+            strings=("", "nginx", "gunicorn"),
+            beneath=np.array([State.WAIT_NET, State.UNKNOWN, State.RUN], np.uint8),
+        )
     )
     one = np.zeros(1, np.int64)
     executions = Executions(("a",), one, one + 3_000_000, one + 7, one, ("gunicorn",), ("",))

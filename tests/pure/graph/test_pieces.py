@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def segments(paths, row):
     part = slice(int(paths.start[row]), int(paths.start[row + 1]))
     names = ("begin", "end", "state", "host", "tid", "cpu")
     # By its text: how a table numbers its texts depends on what else was walked.
-    detail = [paths.strings[code] for code in paths.detail[part].tolist()]
+    detail = texts_of(paths)[part]
     return list(zip(*(getattr(paths, name)[part].tolist() for name in names), detail, strict=True))
 
 

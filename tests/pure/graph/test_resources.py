@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from detailing import texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.graph.resources import _find_held, explain_waits
 from critpath.model import CriticalPaths, PathSet, ReachedLimit, Resources, State, Workers
 from critpath.model.paths import Executions
+from critpath.model.recording import DiskRate
 
 MS = 1_000_000
 WEB, OTHER = 10, 20
@@ -88,9 +90,9 @@ def explained(paths, *reached, found=None, disks=None, names=("",), threads=TWO)
     assert made.paths.end[-1] == paths.paths.end[-1]
     assert (made.paths.begin[1:] == made.paths.end[:-1]).all()
     return [
-        (b / MS, e / MS, State(s).name, made.paths.strings[d])
-        for b, e, s, d in zip(
-            made.paths.begin, made.paths.end, made.paths.state, made.paths.detail, strict=True
+        (b / MS, e / MS, State(s).name, text)
+        for b, e, s, text in zip(
+            *(made.paths.begin, made.paths.end, made.paths.state, texts_of(made.paths)), strict=True
         )
     ]
 
@@ -203,7 +205,11 @@ def test_a_wait_that_no_request_ended_stays_as_it_is():
 
 def test_a_limit_of_the_disks_rate():
     paths = path_of((0, 10, State.RUN, WEB), (10, 40, State.WAIT_DISK, WEB))
-    group = held((0, 50, 100, 50), what="254:0 wbps", limits={"254:0 wbps": 1 << 20})
+    group = held(
+        (0, 50, 100, 50),
+        what=DiskRate(254 << 20, "wbps"),
+        limits={DiskRate(254 << 20, "wbps"): 1 << 20},
+    )
     assert explained(paths, group, found=resources(requests=REQUESTS))[1][3] == (
         "vda, limit of 1.0 MiB written a second, control group /web"
     )

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import texts_of
+
+from critpath.model.details import word_detail
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from building import build
@@ -31,7 +34,7 @@ def named(*others, end=110):
     window = np.array([0]), np.array([end * MS])
     paths = critical_paths(timelines, worker, *window)
     waits = np.flatnonzero(paths.state == State.WAIT_CPU)
-    return [paths.strings[d] for d in paths.detail[waits]]
+    return [texts_of(paths)[row] for row in waits]
 
 
 def test_who_held_the_cpu_is_named():
@@ -79,7 +82,7 @@ def taken(turns, rounds=400):
     waits = np.flatnonzero(paths.state == State.WAIT_CPU)
     whole = paths.duration[waits].sum()
     return {
-        paths.strings[d]: paths.duration[waits][paths.detail[waits] == d].sum() / whole
+        word_detail(paths.details[d]): paths.duration[waits][paths.detail[waits] == d].sum() / whole
         for d in np.unique(paths.detail[waits])
     }
 

@@ -8,6 +8,7 @@ import pytest
 from critpath.localize.columns import column_statistics
 from critpath.localize.findings import Segments, find_differences
 from critpath.model import Alignment, State, Symbol
+from critpath.model.details import read_detail
 
 ALPHABET = {
     "r": Symbol(State.RUN),
@@ -45,6 +46,10 @@ def draw(text):
     )
 
 
+def _disks(codes):
+    return ["virtio0-req.0" if SYMBOLS[c].state == State.WAIT_DISK else "" for c in codes]
+
+
 def segments_of(durations, codes, begin=0, details=None):
     """Lay segments end to end; those of another thread have its name and tid 99."""
     end = begin + np.cumsum(durations, dtype=np.int64)
@@ -55,8 +60,8 @@ def segments_of(durations, codes, begin=0, details=None):
         np.array([99 if role else 7 for role in roles], np.int64),
         tuple(role.replace("#", "2") or "worker" for role in roles),
         tuple(
-            details
-            or ["virtio0-req.0" if SYMBOLS[c].state == State.WAIT_DISK else "" for c in codes]
+            read_detail(SYMBOLS[c].state, text)
+            for c, text in zip(codes, details or _disks(codes), strict=True)
         ),
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from critpath.documents.base import change
 from critpath.model import Finding, Symbol
+from critpath.model.details import OTHERS, Detail, read_detail
 
 
 def spell_out(facts: dict[str, Any]) -> dict[str, Any]:
@@ -40,9 +41,22 @@ def make_finding(**facts: Any) -> Finding:
         "iterations": None,
         "normal_iterations": [None, None],
     }
-    return Finding(**spell_out({**usual, **facts}))
+    return _with_details(Finding(**spell_out({**usual, **facts})))
 
 
 def alter(finding: Finding, **facts: Any) -> Finding:
     """Return a finding with other facts."""
-    return change(finding, **spell_out(facts))
+    return _with_details(change(finding, **spell_out(facts)))
+
+
+def _with_details(finding: Finding) -> Finding:
+    """Return a finding with what the texts of its details mean."""
+
+    def read(of: Detail | str) -> Detail:
+        if isinstance(of, Detail):
+            return of
+        found = read_detail(finding.symbol.state, of.removeprefix(OTHERS))
+        return found._replace(others=of.startswith(OTHERS))
+
+    details = tuple((read(of), share) for of, share in finding.details)
+    return change(finding, qualifier=read(finding.detail), details=details)

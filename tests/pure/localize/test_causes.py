@@ -10,6 +10,7 @@ from critpath.localize.causes import Explained, find_rival, group_causes
 from critpath.localize.counts import StepCounts
 from critpath.localize.facts import most_detail
 from critpath.model import Charge, Context, State, Step, Symbol
+from critpath.model.details import Detail
 
 MS = 1_000_000
 TIMER = make_finding(
@@ -184,8 +185,8 @@ def test_waiting_for_one_thread_is_one_cause_whatever_it_does():
 def test_who_had_the_cpu_for_less_than_half_of_one_wait_had_it_above_all():
     wait = waiting_for_cpu("", "kworker/0:1 (25)", 12 * MS)
     shares = (("kworker/0:1 (25)", 0.4), ("cc1 (7)", 0.35), ("idle", 0.25))
-    assert most_detail([wait]) == "kworker/0:1 (25)"
-    assert most_detail([alter(wait, details=shares)]) == "above all kworker/0:1"
+    assert most_detail([wait]) == Detail("kworker/0:1", 25)
+    assert most_detail([alter(wait, details=shares)]) == Detail("kworker/0:1", others=True)
     assert facts_of(alter(wait, details=shares)).peer == "kworker/0:1"
 
 
@@ -460,13 +461,13 @@ def test_what_holds_no_more_than_half_is_not_said_alone():
         waiting_for_cpu("holder", who, 2 * MS, execution=e)
         for e, who in enumerate(("a (1)", "b (2)"))
     ]
-    assert most_detail(half) == "above all a"
+    assert most_detail(half) == Detail("a", others=True)
     assert facts_of(*half).peer == "a"
     calls = [
         alter(TIMER, execution=e, symbol=Symbol(State.RUN_SYSCALL), detail=detail)
         for e, detail in enumerate(("read", "write", "openat"))
     ]
-    assert most_detail(calls) == "above all openat"
+    assert most_detail(calls) == Detail(call="openat", others=True)
     assert facts_of(*calls).call == "openat"
 
 

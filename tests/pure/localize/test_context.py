@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from detailing import detailed
 from pure.localize.findings import make_finding
 
 from critpath.localize.segments import find_context
@@ -29,18 +30,20 @@ def path_of(*segments):
             ("worker",),
             ("",),
         ),
-        paths=CriticalPaths(
-            np.array([0, n], np.int64),
-            edges[:-1],
-            edges[1:],
-            np.array([state for state, *_ in segments], np.uint8),
-            np.array([STRINGS.index(detail) for _, detail, _ in segments], np.int32),
-            comm,
-            np.where(comm == 1, 7, 8).astype(np.int64),
-            np.zeros(n, np.int64),
-            np.zeros(n, np.int32),
-            np.zeros(n, np.bool_),
-            STRINGS,
+        paths=detailed(
+            CriticalPaths(
+                np.array([0, n], np.int64),
+                edges[:-1],
+                edges[1:],
+                np.array([state for state, *_ in segments], np.uint8),
+                np.array([STRINGS.index(detail) for _, detail, _ in segments], np.int32),
+                comm,
+                np.where(comm == 1, 7, 8).astype(np.int64),
+                np.zeros(n, np.int64),
+                np.zeros(n, np.int32),
+                np.zeros(n, np.bool_),
+                STRINGS,
+            )
         ),
         session=np.zeros(1, np.int64),
         sources=("here",),

@@ -16,6 +16,7 @@ from critpath.localize.findings import (
     maximal_stretches,
 )
 from critpath.model import Alignment, State, Symbol
+from critpath.model.details import NO_DETAIL
 
 MS = 1_000_000
 
@@ -344,7 +345,7 @@ def test_no_more_than_ten_and_no_crumbs():
         (*[nothing[1]] * 3, np.full(count, MS, np.int64)),
     )
     end = np.arange(1, count + 1) * MS
-    segments = Segments(end - MS, end, np.full(count, 5), ("x",) * count, ("",) * count)
+    segments = Segments(end - MS, end, np.full(count, 5), ("x",) * count, (NO_DETAIL,) * count)
     findings, unexplained = find_differences(
         ("0", 0), alignment, column_statistics(alignment), symbols, segments
     )
@@ -409,8 +410,8 @@ def test_injected_block_is_first_and_extra_states_are_found(seed):
     alignment = align([p[0] for p in paths], [p[1] for p in paths], 9)
     codes, durations = paths[-1]
     end = np.cumsum(durations)
-    nobody = ("",) * len(codes)
-    segments = Segments(end - durations, end, np.full(len(codes), 1), nobody, nobody)
+    nobody, none = ("",) * len(codes), (NO_DETAIL,) * len(codes)
+    segments = Segments(end - durations, end, np.full(len(codes), 1), nobody, none)
     findings, _ = find_differences(
         ("0", 0), alignment, column_statistics(alignment), symbols, segments
     )

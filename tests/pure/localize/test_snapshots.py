@@ -40,6 +40,7 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.model.details import read_detail
 
 GOLDEN = Path(__file__).with_name("golden")
 MS = 1_000_000
@@ -153,7 +154,8 @@ def laid_out(codes, durations, rng):
     chosen = [rng.choice(details.get(SYMBOLS[c].state, "").split("|")) for c in codes]
     return segments.Segments(
         end - durations, end, np.array([99 if r else 7 for r in roles], np.int64),
-        tuple(r.replace("#", "2") or "worker" for r in roles), tuple(chosen),
+        tuple(r.replace("#", "2") or "worker" for r in roles),
+        tuple(read_detail(SYMBOLS[c].state, text) for c, text in zip(codes, chosen, strict=True)),
         np.array([rng.randrange(-1, 3) for _ in codes], np.int64),
         np.array([rng.randrange(0, 999) for _ in codes], np.int64),
     )  # fmt: skip
@@ -225,7 +227,7 @@ def drawn_findings(seed, number, executions, *, overlap=False):
             State.WAIT_DISK: rng.choice(("vda", "vdb", "")),
             State.RUN_SYSCALL: "read",
             State.WAIT_NET: rng.choice(("", "eth0")),
-            State.QUEUED: rng.choice(("", "others (3)")),
+            State.QUEUED: rng.choice(("", "others")),
             State.RUN: rng.choice(("", "f1")),
         }.get(state, "")
         begin = rng.randrange(100) * MS

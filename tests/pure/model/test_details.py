@@ -1,4 +1,4 @@
-"""What qualifies a state: what is composed is what is read."""
+"""What qualifies a state: typed fields, whose text is read back to the same."""
 
 from __future__ import annotations
 
@@ -8,52 +8,99 @@ from hypothesis import strategies as st
 from critpath.model import State
 from critpath.model.details import (
     IDLE,
-    OTHERS,
+    MACHINE,
+    MEMORY,
+    NO_DETAIL,
     Detail,
     disk_limit,
-    disk_of,
-    function_of,
+    family_of,
     memory_of,
+    name_detail,
     quota_of,
     read_detail,
+    word_detail,
 )
 
-NAMES = st.text(st.characters(exclude_characters=",`"), min_size=1).filter(
-    lambda name: not name.startswith(OTHERS)
+NAMES = st.text(st.characters(exclude_characters=",`"), min_size=1)
+STATES = st.sampled_from(State)
+TEXTS = st.one_of(
+    st.text(),
+    st.builds(
+        "".join,
+        st.lists(
+            st.sampled_from(
+                [
+                    *("vda", "control group ", ", under ", ", limit of ", ", control group "),
+                    *("memory limit", " of ", " in each ", ", busy with requests of ", " (7)"),
+                    *("`", ", ", IDLE),
+                ]
+            )
+        ),
+    ),
 )
+
+
+def again(state, detail):
+    return read_detail(state, word_detail(detail))
+
+
+@given(STATES, TEXTS)
+def test_no_text_is_lost(state, text):
+    assert word_detail(read_detail(state, text)) == text
 
 
 @given(NAMES, st.integers(1, 10**10), st.integers(1, 10**10))
 @example("/a, 1 ms of b", 4_000_000, 10_000_000)
 def test_a_quota(group, quota, period):
-    of = read_detail(State.WAIT_QUOTA, quota_of(group, quota, period))
-    assert of.group == group
+    of = quota_of(group, quota, period)
+    assert of.control_group == group
     assert " in each " in of.limit
-    assert read_detail(State.WAIT_QUOTA, quota_of(group, 0, 0)) == Detail(group=group)
+    for one in (of, quota_of(group, 0, 0)):
+        assert again(State.WAIT_QUOTA, one) == one
 
 
 @given(NAMES, st.integers(1 << 20, 1 << 40))
 def test_memory_and_disks(group, limit):
-    of = read_detail(State.RECLAIM, memory_of(group, limit, of_group=True))
-    assert (of.group, of.limit.endswith("MiB")) == (group, True)
-    for text in (memory_of("", 0, of_group=True), memory_of("", 0, of_group=False)):
-        assert read_detail(State.RECLAIM, text) == Detail()
-    of = read_detail(State.WAIT_DISK, disk_limit("vda", group, "wbps", limit))
-    assert (of.device, of.group, of.limit.endswith("written a second")) == ("vda", group, True)
-    busy = read_detail(State.WAIT_DISK, disk_of("vda", group))
-    assert busy == Detail(device="vda", peer=group)
-    assert read_detail(State.WAIT_DISK, "vda") == Detail(device="vda")
+    of = memory_of(group, limit, of_group=True)
+    assert (of.control_group, of.limit.endswith("MiB"), of.why) == (group, True, MEMORY)
+    machine = memory_of("", 0, of_group=False)
+    assert machine.why == MACHINE
+    for one in (of, machine, memory_of("", 0, of_group=True), memory_of(group, 0, of_group=True)):
+        assert again(State.RECLAIM, one) == one
+    of = disk_limit("vda", group, "wbps", limit)
+    assert (of.device, of.control_group) == ("vda", group)
+    assert of.limit.endswith("written a second")
+    for one in (of, Detail(device="vda", peer=group), Detail(device="vda")):
+        assert again(State.WAIT_DISK, one) == one
 
 
 @given(NAMES, NAMES)
 def test_functions(function, caller):
-    of = read_detail(State.RUN_USER, function_of(function, caller))
-    assert of == Detail(function=function, caller=caller)
+    of = Detail(function=function, caller=caller)
+    assert again(State.RUN_USER, of) == of
 
 
 @given(NAMES, st.integers(0, 1 << 22))
 def test_who_had_the_cpu(name, tid):
-    text = f"{name} ({tid})"
-    assert read_detail(State.WAIT_CPU, text) == Detail(peer=name, tid=tid)
-    assert read_detail(State.WAIT_CPU, OTHERS + text) == Detail(peer=name, tid=tid, others=True)
-    assert read_detail(State.WAIT_CPU, IDLE) == Detail(idle=True)
+    of = Detail(name, tid)
+    assert again(State.WAIT_CPU, of) == of
+    assert (of.rival, of.idle) == (name, False)
+    assert again(State.WAIT_CPU, Detail(why=IDLE)).rival == IDLE
+    assert word_detail(of._replace(others=True)) == f"above all {name} ({tid})"
+
+
+@given(STATES)
+def test_a_name_of_a_recording_is_one_field(state):
+    assert name_detail(state, "") == NO_DETAIL
+    of = name_detail(state, "x1")
+    assert len({*of} - {*NO_DETAIL} - {"remote"}) == 1
+    assert word_detail(of) == "x1"
+    assert family_of(of) == family_of(name_detail(state, "x2"))
+
+
+def test_packets():
+    for name, local in (("eth0", False), ("NET_RX", None), ("recvfrom", None), ("", None)):
+        assert name_detail(State.WAIT_NET, name).local is local
+    for local in (True, False):
+        text = f"packet from {'this' if local else 'another'} host"
+        assert name_detail(State.WAIT_NET, text).local is local

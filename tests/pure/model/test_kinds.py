@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from critpath.model.details import read_detail
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from replay import NOT_REPLAYED
@@ -105,7 +107,7 @@ def test_every_kind_of_event_is_known_everywhere(kind):
 @pytest.mark.parametrize("state", State)
 def test_every_state_is_known_everywhere(state):
     missing = []
-    phrase = phrases.doing(state, "DETAIL")
+    phrase = phrases.doing(state, read_detail(state, "DETAIL"))
     if state != State.UNKNOWN and "DETAIL" not in phrase:
         missing.append("critpath/text/phrases.py: a phrase with {} where a detail stands")
     if not state.meaning:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import texts_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from gap_cuts import draw_gaps
@@ -62,7 +63,7 @@ def rows_of(found) -> dict[tuple[str, int], list[tuple[object, ...]]]:
     running = np.isin(paths.state, [int(s) for s in State if s < State.WAIT_TASK and s])
     columns = [
         *(paths.begin.tolist(), paths.end.tolist(), [STATES[s] for s in paths.state]),
-        *([paths.strings[c] for c in of] for of in (paths.detail, paths.comm)),
+        *(texts_of(paths), [paths.strings[code] for code in paths.comm]),
         *(paths.tid.tolist(), paths.host.tolist(), np.where(running, paths.cpu, -1).tolist()),
     ]
     rows = list(zip(*columns, strict=True))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from detailing import texts_of
 
 from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
@@ -58,11 +59,9 @@ def assert_same(paths, executions, whole):
     found = paths.paths
     for column in ("start", "begin", "end", "state", "tid", "host", "cpu", "lossy"):
         np.testing.assert_array_equal(getattr(found, column), getattr(whole, column), column)
-    for column in ("detail", "comm"):
-        ours, theirs = (
-            [of.strings[code] for code in getattr(of, column).tolist()] for of in (found, whole)
-        )
-        assert ours == theirs
+    assert texts_of(found) == texts_of(whole)
+    ours, theirs = ([of.strings[code] for code in of.comm.tolist()] for of in (found, whole))
+    assert ours == theirs
 
 
 def joined(recording: Path, text: str, monkeypatch, rows: int, segments: int, *, spills: bool):

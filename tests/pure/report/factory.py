@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from detailing import detailed
 
 from critpath.documents import CauseFacts, ComparisonDocument, StateEntry
 from critpath.documents.base import number
@@ -140,18 +141,20 @@ def path_set(
         incomplete=1 if which == "sample" and n else 0,
         notes=("1 begin without an end: left out",) if which == "sample" and n else (),
     )
-    paths = CriticalPaths(
-        start=np.array(start, np.int64),
-        begin=table[:, 0],
-        end=table[:, 1],
-        state=table[:, 2].astype(np.uint8),
-        detail=table[:, 3].astype(np.int32),
-        comm=table[:, 4].astype(np.int32),
-        tid=table[:, 5],
-        host=np.zeros(len(table), np.int64),
-        cpu=np.zeros(len(table), np.int32),
-        lossy=np.zeros(len(table), np.bool_),
-        strings=strings,
+    paths = detailed(
+        CriticalPaths(
+            start=np.array(start, np.int64),
+            begin=table[:, 0],
+            end=table[:, 1],
+            state=table[:, 2].astype(np.uint8),
+            detail=table[:, 3].astype(np.int32),
+            comm=table[:, 4].astype(np.int32),
+            tid=table[:, 5],
+            host=np.zeros(len(table), np.int64),
+            cpu=np.zeros(len(table), np.int32),
+            lossy=np.zeros(len(table), np.bool_),
+            strings=strings,
+        )
     )
     told = Environment(
         hostname=names.host,

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from detailing import texts_of
 
 from critpath.model import State
 from critpath.report.document.comparison import comparison_document
@@ -46,6 +47,7 @@ def test_segments_are_the_paths_in_every_program(sets, tmp_path):
     at = 0
     for one in sets:
         paths, executions = one.paths.paths, one.paths.executions
+        details = texts_of(paths)
         for row in range(len(paths.begin)):
             found = of_polars.row(at + row, named=True)
             path = int(paths.path[row])
@@ -55,7 +57,7 @@ def test_segments_are_the_paths_in_every_program(sets, tmp_path):
             assert (found["begin_ns"], found["end_ns"]) == (paths.begin[row], paths.end[row])
             assert found["duration_ns"] == found["end_ns"] - found["begin_ns"]
             assert found["state"] == State(int(paths.state[row])).name
-            assert found["detail"] == paths.strings[paths.detail[row]]
+            assert found["detail"] == details[row]
             assert found["comm"] == paths.strings[paths.comm[row]]
             assert (found["tid"], found["cpu"]) == (paths.tid[row], paths.cpu[row])
             assert (found["cluster"], found["lossy"]) == (None, False)

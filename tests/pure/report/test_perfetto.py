@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
@@ -232,18 +233,20 @@ def some_set(executions, name="set", strings=("", "main", "helper", "disk (7)"))
             comm=("main",) * n,
             label=("",) * n,
         ),
-        paths=CriticalPaths(
-            start=np.array(start, np.int64),
-            begin=table[:, 0],
-            end=table[:, 1],
-            state=table[:, 2].astype(np.uint8),
-            detail=table[:, 3].astype(np.int32),
-            comm=table[:, 4].astype(np.int32),
-            tid=table[:, 5],
-            host=table[:, 6],
-            cpu=(table[:, 5] % 3 - 1).astype(np.int32),
-            lossy=table[:, 5] == 9,
-            strings=strings,
+        paths=detailed(
+            CriticalPaths(
+                start=np.array(start, np.int64),
+                begin=table[:, 0],
+                end=table[:, 1],
+                state=table[:, 2].astype(np.uint8),
+                detail=table[:, 3].astype(np.int32),
+                comm=table[:, 4].astype(np.int32),
+                tid=table[:, 5],
+                host=table[:, 6],
+                cpu=(table[:, 5] % 3 - 1).astype(np.int32),
+                lossy=table[:, 5] == 9,
+                strings=strings,
+            )
         ),
         session=np.zeros(n, np.int64),
         sources=("trace",),

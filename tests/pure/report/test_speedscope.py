@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import jsonschema
 import numpy as np
+from detailing import texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def check(found, sets):
                 thread, state, *detail = (frames[f] for f in stack)
                 assert thread.endswith(f" {paths.tid[r]}")
                 assert state == LOOKS[State(int(paths.state[r])).name].words
-                said = paths.strings[paths.detail[r]]
+                said = texts_of(paths)[r]
                 assert detail == ([said] if said else [])
     assert next(profiles, None) is None
 

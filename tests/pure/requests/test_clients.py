@@ -70,7 +70,7 @@ def test_over_hosts_the_way_there_and_back_counts(place):
         served = extract(place / "hosts", "requests:port=8080")
         seen = extract(place / "hosts", "requests:port=8080,side=client")
     read_segments(seen)
-    details = {*seen.paths.strings}
+    details = {of.device for of in seen.paths.details}
     assert "from web:8080" in details
     assert seen.executions.host[0] != served.executions.host[0]
     # What is between is known as surely as at the server.

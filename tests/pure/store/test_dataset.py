@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from detailing import texts_of
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import (
@@ -94,7 +95,7 @@ def rows(paths: CriticalPaths) -> list[list[tuple[object, ...]]]:
             paths.begin.tolist(),
             paths.end.tolist(),
             paths.state.tolist(),
-            [words[c] for c in paths.detail.tolist()],
+            texts_of(paths),
             [words[c] for c in paths.comm.tolist()],
             paths.tid.tolist(),
             strict=True,

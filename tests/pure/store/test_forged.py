@@ -12,13 +12,21 @@ import pytest
 
 from critpath.errors import UnreadableError
 from critpath.store import load_paths, open_paths
-from critpath.store.columns import EXECUTION, MORE_OF_SEGMENT, SEGMENT, arrow_schema
+from critpath.store.columns import (
+    EXECUTION,
+    FIRST,
+    FIRST_SEGMENT,
+    FORMAT,
+    MORE_OF_SEGMENT,
+    SEGMENT,
+    arrow_schema,
+)
 from critpath.store.reading import DamagedError, check_pages
 
 MIB = 1 << 20
 NOTHING = {"string": "", "bool": False}
 ABOUT = {
-    "format": "critpath/paths/1",
+    "format": FORMAT,
     "specification": "",
     "sources": ["one"],
     "losses": [],
@@ -45,7 +53,7 @@ def forge(
     file, rows=1, *, lengths=(), about=None, segments=None, text=None, older=False, **columns
 ):
     """Write a file of so many executions that last 0 ns, but for what is said."""
-    of_segment = SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
+    of_segment = FIRST_SEGMENT if older else SEGMENT | MORE_OF_SEGMENT
     values = {
         name: columns.get(name, repeated(kind, NOTHING.get(kind, 0), rows))
         for name, kind in EXECUTION.items()
@@ -58,7 +66,7 @@ def forge(
         )
         for name, kind in of_segment.items()
     }
-    schema = arrow_schema(older=older)
+    schema = arrow_schema(older=older, first=older)
     element = schema.field("segments").type.value_type
     struct = pa.StructArray.from_arrays(
         [column(kind, inside[name]) for name, kind in of_segment.items()], fields=list(element)
@@ -68,7 +76,8 @@ def forge(
     table = pa.table(
         [column(kind, values[name]) for name, kind in EXECUTION.items()] + [lists], schema=schema
     )
-    said = text or json.dumps({**ABOUT, **(about or {})})
+    first = {"format": FIRST} if older else {}
+    said = text or json.dumps({**ABOUT, **first, **(about or {})})
     with pq.ParquetWriter(
         file, schema, compression="zstd", write_statistics=False, store_schema=False
     ) as writer:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from detailing import detailed, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,11 +29,14 @@ from critpath.store import (
     save_paths,
     write_text,
 )
+from critpath.store.columns import SEGMENTS
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
 
-CODES = ("detail", "comm", "stack", "waker_stack")
+CODES = ("comm", "stack", "waker_stack")
+ROOT = Path(__file__).resolve().parents[3]
+TEXTS = {*CODES, "strings", "detail", "details"}
 
 
 def with_stacks(paths: PathSet) -> PathSet:
@@ -72,21 +76,23 @@ def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
             incomplete=4,
             notes=("4 begins without an end",),
         ),
-        paths=CriticalPaths(
-            start=start,
-            begin=np.array(segment_begin, np.int64),
-            end=np.array(segment_end, np.int64),
-            state=random.integers(0, len(State), total).astype(np.uint8),
-            detail=random.integers(0, len(STRINGS), total).astype(np.int32),
-            comm=random.integers(0, len(STRINGS), total).astype(np.int32),
-            tid=random.integers(1, 999, total),
-            host=np.zeros(total, np.int64),
-            cpu=random.integers(-1, 8, total).astype(np.int32),
-            lossy=random.integers(0, 2, total).astype(np.bool_),
-            strings=STRINGS,
-            elsewhere_idle=random.integers(
-                0, np.array(segment_end, np.int64) - np.array(segment_begin, np.int64) + 1
-            ),
+        paths=detailed(
+            CriticalPaths(
+                start=start,
+                begin=np.array(segment_begin, np.int64),
+                end=np.array(segment_end, np.int64),
+                state=random.integers(0, len(State), total).astype(np.uint8),
+                detail=random.integers(0, len(STRINGS), total).astype(np.int32),
+                comm=random.integers(0, len(STRINGS), total).astype(np.int32),
+                tid=random.integers(1, 999, total),
+                host=np.zeros(total, np.int64),
+                cpu=random.integers(-1, 8, total).astype(np.int32),
+                lossy=random.integers(0, 2, total).astype(np.bool_),
+                strings=STRINGS,
+                elsewhere_idle=random.integers(
+                    0, np.array(segment_end, np.int64) - np.array(segment_begin, np.int64) + 1
+                ),
+            )
         ),
         session=np.zeros(count, np.int64),
         sources=("tra\udce9ce/one",),
@@ -102,7 +108,12 @@ def path_set(lengths=(3, 0, 1), *, seed=1) -> PathSet:
 def assert_same(one: object, other: object) -> None:
     """Equal but for the order of strings, which are those that a segment has."""
     for field in fields(one):
-        if isinstance(one, CriticalPaths) and field.name in {*CODES, "strings"}:
+        if isinstance(one, CriticalPaths) and field.name in {
+            *CODES,
+            "strings",
+            "detail",
+            "details",
+        }:
             continue
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, np.ndarray):
@@ -114,8 +125,22 @@ def assert_same(one: object, other: object) -> None:
                 for column in CODES:
                     of = ([(*p.strings, None)[code] for code in getattr(p, column)] for p in (a, b))
                     assert next(of) == next(of), column
+                assert [a.details[c] for c in a.detail] == [b.details[c] for c in b.detail]
         else:
             assert a == b, field.name
+
+
+def test_a_file_of_the_first_format_is_read_and_saved_anew(tmp_path):
+    file = ROOT / "fixtures" / "requests" / "shop.paths" / "part-00000.parquet"
+    kind = pq.read_schema(file).field(SEGMENTS).type.value_type
+    assert kind.get_field_index("detail") >= 0
+    paths = load_paths(file)
+    save_paths(paths, tmp_path / "p.parquet")
+    assert_same(load_paths(tmp_path / "p.parquet").paths, paths.paths)
+    table = pq.read_table(file, columns=[SEGMENTS]).column(SEGMENTS).combine_chunks()
+    texts = table.flatten().field("detail").to_pylist()
+    assert texts_of(paths.paths) == texts
+    assert {of.rival for of in paths.paths.details} >= {"postgres"}
 
 
 @pytest.mark.parametrize("lengths", [(3, 0, 1), (), (1,), (0,), (50, 1, 2, 700)])
@@ -276,7 +301,7 @@ def swap_inside(rows):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"about": lambda a: a.update(format="critpath/paths/2")}, "format 'critpath/paths/2'"),
+        ({"about": lambda a: a.update(format="critpath/paths/3")}, "format 'critpath/paths/3'"),
         ({"about": lambda a: a.pop("strings")}, "'strings'"),
         ({"about": lambda a: a.update(strings=["", 1])}, "'strings'"),
         ({"about": lambda a: a.update(strings=[""])}, "unknown"),

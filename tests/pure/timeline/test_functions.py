@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.model.details import function_of
+from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.text import phrases
 from critpath.timeline._functions import find_longest
 from critpath.timeline.functions import find_callers, nest_functions
@@ -169,9 +169,9 @@ def test_the_projects_function_around_is_the_caller():
 
 
 def test_the_words_for_a_function():
-    detail = function_of("encode (json/encoder.py:42)", "render (shop.py:7)")
-    assert detail == "encode (json/encoder.py:42), under render (shop.py:7)"
+    detail = Detail(function="encode (json/encoder.py:42)", caller="render (shop.py:7)")
+    assert word_detail(detail) == "encode (json/encoder.py:42), under render (shop.py:7)"
     assert phrases.doing(State.RUN, detail) == (
         "running in `encode` (json/encoder.py:42), under `render` (shop.py:7)"
     )
-    assert phrases.doing(State.RUN, "") == "running"
+    assert phrases.doing(State.RUN, NO_DETAIL) == "running"

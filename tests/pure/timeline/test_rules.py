@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detailing import texts_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from building import build, drawn
@@ -225,8 +226,8 @@ def test_a_missing_wake_next_to_a_loss_is_the_losss():
     worker = np.flatnonzero(timelines.workers.tid == 1)
     paths = critical_paths(timelines, worker, np.array([0]), np.array([40]))
     found = [
-        (State(s).name, paths.strings[d], bool(flag))
-        for s, d, flag in zip(paths.state, paths.detail, paths.lossy, strict=True)
+        (State(s).name, text, bool(flag))
+        for s, text, flag in zip(paths.state, texts_of(paths), paths.lossy, strict=True)
     ]
     assert found == [
         ("RUN", "", False),
@@ -326,7 +327,7 @@ def test_a_thread_waits_for_the_cpu_where_it_queues():
     timelines = replay(build(rows))
     worker = np.flatnonzero(timelines.workers.tid == 1)
     paths = critical_paths(timelines, worker, np.array([0]), np.array([40]))
-    assert [paths.strings[d] for d in paths.detail] == ["", "t3 (3)", ""]
+    assert texts_of(paths) == ["", "t3 (3)", ""]
     assert paths.cpu.tolist() == [0, 0, 1]
 
 
@@ -509,8 +510,8 @@ def test_interrupts_nest_and_are_taken_out_of_running_time():
     worker = np.flatnonzero(timelines.workers.tid == 1)
     paths = critical_paths(timelines, worker, np.array([0]), np.array([30]))
     assert [
-        (b, e, State(s).name, paths.strings[d])
-        for b, e, s, d in zip(paths.begin, paths.end, paths.state, paths.detail, strict=True)
+        (b, e, State(s).name, text)
+        for b, e, s, text in zip(paths.begin, paths.end, paths.state, texts_of(paths), strict=True)
     ] == [
         (0, 10, "RUN", ""),
         (10, 12, "IRQ", "nvme0q1"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.model.vectors import InCode
 from critpath.schema.environment import Environment
 from critpath.vectors.chains import chain_times
 
@@ -85,7 +86,7 @@ STACKS = (
     "g\t\t0\tapp\nmalloc\t\t0\t/lib/libc.so.6\nf\ta/b/x.py\t3\tapp",
     "k\t\t0\tlibc.so.6",
 )
-FRAMES = (("\tf (app)",), ("\tf (b/x.py)", "\tg (app)"), ())
+FRAMES = ((InCode("f (app)"),), (InCode("f (b/x.py)"), InCode("g (app)")), ())
 
 
 def walk_with_places(steps, stacks):

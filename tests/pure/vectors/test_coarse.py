@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from detailing import detailed, texts_of
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.text.notes import word
@@ -13,18 +14,20 @@ def path_set(states, details):
     n = len(states)
     return PathSet(
         executions=Executions(("a",), [0], [10 * n], [7], [0], ("work",), ("",)),
-        paths=CriticalPaths(
-            start=np.array([0, n]),
-            begin=np.arange(n) * 10,
-            end=np.arange(n) * 10 + 10,
-            state=np.array(states, np.uint8),
-            detail=np.array(details, np.int32),
-            comm=np.ones(n, np.int32),
-            tid=np.full(n, 7),
-            host=np.zeros(n, np.int64),
-            cpu=np.zeros(n, np.int32),
-            lossy=np.arange(n) == 1,
-            strings=("", "work", "read", "hrtimer"),
+        paths=detailed(
+            CriticalPaths(
+                start=np.array([0, n]),
+                begin=np.arange(n) * 10,
+                end=np.arange(n) * 10 + 10,
+                state=np.array(states, np.uint8),
+                detail=np.array(details, np.int32),
+                comm=np.ones(n, np.int32),
+                tid=np.full(n, 7),
+                host=np.zeros(n, np.int64),
+                cpu=np.zeros(n, np.int32),
+                lossy=np.arange(n) == 1,
+                strings=("", "work", "read", "hrtimer"),
+            )
         ),
         session=np.zeros(1, np.int64),
         sources=("r",),
@@ -46,7 +49,7 @@ def test_running_is_one_segment_without_system_calls():
     assert coarse.state.tolist() == [State.RUN, State.WAIT_TIMER, State.RUN]
     assert coarse.begin.tolist() == [0, 20, 30]
     assert coarse.end.tolist() == [20, 30, 50]
-    assert [coarse.strings[c] for c in coarse.detail] == ["", "hrtimer", ""]
+    assert texts_of(coarse) == ["", "hrtimer", ""]
     assert coarse.lossy.tolist() == [True, False, False]
     assert coarse.start.tolist() == [0, 3]
 

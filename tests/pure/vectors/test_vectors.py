@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,18 +59,20 @@ def path_set(executions):
             comm=("subject",) * n,
             label=("",) * n,
         ),
-        paths=CriticalPaths(
-            start=start,
-            begin=begins,
-            end=ends,
-            state=np.array([s[1] for s in rows], np.uint8),
-            detail=np.array([strings.index(s[4]) for s in rows], np.int32),
-            comm=np.array([strings.index(s[3]) for s in rows], np.int32),
-            tid=np.array([s[2] for s in rows], np.int64),
-            host=np.zeros(size, np.int64),
-            cpu=np.zeros(size, np.int32),
-            lossy=np.zeros(size, np.bool_),
-            strings=tuple(strings),
+        paths=detailed(
+            CriticalPaths(
+                start=start,
+                begin=begins,
+                end=ends,
+                state=np.array([s[1] for s in rows], np.uint8),
+                detail=np.array([strings.index(s[4]) for s in rows], np.int32),
+                comm=np.array([strings.index(s[3]) for s in rows], np.int32),
+                tid=np.array([s[2] for s in rows], np.int64),
+                host=np.zeros(size, np.int64),
+                cpu=np.zeros(size, np.int32),
+                lossy=np.zeros(size, np.bool_),
+                strings=tuple(strings),
+            )
         ),
         session=np.zeros(n, np.int64),
         sources=("trace",),
