@@ -816,8 +816,8 @@ class Watchdog:
 
     made: Final[list[Watchdog]] = []
 
-    def __init__(self, instance: tracefs.Instance) -> None:
-        self.instance, self.dismissed = instance, 0
+    def __init__(self, instance: tracefs.Instance, *mounts: Path) -> None:
+        self.instance, self.mounts, self.dismissed = instance, mounts, 0
         self.made.append(self)
 
     def dismiss(self) -> None:
@@ -867,7 +867,8 @@ def play_kernel(monkeypatch: pytest.MonkeyPatch, recording: Recording | None = N
     put(tracefs, "mount", mount)
     put(drain, "_ONLINE", kernel.online)
     put(drain, "raise_priority", lambda *_: "fifo")
-    put(recorder, "TracingWatchdog", Watchdog)
+    for module in (recorder, marks, tracefs):
+        put(module, "TracingWatchdog", Watchdog)
     put(recorder, "Pulse", Pulse)
     put(recorder, "Watch", Watch)
     put(Watchdog, "made", [])

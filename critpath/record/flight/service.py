@@ -235,7 +235,7 @@ class Flight:
             if number == 0:
                 memory.make(always)
                 self._open_marks(memory)
-                stack.callback(ftrace.TracingWatchdog(memory.instance).dismiss)
+                stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
             last = number == len(self.request.profiles) - 1
             if events.missing and not last and profile_label(profile) == "requests":
                 continue
@@ -250,7 +250,7 @@ class Flight:
         memory.drop()
         self._describe(memory, root, events.missing)
         for layer in memory.layers:
-            stack.callback(ftrace.TracingWatchdog(layer.instance).dismiss)
+            stack.callback(tracefs.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
         self._control.owe("calibration", costs.seconds)

@@ -23,7 +23,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.drain import Drain, online_cpus
-from critpath.record.ftrace.tracefs import Instance, unmount_marker
+from critpath.record.ftrace.tracefs import Instance, TracingWatchdog, unmount_marker
 from critpath.record.ftrace.tracefs import mount_marker as mount
 from critpath.units import safe_text
 from critpath_marks.channels import ASK, PLACE
@@ -73,6 +73,7 @@ class UserMarks:
         self.instance = Instance.pin(root, instance_name(session))
         self._drain: Drain | None = None
         self.instance.make()
+        self._watch = TracingWatchdog(self.instance, self.path)
         try:
             self._start(users, page_bytes)
         except BaseException as error:
@@ -130,6 +131,8 @@ class UserMarks:
             self.instance.remove()
         except CritpathError as error:
             return f"{error.what} ({error.do})"
+        finally:
+            self._watch.dismiss()
         return ""
 
 

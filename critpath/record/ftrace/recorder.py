@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -52,7 +51,7 @@ from critpath.record.ftrace.preflight import (
 )
 from critpath.record.ftrace.received import FILE as LABELS
 from critpath.record.ftrace.received import ReceivedLabels
-from critpath.record.ftrace.tracefs import Instance, scan_threads
+from critpath.record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
 from critpath.record.profiles import SOCKETS, profile_events, profile_label, way_of_requests
 from critpath.record.recorder import (
     LABELS_FROM,
@@ -595,43 +594,6 @@ def scan_cgroups() -> list[CgroupRow]:
 
 
 # Turning tracing off when the recorder is killed
-
-
-# Waits in the instance's directory for a line, or for the end of the process that writes it.
-# The buffers stay: what is in them belongs to the recording.
-_SCRIPT: Final = "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_on; : >set_event"
-_PATIENCE: Final = 5.0  # s
-
-
-class TracingWatchdog:
-    """A small process that turns tracing off if its recorder is killed."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        # A machine without a shell, or without a process to spare, can be recorded all the same.
-        with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(  # noqa: S603 - our own words
-                ["/bin/sh", "-c", _SCRIPT, "critpath-watch"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=instance.path,
-                env={},
-                start_new_session=True,  # what is sent to the recorder's group is not meant
-            )
-
-    def dismiss(self) -> None:
-        """End the process: the recorder lives, and turns tracing off itself."""
-        process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        with contextlib.suppress(OSError), process.stdin as stdin:
-            stdin.write(b"\n")
-        try:
-            process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 # Finishing the recording of a killed recorder

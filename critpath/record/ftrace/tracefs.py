@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -295,6 +296,49 @@ class Instance:
             raise _refusal(f"write {value!r} to", self.path / name, error) from None
         finally:
             os.close(descriptor)
+
+
+# Waits in the instance's directory for a line, or for the end of the process that writes it.
+# The buffers stay: what is in them belongs to the recording.
+_SCRIPT: Final = (
+    "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_on; : >set_event; "
+    'for place; do umount -l "$place"; done'
+)
+_PATIENCE: Final = 5.0  # s
+
+
+class TracingWatchdog:
+    """A small process that turns tracing off if its recorder is killed.
+
+    Whoever makes an instance has one; of what else is to be undone it knows mounts.
+    """
+
+    def __init__(self, instance: Instance, *mounts: Path) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        # A machine without a shell, or without a process to spare, can be recorded all the same.
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(  # noqa: S603 - our own words
+                ["/bin/sh", "-c", _SCRIPT, "critpath-watch", *map(str, mounts)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=instance.path,
+                env={},
+                start_new_session=True,  # what is sent to the recorder's group is not meant
+            )
+
+    def dismiss(self) -> None:
+        """End the process: the recorder lives, and turns tracing off itself."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        with contextlib.suppress(OSError), process.stdin as stdin:
+            stdin.write(b"\n")
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ from critpath.record.ftrace.formats import read_format
 from critpath.record.ftrace.gate import instance_name
 from critpath.record.ftrace.raw import page_bytes
 from critpath.record.ftrace.received import Probe
-from critpath.record.ftrace.tracefs import Instance
+from critpath.record.ftrace.tracefs import Instance, TracingWatchdog
 from critpath.record.recorder import Requirement
 from critpath.record.sockets import INET, INET6, LISTEN, UNIX, scan_sockets
 from critpath.record.stacks.descriptors import (
@@ -224,6 +224,7 @@ class FilesSource:
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _ending: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _watch: TracingWatchdog | None = None
 
     @property
     def pages(self) -> Path:
@@ -243,6 +244,7 @@ class FilesSource:
         instance = Instance.pin(root, instance_name(LAYER, self.request.session))
         instance.make()
         self.instance = instance
+        self._watch = TracingWatchdog(instance)
         for name, value in (
             *(("tracing_on", "0"), ("trace_clock", "mono"), ("options/overwrite", "0")),
             *(("options/markers", "0"), ("buffer_size_kb", str(_BUFFER_KIB))),
@@ -353,6 +355,8 @@ class FilesSource:
         if instance is not None:
             with contextlib.suppress(CritpathError):
                 instance.remove()
+        if self._watch is not None:
+            self._watch.dismiss()
 
     def read(self) -> StackFacts:
         """Follow descriptors through what was traced; write what threads slept for."""

@@ -79,3 +79,29 @@ def test_a_daemon_outlives_its_recording_and_the_next(record, critpath, tmp_path
     finally:
         os.kill(pid, signal.SIGKILL)
         critpath("doctor", "--clean")
+
+
+def test_killed_outright_nothing_traces_and_nothing_is_mounted(start, critpath, wait_for, tmp_path):
+    """Every instance that was made, also of files and of marks, is off at once."""
+    wanted = ("--recorder", "ftrace", "-a", "--files", "--marks-from", "nobody", "--duration", "60")
+    words = (sys.executable, "-m", "critpath", "record", *wanted, "-o", tmp_path / "rec")
+    recording = start(*words, cwd=tmp_path)
+
+    def mine() -> list[Path]:
+        return [*INSTANCES.glob(f"*-{recording.pid}-*")]
+
+    def on() -> list[str]:
+        return [i.name for i in mine() if (i / "tracing_on").read_text().strip() == "1"]
+
+    def mounted() -> list[str]:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+        return [line for line in lines if f"-{recording.pid}-" in line]
+
+    try:
+        wait_for(lambda: len(on()) >= 3 and mounted())
+    finally:
+        os.kill(recording.pid, signal.SIGKILL)
+    wait_for(lambda: not on() and not mounted())
+    assert not [i for i in mine() if (i / "set_event").read_text().strip()]
+    critpath("doctor", "--clean")
+    assert not mine()
