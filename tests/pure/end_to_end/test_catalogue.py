@@ -28,7 +28,7 @@ from critpath.model import (
     PathSet,
     State,
 )
-from critpath.model.details import memory_of, quota_of
+from critpath.model.details import Detail, memory_of, quota_of, read_detail
 from critpath.report.document.comparison import comparison_document
 from critpath.schema.causes import BY_ID
 from critpath.timeline.replay import replay
@@ -163,6 +163,10 @@ def set_of(paths: CriticalPaths, begin, end) -> PathSet:
     return PathSet(executions, paths, zeros, ("drawn",), "process", (), zeros.astype(bool))
 
 
+def _read(state, detail):
+    return detail if isinstance(detail, Detail) else read_detail(state, detail)
+
+
 def draw_paths(state, detail, length):
     """Return a set of paths whose stretch is in a state, by its detail."""
     drawn = draw(DRAWN["sleep"], length)
@@ -171,8 +175,8 @@ def draw_paths(state, detail, length):
     paths = replace(
         paths,
         state=np.where(there, np.uint8(state), paths.state),
-        detail=np.where(there, len(paths.strings), paths.detail).astype(np.int32),
-        strings=(*paths.strings, detail),
+        detail=np.where(there, len(paths.details), paths.detail).astype(np.int32),
+        details=(*paths.details, _read(state, detail)),
     )
     return replace(drawn, paths=paths)
 
