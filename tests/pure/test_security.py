@@ -58,4 +58,4 @@ def test_no_shell_and_no_yaml():
                     found.append(f"{path.name}:{node.lineno}")
             if isinstance(node, ast.Constant) and node.value in {"/bin/sh", b"/bin/sh"}:
                 found.append(path.name)
-    assert found == ["bisect.py", "recorder.py", "daemon.py", "session.py", "slots.py", "user.py"]
+    assert found == ["bisect.py", "tracefs.py", "daemon.py", "session.py", "slots.py", "user.py"]

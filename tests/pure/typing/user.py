@@ -36,7 +36,7 @@ def gate(normal: str, sample: Path) -> bool:
 
 def show(answer: cp.Comparison) -> None:
     assert_type(answer.causes[0].sentence, str)
-    assert_type(answer.findings[0].contribution, int | float | None)
+    assert_type(answer.findings[0].contribution, float)
     assert_type(answer.settings, cp.CompareSettings)
     assert_type([state.state for state in answer.states if state.flagged], list[str])
     assert_type(answer.executions[-1].excess, int | None)
