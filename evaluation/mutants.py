@@ -4,8 +4,9 @@
 
 Mutants are Cosmic Ray's, drawn from all that it can make of the Python modules of `PACKAGES`,
 less those in annotations, which nothing evaluates.  The pure tests run once with coverage; each
-mutant then meets the tests that reach its line, in a copy of the installed package.  It is
-killed if one of them fails or does not end; else it survives, and is shown.
+mutant then meets the tests that reach its line, in a copy of the installed package; one of a
+line that only the import runs, such as a table's, those of its package that reach the module.  It
+is killed if one of them fails or does not end; else it survives, and is shown.
 """
 
 from __future__ import annotations
@@ -123,6 +124,15 @@ def tests_by_line(place: Path, jobs: int) -> dict[str, dict[int, list[str]]]:
     return lines
 
 
+def find_tests(lines: dict[int, list[str]], mutant: Mutant) -> list[str]:
+    """Return the tests that a mutant meets, of the tests by the lines of its module."""
+    tests = lines.get(mutant.line)
+    if tests or tests is None:
+        return tests or []
+    package = f"tests/pure/{mutant.module.split('/')[1]}/"
+    return sorted({x for of in lines.values() for x in of if x.startswith(package)})
+
+
 def changed(mutant: Mutant) -> str | None:
     """Return the changed text of a mutant's module."""
     from cosmic_ray.mutating import mutate_code  # noqa: PLC0415 - make mutants has it
@@ -207,7 +217,7 @@ def main() -> int:
         def judge_one(mutant: Mutant) -> Outcome:
             copy = copies.get()
             try:
-                return judge(mutant, lines.get(mutant.module, {}).get(mutant.line, []), copy)
+                return judge(mutant, find_tests(lines.get(mutant.module, {}), mutant), copy)
             finally:
                 copies.put(copy)
 
