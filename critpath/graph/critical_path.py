@@ -104,8 +104,8 @@ class Sweep:
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
-        self._links = _by_receiver((packets, holds, receipts), len(workers))
-        self._table = _processor_table(processors)
+        self._links = _sort_links((packets, holds, receipts), len(workers))
+        self._table = _number_processors(processors)
         self._processors, self._interrupts = len(processors), interrupts
         self._rows = BoundaryRows(self._cuts, ROWS, carried)
         # A row or two of each processor: all are kept.
@@ -140,7 +140,7 @@ class Sweep:
         subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
         workers = self._workers
         account = Account(
-            *self._walked(subjects, begin, end, most),
+            *self._walk_subjects(subjects, begin, end, most),
             workers.host,
             (workers.idle_cpu >= 0).view(np.uint8),
             self._table,
@@ -151,7 +151,7 @@ class Sweep:
         )
         account.most = most
         self._account(account, end)
-        codes, rivals = _who_ran(account, workers, self._strings)
+        codes, rivals = _name_rivals(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu, elsewhere = account.take(
             codes,
             workers.tid,
@@ -186,7 +186,7 @@ class Sweep:
             details=details,
         )
 
-    def _walked(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
+    def _walk_subjects(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
         """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
         workers = self._workers
         walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
@@ -252,7 +252,7 @@ def sweep_paths(
     return sweep.paths(subjects, begin, end)
 
 
-def _by_receiver(
+def _sort_links(
     links: Sequence[Sequence[tuple[int, int, int, int]]], workers: int
 ) -> tuple[I64, I64, I64, I64, U8]:
     """Return packets, holders and receipts: start [workers + 1], time, source, sent, kind."""
@@ -266,7 +266,7 @@ def _by_receiver(
     return start, time, source, sent, kind[order]
 
 
-def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
+def _number_processors(processors: Sequence[tuple[int, int]]) -> I32:
     """Return the index of every (host, cpu), -1 where there is none."""
     width = max((cpu for _, cpu in processors), default=0) + 1
     hosts = max((host for host, _ in processors), default=0) + 1
@@ -276,7 +276,7 @@ def _processor_table(processors: Sequence[tuple[int, int]]) -> I32:
     return table
 
 
-def _who_ran(
+def _name_rivals(
     account: Account,
     workers: Workers,
     strings: Sequence[str],
@@ -392,11 +392,11 @@ def extract_paths(
             warnings=(*events.warnings, *replayed.warnings, *notes),
         )
 
-    expected = _expected_segments(replayed, executions)
+    expected = _estimate_segments(replayed, executions)
     most = float(most_segments)
     first = 0
     while first < len(executions) or not first:
-        rows, paths = walk(first, min(_end_of_group(expected, first, most), first + _TOGETHER))
+        rows, paths = walk(first, min(_find_end_of_group(expected, first, most), first + _TOGETHER))
         last = rows.stop
         yield part(rows, paths)
         if last >= len(executions):
@@ -537,11 +537,11 @@ def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:
         if parts:
             mine = np.flatnonzero(worker == thread)
             low, high, state = (np.concatenate(column) for column in zip(*parts, strict=True))
-            found[mine] = _longest_states(low, high, state, begin[mine], end[mine])
+            found[mine] = _find_longest_states(low, high, state, begin[mine], end[mine])
     return found
 
 
-def _longest_states(low: I64, high: I64, state: U8, begin: I64, end: I64) -> U8:
+def _find_longest_states(low: I64, high: I64, state: U8, begin: I64, end: I64) -> U8:
     """Return the state with most time in each window, of rows in order of time."""
     best, found = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.uint8)
     for one in np.unique(state).tolist():
@@ -557,14 +557,14 @@ def _longest_states(low: I64, high: I64, state: U8, begin: I64, end: I64) -> U8:
     return found
 
 
-def _expected_segments(replayed: ReplayedRecording, executions: Executions) -> F64:
+def _estimate_segments(replayed: ReplayedRecording, executions: Executions) -> F64:
     """Return how many segments every execution may have."""
     events = replayed.events
     share = (executions.end - executions.begin) / max(events.end - events.begin, 1)
     return _AT_LEAST + share * (_CUTS * replayed.rows / max(len(replayed.processors), 1))
 
 
-def _end_of_group(expected: F64, first: int, most: float) -> int:
+def _find_end_of_group(expected: F64, first: int, most: float) -> int:
     """Return the end of the executions that are walked together."""
     if not most:
         return len(expected)
@@ -614,7 +614,7 @@ class BoundaryRows:
         """Keep what is carried out of a block into the one before it."""
         if k == 0 or k - 1 in self._known:
             return
-        found = _held_over(columns, self._known[k], int(self._cuts[k - 1]))
+        found = _join_boundary_rows(columns, self._known[k], int(self._cuts[k - 1]))
         self._known[k - 1] = found
         self._size += _size(found)
         if self._size > self._most:
@@ -631,7 +631,7 @@ def _size(columns: Columns) -> int:
     return sum(column.nbytes for column in columns)
 
 
-def _held_over(columns: Columns, carried: Columns, cut: int) -> Columns:
+def _join_boundary_rows(columns: Columns, carried: Columns, cut: int) -> Columns:
     """Return the rows, of a block's and of those carried into it, that begin before a cut."""
     start, rows = held_over(columns[0], columns[1], carried[0], carried[1], cut)
     result = [start]
@@ -688,7 +688,7 @@ def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
     if not len(lives) or not len(tid):
         return result
     of, asked = np.split(
-        _numbered(
+        _number_threads(
             np.concatenate([workers.host[lives], host]),
             np.concatenate([workers.tid[lives], tid]),
         ),
@@ -713,7 +713,7 @@ def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
     return result
 
 
-def _numbered(host: I64, tid: I64) -> I64:
+def _number_threads(host: I64, tid: I64) -> I64:
     """Return a number for every row, the same for the same thread."""
     order = np.lexsort((tid, host))
     host, tid = host[order], tid[order]

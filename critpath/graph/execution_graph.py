@@ -70,17 +70,12 @@ class ExecutionGraph:
     born: I64
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, state=np.uint8)
+        freeze_columns(self, len(self.begin), "begin", "end", "state")
         freeze_columns(
-            self,
-            len(self.link_time),
-            link_time=np.int64,
-            link_source=np.int64,
-            link_sent=np.int64,
-            link_kind=np.uint8,
+            self, len(self.link_time), "link_time", "link_source", "link_sent", "link_kind"
         )
-        freeze_columns(self, len(self.start), start=np.int64, link_start=np.int64)
-        freeze_columns(self, len(self.start) - 1, parent=np.int64, born=np.int64)
+        freeze_columns(self, len(self.start), "start", "link_start")
+        freeze_columns(self, len(self.start) - 1, "parent", "born")
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -310,7 +305,7 @@ def window_graph(
     cuts = [(of, time) for first, last, of, _ in rows for time in (first, last)]
     result = graph.to_networkx(begin, end, cuts)
     _mark(result, rows)
-    return result if all_threads else _near(result, {of for _, _, of, _ in rows})
+    return result if all_threads else _keep_near(result, {of for _, _, of, _ in rows})
 
 
 def count_edges(graph: ExecutionGraph, begin: int, end: int) -> int:
@@ -321,7 +316,7 @@ def count_edges(graph: ExecutionGraph, begin: int, end: int) -> int:
     return intervals + 3 * (links + births)
 
 
-def _near(whole: Any, on_path: set[int]) -> Any:
+def _keep_near(whole: Any, on_path: set[int]) -> Any:
     """Return the graph of the threads on a path and of those that woke, or created, one of them.
 
     Every link to a thread on the path is kept, so the path can still be found in it.

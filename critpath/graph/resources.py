@@ -67,10 +67,10 @@ def explain_waits(
     limits = [(limit, members_of(limit, workers)) for limit in reached]
     changes: dict[int, list[Part]] = {}
     for limit, members in limits:
-        changes |= dict(_quota_parts(segments, limit, members, resources.periods))
-    changes |= dict(_disk_parts(segments, limits, resources.requests, disks, names))
-    changes |= dict(_reclaim_parts(segments, limits, resources.reclaims))
-    return replace(paths, paths=_with_parts(segments, changes)) if changes else paths
+        changes |= dict(_find_quota_parts(segments, limit, members, resources.periods))
+    changes |= dict(_find_disk_parts(segments, limits, resources.requests, disks, names))
+    changes |= dict(_find_reclaim_parts(segments, limits, resources.reclaims))
+    return replace(paths, paths=_put_parts(segments, changes)) if changes else paths
 
 
 def members_of(limit: ReachedLimit, workers: Workers) -> I64:
@@ -153,7 +153,7 @@ def _find_held(limit: ReachedLimit, periods: I64) -> _Held | None:
     return _Held(rows, ends, period)
 
 
-def _quota_parts(
+def _find_quota_parts(
     paths: CriticalPaths, limit: ReachedLimit, members: I64, periods: I64
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield the parts of waits for a cpu in which a group's quota held its threads back."""
@@ -161,18 +161,18 @@ def _quota_parts(
     if held is None or not len(members):
         return
     detail = quota_of(limit.group, *(limit.limits.get(x, 0) for x in ("quota", "period")))
-    rows = np.array(_rows_of(paths, members, [State.WAIT_CPU]), np.int64)
+    rows = np.array(_find_rows(paths, members, [State.WAIT_CPU]), np.int64)
     waits = np.stack([paths.begin[rows], paths.end[rows]], axis=1)
     for number, spans in held.allot(waits).items():
         begin, end = waits[number].tolist()
-        whole = _joined(spans, begin, end)
+        whole = _join_spans(spans, begin, end)
         if whole[0][0] == begin:
             # It lost its turn, too: whom it then queues behind did not take it from it.
             whole = [(begin, end)]
         yield int(rows[number]), [(a, b, State.WAIT_QUOTA, detail) for a, b in whole]
 
 
-def _joined(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+def _join_spans(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
     """Join spans that overlap or nearly do, and what is left at either end of the whole."""
     result: list[tuple[int, int]] = []
     for low, high in sorted(spans):
@@ -188,7 +188,7 @@ def _joined(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tupl
 # Disks
 
 
-def _disk_parts(
+def _find_disk_parts(
     paths: CriticalPaths,
     limits: Sequence[tuple[ReachedLimit, I64]],
     requests: I64,
@@ -216,11 +216,11 @@ def _disk_parts(
                 number = f"{what.device >> 20}:{what.device & 0xFFFFF}"
                 name = disks.get(what.device, number)
                 detail = disk_limit(name, group, what.rate, limit)
-        if detail is None and (device := queue.awaited(begin, end)) is not None:
+        if detail is None and (device := queue.find_awaited(begin, end)) is not None:
             if path not in own:
                 mine = paths.tid[paths.start[path] : paths.start[path + 1]]
                 own[path] = set(mine.tolist())
-            code, share = queue.others(begin, end, device, own[path])
+            code, share = queue.find_others(begin, end, device, own[path])
             known = word_detail(paths.details[paths.detail[row]])
             name = disks.get(device, known or f"{device >> 20}:{device & 0xFFFFF}")
             detail = Detail(device=name, peer=names[code] if share >= WAITING.mostly else "")
@@ -237,14 +237,16 @@ class _Queue:
         self._by_end = requests[np.argsort(requests[:, 1], kind="stable")]
         self._longest = int((requests[:, 1] - requests[:, 0]).max(initial=0))
 
-    def awaited(self, begin: int, end: int) -> int | None:
+    def find_awaited(self, begin: int, end: int) -> int | None:
         """Return the disk whose completed request ended a wait."""
         last = int(np.searchsorted(self._by_end[:, 1], end, side="right")) - 1
         if last < 0 or self._by_end[last, 1] < begin:
             return None
         return int(self._by_end[last, 2])
 
-    def others(self, begin: int, end: int, device: int, own: Collection[int]) -> tuple[int, float]:
+    def find_others(
+        self, begin: int, end: int, device: int, own: Collection[int]
+    ) -> tuple[int, float]:
         """Return whose requests were in a disk for most of a wait, and for what share of it."""
         low, high = np.searchsorted(self._requests[:, 0], (begin - self._longest, end))
         near = self._requests[low:high]
@@ -265,13 +267,13 @@ class _Queue:
 # Memory
 
 
-def _reclaim_parts(
+def _find_reclaim_parts(
     paths: CriticalPaths, limits: Sequence[tuple[ReachedLimit, I64]], reclaims: I64
 ) -> Iterator[tuple[int, list[Part]]]:
     """Yield the parts in which a thread freed memory, because a limit or the machine had none."""
     parts: dict[int, list[Part]] = {}
     for tid in sorted(set(reclaims[:, 2].tolist())):
-        rows = np.array(_rows_of(paths, np.array([tid]), _RECLAIMING), np.int64)
+        rows = np.array(_find_rows(paths, np.array([tid]), _RECLAIMING), np.int64)
         memory = next(
             (limit for limit, members in limits if _MEMORY in limit.rows and tid in members), None
         )
@@ -287,13 +289,13 @@ def _reclaim_parts(
 # Segments
 
 
-def _rows_of(paths: CriticalPaths, tids: I64, states: Sequence[int] | I64) -> list[int]:
+def _find_rows(paths: CriticalPaths, tids: I64, states: Sequence[int] | I64) -> list[int]:
     """Return the segments of some threads in some states."""
     wanted: Bool = np.isin(paths.state, states) & np.isin(paths.tid, tids)
     return [int(row) for row in np.flatnonzero(wanted)]
 
 
-def _with_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> CriticalPaths:
+def _put_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> CriticalPaths:
     """Return the paths with parts of segments in another state; the rest stays as it is."""
     codes = {detail: code for code, detail in enumerate(paths.details)}
     pieces: dict[int, list[tuple[int, int, int, int]]] = {}

@@ -48,7 +48,7 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     stacks : Stacks
     """
     path = paths.paths
-    stacks = _of_threads(stacks, path.tid)
+    stacks = _keep_threads(stacks, path.tid)
     asleep = np.isin(path.state, ASLEEP)
     runs = np.isin(path.state, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
@@ -59,35 +59,37 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     own[(own >= 0) & (np.append(stacks.time, 0)[own] > path.end)] = -1
     if stacks.complete:  # a path may come to a thread that has slept for long
         later = asleep & (own < 0)
-        own[later] = _last(stacks, slept, path.tid[later], path.begin[later])
+        own[later] = _find_last(stacks, slept, path.tid[later], path.begin[later])
     by = np.isin(path.state, _ENDED_BY_THREADS)
-    woken[by] = _nearest(stacks, woke, stacks.woken, path.tid[by], path.end[by], apart)
+    woken[by] = _find_nearest(stacks, woke, stacks.woken, path.tid[by], path.end[by], apart)
     wakes = runs & path.wakes
     for chosen, kind in ((wakes, woke), (runs & ~wakes, slept)):
-        own[chosen] = _nearest(stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen], apart)
-    middle = _within(stacks, path, runs)
+        own[chosen] = _find_nearest(
+            stacks, kind, stacks.tid, path.tid[chosen], path.end[chosen], apart
+        )
+    middle = _find_within(stacks, path, runs)
     own[runs] = np.where(middle >= 0, middle, own[runs])
     if (stacks.kind == SAMPLE).any():
         chosen = asleep | runs
         spans = _Spans(path.tid[chosen], path.begin[chosen], path.end[chosen], runs[chosen])
         slept_in, ran_in = _count_samples(stacks, spans)
-        own[chosen] = _sampled(stacks, spans, ran_in > slept_in)
+        own[chosen] = _find_sampled(stacks, spans, ran_in > slept_in)
         before, waits = _find_others_turns(path, runs)
         waited_in, _ = _count_samples(stacks, waits)
         short = path.duration[before] < stacks.period
         ends = waits.begin[short], waits.end[short]
         brief = _Spans(waits.tid[short], *ends, waits.runs[short])
-        found = _sampled(stacks, brief, ran_in > slept_in + waited_in)
+        found = _find_sampled(stacks, brief, ran_in > slept_in + waited_in)
         own[before[short]] = np.where(found >= 0, found, own[before[short]])
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
     strings = list(path.strings)
-    stack, waker = _coded(own, woken, stacks, strings)
+    stack, waker = _code_stacks(own, woken, stacks, strings)
     changed = replace(
         path,
-        stack=_joined(stack, path.stack, strings),
-        waker_stack=_joined(waker, path.waker_stack, strings),
+        stack=_join_outer_frames(stack, path.stack, strings),
+        waker_stack=_join_outer_frames(waker, path.waker_stack, strings),
         strings=tuple(strings),
     )
     return replace(paths, paths=changed)
@@ -118,7 +120,7 @@ def _give_helpers(own: I64, stacks: Stacks, path: CriticalPaths, chosen: Bool) -
     there = (after < size) & (first[after] < mine)
     mine, after = mine[there], after[there]
     mine, after = (rows[path.path[after] == path.path[mine]] for rows in (mine, after))
-    found = _last(stacks, stacks.kind == SLEEP, path.tid[after], path.begin[after])
+    found = _find_last(stacks, stacks.kind == SLEEP, path.tid[after], path.begin[after])
     # A thread that slept only later did not wait for it.
     found[(found >= 0) & (np.append(stacks.time, 0)[found] > path.end[mine])] = -1
     own[mine] = found
@@ -162,12 +164,12 @@ def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> No
     back = _next_of_thread(path)
     mine = np.flatnonzero((own < 0) & runs & (back > np.arange(len(own)) + 1))
     after = back[mine]
-    found = _last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
+    found = _find_last(stacks, stacks.kind == SLEEP, path.tid[mine], path.begin[after])
     found[np.append(stacks.time, 0)[found] < path.end[mine] - WAITING.apart] = -1
     own[mine] = found
 
 
-def _joined(inner: I32, outer: I32, strings: list[str]) -> I32:
+def _join_outer_frames(inner: I32, outer: I32, strings: list[str]) -> I32:
     """Return the codes of stacks of which one part was known before: the outer frames."""
     both = (inner >= 0) & (outer >= 0)
     result = np.where(inner >= 0, inner, outer)
@@ -185,7 +187,7 @@ def mark_own(paths: PathSet, own: str, not_own: str) -> PathSet:
     return replace(paths, paths=paths.paths.map_stacks(mark))
 
 
-def _of_threads(stacks: Stacks, tid: I64) -> Stacks:
+def _keep_threads(stacks: Stacks, tid: I64) -> Stacks:
     """Return the events of some threads, and those that woke them: a machine has many more."""
     threads = np.unique(tid)
     mine = np.isin(stacks.tid, threads) | np.isin(stacks.woken, threads)
@@ -193,7 +195,7 @@ def _of_threads(stacks: Stacks, tid: I64) -> Stacks:
     return replace(stacks, **{name: getattr(stacks, name)[mine] for name in kept})
 
 
-def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I32, I32]:
+def _code_stacks(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I32, I32]:
     """Return the codes of events' stacks, whose texts become strings; -1 where there is none."""
     known = np.append(stacks.stack, np.int32(-1))  # of some events there is no stack
     used, codes = np.unique(np.append(known[np.append(own, woken)], -1), return_inverse=True)
@@ -206,7 +208,7 @@ def _coded(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I3
 def find_sleeps(stacks: Stacks, tid: I64, begin: I64, apart: int | None = None) -> I64:
     """Return for every sleep, of a thread from a time on, the event that is its own, or -1."""
     apart = WAITING.apart if apart is None else apart
-    return _nearest(stacks, stacks.kind == SLEEP, stacks.tid, tid, begin, apart)
+    return _find_nearest(stacks, stacks.kind == SLEEP, stacks.tid, tid, begin, apart)
 
 
 def usual_distance(stacks: Stacks, tid: I64, begin: I64) -> int:
@@ -222,7 +224,7 @@ def usual_distance(stacks: Stacks, tid: I64, begin: I64) -> int:
     return int(min(WAITING.apart, max(WAITING.surely_apart, WAITING.times_usual * usual)))
 
 
-def _nearest(
+def _find_nearest(
     stacks: Stacks, chosen: Bool, whose: I64, tid: I64, time: I64, apart: int | None = None
 ) -> I64:
     """Return for every thread and time the event of that thread that is nearest, or -1.
@@ -236,29 +238,29 @@ def _nearest(
     pairs, place = np.unique(np.stack([tid, time]), axis=1, return_inverse=True)
     place = place.ravel()
     found = np.full(pairs.shape[1], -1, np.int64)
-    of_thread = _by_thread(events, whose)
+    of_thread = _sort_by_thread(events, whose)
     threads = whose[of_thread]
     for thread in np.unique(pairs[0]).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
         first, last = np.searchsorted(pairs[0], [thread, thread + 1])
         if low < high:
             mine = of_thread[low:high]
-            near = _mutual(stacks.time[mine], pairs[1][first:last], apart)
+            near = _find_mutual(stacks.time[mine], pairs[1][first:last], apart)
             found[first:last] = np.where(near >= 0, mine[near], -1)
     result[:] = found[place]
     return result
 
 
-def _by_thread(events: I64, whose: I64) -> I64:
+def _sort_by_thread(events: I64, whose: I64) -> I64:
     """Return events, which are in order of time, thread after thread."""
     ordered: I64 = events[np.argsort(whose[events], kind="stable")]
     return ordered
 
 
-def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
+def _find_last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     """Return for every thread and time that thread's last event before it, or -1."""
     events = np.flatnonzero(chosen)
-    order = _by_thread(events, stacks.tid)
+    order = _sort_by_thread(events, stacks.tid)
     threads, result = stacks.tid[order], np.full(len(tid), -1, np.int64)
     for thread in np.unique(tid).tolist():
         low, high = np.searchsorted(threads, [thread, thread + 1])
@@ -268,29 +270,29 @@ def _last(stacks: Stacks, chosen: Bool, tid: I64, time: I64) -> I64:
     return result
 
 
-def _mutual(events: I64, times: I64, apart: int) -> I64:
+def _find_mutual(events: I64, times: I64, apart: int) -> I64:
     """Return for each time the event that is nearest and has none nearer, both sorted; or -1."""
-    there = _closest(events, times)
-    back = _closest(times, events)
+    there = _find_closest(events, times)
+    back = _find_closest(times, events)
     agreed = back[there] == np.arange(len(times))
     near = abs(events[there] - times) <= apart
     return np.where(agreed & near, there, -1)
 
 
-def _closest(values: I64, to: I64) -> I64:
+def _find_closest(values: I64, to: I64) -> I64:
     right = np.clip(np.searchsorted(values, to), 0, len(values) - 1)
     left = np.maximum(right - 1, 0)
     return np.where(abs(values[left] - to) < abs(values[right] - to), left, right)
 
 
-def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
+def _find_within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
     """Return for each segment that runs the sample nearest to its middle, or -1.
 
     An interrupt takes the sample, which ends the segment: what a thread runs until it does
     something else than being interrupted is one stretch, whose samples are those of its segments.
     """
     events = np.flatnonzero(stacks.kind == RUN)
-    order = _by_thread(events, stacks.tid)
+    order = _sort_by_thread(events, stacks.tid)
     result, threads = np.full(int(runs.sum()), -1, np.int64), stacks.tid[order]
     if not len(result):
         return result
@@ -308,7 +310,7 @@ def _within(stacks: Stacks, path: CriticalPaths, runs: Bool) -> I64:
         some = np.searchsorted(times, end[mine], "right") > np.searchsorted(times, begin[mine])
         mine = mine[some]
         if len(mine):
-            near = _closest(times, middle[mine])
+            near = _find_closest(times, middle[mine])
             # That of another stretch may be nearer than those of this one.
             near = np.clip(
                 near,
@@ -325,7 +327,7 @@ def _count_samples(stacks: Stacks, spans: _Spans) -> I64:
     A place in the code is one at which threads sleep, or run: a sample that is noted late falls
     on what comes next.
     """
-    events, number = _every_sample(stacks)
+    events, number = _list_samples(stacks)
     counts = np.zeros((2, len(stacks.texts)), np.int64)
     for thread in np.unique(spans.tid).tolist():
         mine = np.flatnonzero(spans.tid == thread)
@@ -341,10 +343,10 @@ def _count_samples(stacks: Stacks, spans: _Spans) -> I64:
     return counts
 
 
-def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
+def _list_samples(stacks: Stacks) -> tuple[I64, I64]:
     """Return the rows of all samples, and which of its row each is: a row is noted at changes."""
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    events = _by_thread(events, stacks.tid)
+    events = _sort_by_thread(events, stacks.tid)
     time, tid = stacks.time[events], stacks.tid[events]
     same = np.append(np.diff(tid) == 0, np.zeros(min(1, len(tid)), np.bool_))
     until = np.where(same, np.append(time[1:], time[:1]), time + 1)
@@ -354,7 +356,7 @@ def _every_sample(stacks: Stacks) -> tuple[I64, I64]:
     return np.repeat(events, count), number
 
 
-def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
+def _find_sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
     """Return for each span the event with the stack of most samples within it; -1: not sampled.
 
     What runs takes no stack in which threads mostly sleep, as a sample that is noted late would
@@ -363,7 +365,7 @@ def _sampled(stacks: Stacks, spans: _Spans, running: Bool) -> I64:
     """
     tid, begin, end, runs = spans
     events = np.flatnonzero(stacks.kind == SAMPLE)
-    order = _by_thread(events, stacks.tid)
+    order = _sort_by_thread(events, stacks.tid)
     threads = stacks.tid[order]
     result = np.full(len(tid), -1, np.int64)
     period = max(1, stacks.period)

@@ -62,8 +62,7 @@ class Segments:
         for name in ("cpu", "elsewhere_idle"):
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(len(self.begin), -1, np.int64))
-        columns = dict.fromkeys(("begin", "end", "tid", "cpu", "elsewhere_idle"), np.int64)
-        freeze_columns(self, len(self.begin), **columns)
+        freeze_columns(self, len(self.begin))
         if not len(self.begin) == len(self.comm) == len(self.detail):
             raise ValueError("Segments: columns of unequal length")
 

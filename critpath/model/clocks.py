@@ -275,11 +275,7 @@ class Messages(Table):
     bound_ns: I64
 
     def __post_init__(self) -> None:
-        places = ("sender_host", "sender_endpoint", "receiver_host", "receiver_endpoint")
-        times = ("left_ns", "sent_ns", "arrived_ns", "received_ns", "bytes", "position", "bound_ns")
-        columns = dict.fromkeys((*places, "sender_tid", "receiver_tid"), np.int32)
-        long = dict.fromkeys(times, np.int64)
-        freeze_columns(self, len(self.bytes), last=np.bool_, sure=np.uint8, **columns, **long)
+        freeze_columns(self, len(self.bytes))
 
     def __len__(self) -> int:
         return len(self.bytes)

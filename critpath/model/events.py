@@ -221,15 +221,8 @@ class Events(Table):
     gaps: Gaps = field(default_factory=Gaps)
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.timestamp),
-            timestamp=np.int64,
-            cpu=np.int32,
-            event_class=np.int32,
-            offset=np.int64,
-        )
-        freeze_columns(self, -1, values=np.int64)
+        freeze_columns(self, len(self.timestamp), but={"values"})
+        freeze_columns(self, -1, "values")
 
     def __len__(self) -> int:
         return len(self.timestamp)

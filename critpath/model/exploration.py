@@ -106,8 +106,7 @@ class FactTable(Table):
     facts: Mapping[str, Fact]
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.id), begin=np.int64, end=np.int64, parent=np.int64)
-        freeze_columns(self, len(self.id), recording=np.int32, label=np.int32)
+        freeze_columns(self, len(self.id))
 
     def __len__(self) -> int:
         return len(self.id)

@@ -49,7 +49,7 @@ class Loop(Table):
     iterations: I32
 
     def __post_init__(self) -> None:
-        freeze_columns(self, -1, iterations=np.int32)
+        freeze_columns(self, -1)
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per sequence."""
@@ -90,7 +90,7 @@ class Alignment(Table):
     loops: tuple[Loop, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.sequences), rows=np.int32)
+        freeze_columns(self, len(self.sequences))
         if len(self.durations) != len(self.sequences):
             raise ValueError("Alignment: durations and sequences differ in number")
 
@@ -237,22 +237,7 @@ class ColumnStatistics(Table):
     note: Note | None = None
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.probability),
-            probability=np.float64,
-            normal_symbol=np.int32,
-            normal_probability=np.float64,
-            mean=np.float64,
-            std=np.float64,
-            contribution=np.int64,
-            abnormal_state=np.bool_,
-            abnormal_duration=np.bool_,
-            missing=np.bool_,
-            p_structure=np.float64,
-            p_duration=np.float64,
-            abnormal=np.bool_,
-        )
+        freeze_columns(self, len(self.probability))
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per column of the alignment."""

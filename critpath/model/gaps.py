@@ -49,9 +49,7 @@ class Gaps(Table):
     host: I64 = field(default_factory=_none)
 
     def __post_init__(self) -> None:
-        codes = {"layer": np.uint8, "why": np.uint8}
-        kinds: dict[str, Any] = {of.name: codes.get(of.name, np.int64) for of in fields(self)}
-        freeze_columns(self, len(self.begin), **kinds)
+        freeze_columns(self, len(self.begin))
 
     def __len__(self) -> int:
         return len(self.begin)

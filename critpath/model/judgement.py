@@ -47,15 +47,7 @@ class Clustering(Table):
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.labels),
-            labels=np.int64,
-            raw_labels=np.int64,
-            weak=np.bool_,
-            ordering=np.int64,
-            reachability=np.float64,
-        )
+        freeze_columns(self, len(self.labels))
 
     @property
     def size(self) -> int:
@@ -98,14 +90,7 @@ class ClusterPairs(Table):
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.pair),
-            pair=np.int64,
-            score=np.float64,
-            weak=np.bool_,
-            novel=np.bool_,
-        )
+        freeze_columns(self, len(self.pair))
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per sample cluster."""
@@ -151,16 +136,7 @@ class Outliers(Table):
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.score),
-            score=np.float64,
-            p_value=np.float64,
-            anomalous=np.bool_,
-            paper=np.bool_,
-            excess=np.int64,
-            symbol=np.int64,
-        )
+        freeze_columns(self, len(self.score))
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per sample execution."""

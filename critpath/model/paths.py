@@ -14,7 +14,17 @@ import numpy as np
 from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.requests import RequestFacts
-from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    Column,
+    Table,
+    column_types,
+    freeze_columns,
+)
 from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
@@ -73,11 +83,7 @@ class Executions(Table):
     chance: F64 | None = None
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self, len(self.id), begin=np.int64, end=np.int64, tid=np.int64, host=np.int64
-        )
-        if self.chance is not None:
-            freeze_columns(self, len(self.id), chance=np.float64)
+        freeze_columns(self, len(self.id))
         if not len(self.id) == len(self.comm) == len(self.label):
             raise ValueError("Executions: text columns of unequal length")
         if self.requests is not None and len(self.requests) != len(self.id):
@@ -96,39 +102,25 @@ class Executions(Table):
 
     def rows(self, rows: slice) -> Executions:
         """Return consecutive executions."""
-        return replace(
-            self,
-            id=self.id[rows],
-            begin=self.begin[rows],
-            end=self.end[rows],
-            tid=self.tid[rows],
-            host=self.host[rows],
-            comm=self.comm[rows],
-            label=self.label[rows],
-            requests=self.requests and self.requests.take(rows),
-            causes=self.causes[rows],
-            chance=None if self.chance is None else self.chance[rows],
-        )
+        return self._choose(rows, lambda texts: texts[rows])
 
     def take(self, rows: I64) -> Executions:
         """Return some executions, in the order of their positions ``rows``."""
         chosen = rows.tolist()
+        return self._choose(rows, lambda texts: tuple([texts[row] for row in chosen]))
 
-        def texts(column: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(column[row] for row in chosen)
-
+    def _choose(
+        self, rows: slice | I64, choose: Callable[[tuple[str, ...]], tuple[str, ...]]
+    ) -> Executions:
+        known = (name for name in column_types(Executions) if getattr(self, name) is not None)
         return replace(
             self,
-            id=texts(self.id),
-            begin=self.begin[rows],
-            end=self.end[rows],
-            tid=self.tid[rows],
-            host=self.host[rows],
-            comm=texts(self.comm),
-            label=texts(self.label),
+            **{name: getattr(self, name)[rows] for name in known},
+            id=choose(self.id),
+            comm=choose(self.comm),
+            label=choose(self.label),
             requests=self.requests and self.requests.take(rows),
-            causes=texts(self.causes) if self.causes else (),
-            chance=None if self.chance is None else self.chance[rows],
+            causes=choose(self.causes) if self.causes else (),
         )
 
     def table_columns(self) -> dict[str, Column]:
@@ -143,21 +135,6 @@ class Executions(Table):
             "comm": Column(self.comm),
             "host": Column(self.host),
         }
-
-
-SEGMENT_COLUMNS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("begin", "end"), np.int64),
-    "state": np.uint8,
-    **dict.fromkeys(("detail", "comm"), np.int32),
-    **dict.fromkeys(("tid", "host"), np.int64),
-    "cpu": np.int32,
-    "lossy": np.bool_,
-    "elsewhere_idle": np.int64,
-    "beneath": np.uint8,
-    "uncertainty": np.int64,
-    "confidence": np.float64,
-    **dict.fromkeys(("stack", "waker_stack"), np.int32),
-}
 
 
 def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
@@ -259,8 +236,8 @@ class CriticalPaths(Table):
             if not len(getattr(self, name)):
                 column = np.full(len(self.begin), value, SEGMENT_COLUMNS[name])
                 object.__setattr__(self, name, column)
-        freeze_columns(self, len(self.begin), **SEGMENT_COLUMNS)
-        freeze_columns(self, -1, start=np.int64)
+        freeze_columns(self, len(self.begin), *SEGMENT_COLUMNS)
+        freeze_columns(self, -1, "start")
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -393,6 +370,12 @@ class CriticalPaths(Table):
         return Column(np.maximum(codes, 0), self.strings or ("",), codes >= 0)
 
 
+# Those of a row per segment, with their dtypes.
+SEGMENT_COLUMNS: Final = {
+    name: kind for name, kind in column_types(CriticalPaths).items() if name != "start"
+}
+
+
 @dataclass(frozen=True, eq=False)
 class PathSet(Table):
     """Executions with their critical paths: what ``extract`` saves and ``compare`` reads.
@@ -430,7 +413,7 @@ class PathSet(Table):
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.executions), session=np.int64, lossy=np.bool_)
+        freeze_columns(self, len(self.executions))
         if len(self.paths) != len(self.executions):
             raise ValueError("PathSet: one path per execution")
 
@@ -695,7 +678,9 @@ class StoredPaths(CriticalPaths):
 
     def map(self, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
         """Return paths with every piece changed when it is fetched."""
-        return StoredPaths([Piece(p.length, partial(_changed, p, change)) for p in self._pieces])
+        return StoredPaths(
+            [Piece(p.length, partial(_load_changed, p, change)) for p in self._pieces]
+        )
 
     def keep(self, rows: I64) -> CriticalPaths:
         """Return the same paths, with some in memory."""
@@ -839,7 +824,7 @@ def _with_stacks(paths: CriticalPaths, change: Callable[[str], str]) -> Critical
     return replace(paths, strings=tuple(strings), **changed)
 
 
-def _changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
+def _load_changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
     return change(piece.load())
 
 

@@ -147,16 +147,7 @@ class Activity(Table):
     value: I64
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.time_ns),
-            time_ns=np.int64,
-            act=np.uint8,
-            tid=np.int32,
-            host=np.int32,
-            endpoint=np.int32,
-            value=np.int64,
-        )
+        freeze_columns(self, len(self.time_ns))
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -253,9 +244,7 @@ class Endpoints(Table):
     strings: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        whole = ("host", "family", "local_address", "local_port", "remote_address", "remote_port")
-        columns = dict.fromkeys((*whole, "path", "serves", "role_how", "peer"), np.int32)
-        freeze_columns(self, len(self.host), opened_ns=np.int64, closed_ns=np.int64, **columns)
+        freeze_columns(self, len(self.host))
 
     def __len__(self) -> int:
         return len(self.host)
@@ -334,11 +323,7 @@ class RequestTable(Table):
     strings: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        whole = ("endpoint", "turn", "service", "label", "reader_tid", "tid", "parent", "threads")
-        times = ("begin_ns", "received_ns", "answered_ns", "end_ns", "bytes_in", "bytes_out")
-        columns = dict.fromkeys((*whole, "why", "message", "trace_id"), np.int32)
-        long = dict.fromkeys((*times, "true_ns", "asked_ns", "queued_ns"), np.int64)
-        freeze_columns(self, len(self.endpoint), boundary=np.uint8, **columns, **long)
+        freeze_columns(self, len(self.endpoint))
 
     def __len__(self) -> int:
         return len(self.endpoint)
@@ -410,10 +395,7 @@ class Subrequests(Table):
         if not len(self.probability) and len(self.request):
             sure = np.array(PROBABLE)[np.minimum(self.attribution, len(PROBABLE) - 1)]
             object.__setattr__(self, "probability", np.where(self.request >= 0, sure, 0.0))
-        columns = dict.fromkeys(("endpoint", "tid", "request", "child"), np.int32)
-        short = dict.fromkeys(("how", "attribution", "connects"), np.uint8)
-        long = dict.fromkeys(("begin_ns", "end_ns"), np.int64)
-        freeze_columns(self, len(self.endpoint), probability=np.float64, **long, **columns, **short)
+        freeze_columns(self, len(self.endpoint))
 
     def __len__(self) -> int:
         return len(self.endpoint)
@@ -467,10 +449,7 @@ class Slices(Table):
     cpus: I64
 
     def __post_init__(self) -> None:
-        columns = dict.fromkeys(("host", "request", "unanswered"), np.int32)
-        long = dict.fromkeys(("begin_ns", "end_ns", "run_ns", "idle_ns", "cpus"), np.int64)
-        short = dict.fromkeys(("how", "attribution"), np.uint8)
-        freeze_columns(self, len(self.tid), tid=np.int32, **columns, **long, **short)
+        freeze_columns(self, len(self.tid))
 
     def __len__(self) -> int:
         return len(self.tid)
@@ -538,7 +517,7 @@ class RequestFacts(Table):
     threads: I64
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.service), **dict.fromkeys(FACT_NUMBERS, np.int64))
+        freeze_columns(self, len(self.service))
         if any(len(getattr(self, name)) != len(self) for name in FACT_TEXTS):
             raise ValueError("RequestFacts: text columns of unequal length")
 
@@ -600,9 +579,7 @@ class Links(Table):
     kind: U8
 
     def __post_init__(self) -> None:
-        columns = dict.fromkeys(("from_slice", "to_slice"), np.int32)
-        long = dict.fromkeys(("sent_ns", "received_ns"), np.int64)
-        freeze_columns(self, len(self.kind), kind=np.uint8, **columns, **long)
+        freeze_columns(self, len(self.kind))
 
     def __len__(self) -> int:
         return len(self.kind)

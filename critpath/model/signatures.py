@@ -78,9 +78,8 @@ class Counts(Table):
     executions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64)
-        freeze_columns(self, len(self.begin), scope=np.int32, lossy=np.bool_)
-        freeze_columns(self, len(self.count), document=np.int32, term=np.int32, count=np.int64)
+        freeze_columns(self, len(self.begin), "begin", "end", "scope", "lossy")
+        freeze_columns(self, len(self.count), "document", "term", "count")
         place = self.document.astype(np.int64) * max(1, len(self.vocabulary)) + self.term
         if (np.diff(place) <= 0).any():
             raise ValueError("Counts: rows are not in order of document and term, each once")
@@ -187,10 +186,9 @@ class Signatures(Table):
     executions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin), begin=np.int64, end=np.int64, hits=np.int64)
-        freeze_columns(self, len(self.begin), scope=np.int32, lossy=np.bool_, quiet=np.bool_)
-        freeze_columns(self, len(self.begin) + 1, start=np.int64)
-        freeze_columns(self, len(self.weight), term=np.int32, weight=np.float64)
+        freeze_columns(self, len(self.begin), "begin", "end", "hits", "scope", "lossy", "quiet")
+        freeze_columns(self, len(self.begin) + 1, "start")
+        freeze_columns(self, len(self.weight), "term", "weight")
 
     def __len__(self) -> int:
         return len(self.begin)

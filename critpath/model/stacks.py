@@ -58,7 +58,7 @@ class Frames(Table):
     inlined: Bool
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.function), line=np.int32, inlined=np.bool_)
+        freeze_columns(self, len(self.function))
         if not len(self.function) == len(self.file) == len(self.module):
             raise ValueError("Frames: text columns of unequal length")
 
@@ -108,8 +108,7 @@ class Stacks(Table):
     period: int = 0
 
     def __post_init__(self) -> None:
-        whole = dict.fromkeys(("time", "tid", "woken"), np.int64)
-        freeze_columns(self, len(self.time), **whole, kind=np.uint8, stack=np.int32)
+        freeze_columns(self, len(self.time))
 
     def __len__(self) -> int:
         return len(self.time)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -351,25 +352,43 @@ F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 
-def freeze_columns(table: object, length: int, **columns: type[np.generic]) -> None:
-    """Check that columns have one length and dtype; replace them by read-only views.
+_TYPES: Final = {
+    "I64": np.int64, "I32": np.int32, "U8": np.uint8, "F64": np.float64, "Bool": np.bool_,
+    "Whole": np.int32,
+}  # fmt: skip
+
+
+@cache
+def column_types(table: type) -> dict[str, Any]:
+    """Return the columns that a dataclass declares, with their dtypes; None may stand for some."""
+    kinds = {each.name: str(each.type).removesuffix(" | None") for each in fields(table)}
+    return {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES}
+
+
+def freeze_columns(table: Any, length: int, *names: str, but: Collection[str] = ()) -> None:
+    """Check that columns have one length and their dtype; replace them by read-only views.
 
     Parameters
     ----------
-    table : object
-        The frozen dataclass under construction.
+    table : dataclass
+        Frozen, under construction.
     length : int
         Rows every column must have; -1 leaves the length free.
-    **columns : numpy scalar type
-        Column name and its dtype.
+    *names : str
+        Of columns; none for all that the dataclass declares.
+    but : collection of str
+        Without these.
 
     Raises
     ------
     ValueError
         If a column has another length or cannot be cast without loss of kind.
     """
-    for name, dtype in columns.items():
-        column = np.asarray(getattr(table, name))
+    types = column_types(table.__class__)
+    for name in names or types.keys() - {*but}:
+        if getattr(table, name) is None:
+            continue
+        column, dtype = np.asarray(getattr(table, name)), types[name]
         if column.dtype != dtype:
             column = column.astype(dtype, casting="same_kind")
         # Native code, and Arrow, take columns as they lie in memory.

@@ -53,19 +53,7 @@ class Workers(Table):
     idle_cpu: I32
 
     def __post_init__(self) -> None:
-        freeze_columns(
-            self,
-            len(self.tid),
-            host=np.int64,
-            tid=np.int64,
-            pid=np.int64,
-            name=np.int32,
-            first=np.int64,
-            last=np.int64,
-            parent=np.int64,
-            born=np.int64,
-            idle_cpu=np.int32,
-        )
+        freeze_columns(self, len(self.tid))
 
     def __len__(self) -> int:
         return len(self.tid)
@@ -88,32 +76,15 @@ class Workers(Table):
 
 def freeze_rows(table: Timelines | Block, workers: int = -1, processors: int = -1) -> None:
     """Check and freeze the columns that timelines and their blocks have alike."""
-    freeze_columns(
-        table,
-        len(table.begin),
-        begin=np.int64,
-        end=np.int64,
-        state=np.uint8,
-        detail=np.int32,
-        cpu=np.int32,
-        waker=np.int32,
-        woken=np.int64,
-    )
-    freeze_columns(
-        table,
-        len(table.stolen_begin),
-        stolen_begin=np.int64,
-        stolen_end=np.int64,
-        stolen_state=np.uint8,
-        stolen_detail=np.int32,
-    )
-    freeze_columns(
-        table, len(table.ran_begin), ran_begin=np.int64, ran_end=np.int64, ran_worker=np.int32
-    )
+    of_threads = ("begin", "end", "state", "detail", "cpu", "waker", "woken")
+    freeze_columns(table, len(table.begin), *of_threads)
+    stolen = ("stolen_begin", "stolen_end", "stolen_state", "stolen_detail")
+    freeze_columns(table, len(table.stolen_begin), *stolen)
+    freeze_columns(table, len(table.ran_begin), "ran_begin", "ran_end", "ran_worker")
     # One more than there are owners: where the rows of the last end.
-    freeze_columns(table, workers + 1 if workers >= 0 else -1, start=np.int64)
+    freeze_columns(table, workers + 1 if workers >= 0 else -1, "start")
     of_processors = processors + 1 if processors >= 0 else -1
-    freeze_columns(table, of_processors, stolen_start=np.int64, ran_start=np.int64)
+    freeze_columns(table, of_processors, "stolen_start", "ran_start")
 
 
 @dataclass(frozen=True, eq=False)

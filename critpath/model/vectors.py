@@ -116,7 +116,7 @@ class VectorTable(Table):
     def __post_init__(self) -> None:
         if self.structure is None:
             object.__setattr__(self, "structure", self.counts)
-        freeze_columns(self, -1, counts=np.int32, durations=np.int64, structure=np.int32)
+        freeze_columns(self, -1)
         shape = (len(self.counts), len(self.symbols))
         if not shape == self.counts.shape == self.durations.shape == self.structure.shape:
             raise ValueError("VectorTable: executions x symbols expected")

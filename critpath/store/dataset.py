@@ -116,7 +116,7 @@ def is_dataset(path: Path) -> bool:
 
 def load_dataset(directory: Path, *, resident: int = RESIDENT) -> list[PathSet]:
     """Load the executions of a dataset; their segments as well, unless there are many."""
-    parts, segments = _listed(directory)
+    parts, segments = _read_list(directory)
     extra = sorted({f.name for f in directory.glob("*.parquet")} - {p.file for p in parts})
     if extra:
         raise _wrong(directory, f"{extra[0]} is not in {MANIFEST}")
@@ -146,7 +146,7 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
     return paths
 
 
-def _listed(directory: Path) -> tuple[list[Part], int]:
+def _read_list(directory: Path) -> tuple[list[Part], int]:
     """Return the parts that a dataset's list names, and how many segments they have."""
     try:
         content = load_json(_list_bytes(directory / MANIFEST))

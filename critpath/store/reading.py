@@ -591,12 +591,12 @@ class _Thrift:
             if kind in _INTEGERS:
                 numbers[field] = self._zigzag()
             elif kind == _STRUCT and field in _COUNTING:
-                counted = self._counted()
+                counted = self._count_values()
             else:
                 self._skip(kind, 0)
         return numbers, counted
 
-    def _counted(self) -> int:
+    def _count_values(self) -> int:
         counted = -1
         for field, kind in self._fields():
             if field == 1 and kind in _INTEGERS:

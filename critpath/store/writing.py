@@ -156,7 +156,7 @@ class PathsWriter:
         group = _groups(np.append(start, start[-1] + chunk.paths.start[1:]))[0]
         first = int(group.stop) - len(rest)
         if first:
-            self._rest = rest = _joined(rest, chunk.take(np.arange(first)))
+            self._rest = rest = _join_sets(rest, chunk.take(np.arange(first)))
         if first < len(chunk):
             self._write(rest, slice(0, len(rest)))
             self._rest = None
@@ -243,7 +243,7 @@ def save_paths(path_set: PathSet, file: Path) -> None:
         writer.write(path_set)
 
 
-def _joined(first: PathSet, second: PathSet) -> PathSet:
+def _join_sets(first: PathSet, second: PathSet) -> PathSet:
     """Join executions of the same recordings."""
     a, b = first.executions, second.executions
     numbers: dict[str, Any] = {
@@ -347,8 +347,12 @@ def _segments(
     if kind.value_type.get_field_index("stack") >= 0:
         texts |= dict.fromkeys(STACK_SEGMENT, (*paths.strings, ""))  # the last is -1: none
     tids = np.array([each.peer_tid for each in paths.details], np.int64)
+    none = of_numbers(np.zeros(within.stop - within.start, np.int32), pa.int32())
+    nothing = pa.DictionaryArray.from_arrays(none, of_texts([""]))
 
     def column(f: pa.Field) -> pa.Array:
+        if f.name in DETAIL_TEXTS and len(none) and not any(texts[f.name]):  # as most are
+            return nothing
         codes = getattr(paths, "detail" if f.name in DETAIL else f.name)[within]
         if f.name in texts:
             return words(codes, texts[f.name])

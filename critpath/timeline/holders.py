@@ -106,10 +106,10 @@ def find_holds(
         What names are codes into.
     """
     names = [strings[code] for code in workers.name.tolist()]
-    found = _coincidences(record, [role_name(name) for name in names], events.losses)
-    rows = np.flatnonzero((record.observed == 1) & ~_lost_within(record, events.losses))
+    found = _find_coincidences(record, [role_name(name) for name in names], events.losses)
+    rows = np.flatnonzero((record.observed == 1) & ~_find_lossy(record, events.losses))
     held = [_link(record, row, int(record.holder[row])) for row in rows.tolist()]
-    held += _held_locks(events, record)
+    held += _find_held_locks(events, record)
     return Holds(
         tuple(sorted(found + held)),
         frozenset(names[row[0]] for row in found),
@@ -117,16 +117,18 @@ def find_holds(
     )
 
 
-def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]) -> list[Link]:
+def _find_coincidences(
+    record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]
+) -> list[Link]:
     """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
     codes: dict[str, int] = {}
     code = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
-    slept = Counter(_kinds(code[record.timed], record.length).tolist())
+    slept = Counter(_number_kinds(code[record.timed], record.length).tolist())
     guessed = (record.waker >= 0) & (record.observed == 0)
-    rows = np.flatnonzero(guessed & ~_lost_within(record, losses))
+    rows = np.flatnonzero(guessed & ~_find_lossy(record, losses))
     length = (record.end - record.begin)[rows]
     kinds = dict(
-        zip(rows.tolist(), _kinds(code[record.sleeper[rows]], length).tolist(), strict=True)
+        zip(rows.tolist(), _number_kinds(code[record.sleeper[rows]], length).tolist(), strict=True)
     )
     had = (record.holder >= 0) & (record.since <= record.begin)
     times = Counter(kinds.values())
@@ -142,7 +144,7 @@ def _coincidences(record: HolderRecord, names: Sequence[str], losses: Sequence[L
     ]
 
 
-def _kinds(name: I64, length: I64 | F64) -> I64:
+def _number_kinds(name: I64, length: I64 | F64) -> I64:
     """Return numbers of names and of which sleeps have about the same length (ns), as one."""
     alike: I64 = np.round(np.log(np.maximum(length, 1)) / np.log(WAITING.alike)).astype(np.int64)
     return (name << 32) + alike
@@ -154,7 +156,7 @@ def _link(record: HolderRecord, row: int, holder: int, released: int = _NEVER) -
     return holder, min(released, end), int(record.sleeper[row]), end
 
 
-def _lost_within(record: HolderRecord, losses: Sequence[Loss]) -> Bool:
+def _find_lossy(record: HolderRecord, losses: Sequence[Loss]) -> Bool:
     """Return in which sleeps, or soon after, events were lost."""
     result = np.zeros(len(record.begin), bool)
     for loss in losses:
@@ -183,7 +185,7 @@ class _Lock:
         return self.owner != other.owner and not apart and (self.writes or other.writes)
 
 
-def _held_locks(events: Events, record: HolderRecord) -> list[Link]:
+def _find_held_locks(events: Events, record: HolderRecord) -> list[Link]:
     """Return the sleeps after a file lock was refused whose holder is known."""
     waits = {place: row for row, place in enumerate(record.attempt.tolist()) if place >= 0}
     if not waits:
@@ -211,7 +213,7 @@ def _held_locks(events: Events, record: HolderRecord) -> list[Link]:
             _change(locks, wanted, times[place], free=kind == _FREE)
         elif place in waits:
             found.append((waits[place], [one for one in locks if one.refuses(wanted)]))
-    lost = _lost_within(record, events.losses)
+    lost = _find_lossy(record, events.losses)
     links = []
     for row, locks in found:
         last = max(locks, key=lambda one: one.released, default=None)

@@ -140,7 +140,7 @@ class MissingSwitches:
         base = (gaps or Gaps()).of(BASE)
         columns = (base.begin.tolist(), base.end.tolist(), base.host.tolist())
         silent = [Loss(*span, -1, 0, 0, "") for span in zip(*columns, strict=True)]
-        found = found[~_lost(found, [*losses, *silent])]
+        found = found[~_find_lossy(found, [*losses, *silent])]
         place, before, following = found.T[:3]
         found = found[np.lexsort((following, before, place))]
         return Insertions(
@@ -153,7 +153,7 @@ class MissingSwitches:
         )
 
 
-def _lost(found: I64, losses: Sequence[Loss]) -> Bool:
+def _find_lossy(found: I64, losses: Sequence[Loss]) -> Bool:
     """Return for each pair of switches whether events were lost between them."""
     lost = np.zeros(len(found), bool)
     if not len(found) or not losses:
@@ -207,13 +207,13 @@ def insert_switches(
                 raise ValueError("these are not the classes of the recording that was searched")
             # A class may have more fields than a switch has by itself: they are not known here.
             width = max(len(classes[number].fields) for number in numbers)
-            yield _inserted(chunk, insertions, rows, at, end, width)
+            yield _insert(chunk, insertions, rows, at, end, width)
         else:
             yield chunk
         rows, at = rows + len(chunk), end
 
 
-def _inserted(
+def _insert(
     chunk: EventChunk, insertions: Insertions, rows: int, low: int, high: int, width: int
 ) -> EventChunk:
     """Return a chunk, whose first event is number ``rows``, with some switches put in."""

@@ -51,7 +51,7 @@ def count_routes(
     time = events.timestamp[rows]
     piece = np.searchsorted(begin, time, "right") - 1
     inside = (piece >= 0) & (time <= end[piece])
-    begun = _set_out(events)
+    begun = _find_first(events)
     rows, piece = rows[inside], piece[inside]
     if len(rows) < len(executions):
         return None
@@ -89,7 +89,7 @@ def count_routes(
     return Environment(routes=Routes(executions=len(executions), kinds=routes))
 
 
-def _set_out(events: Events) -> Bool:
+def _find_first(events: Events) -> Bool:
     """Return which events are packets' first: no other device has just passed the same buffer on.
 
     What forwards a packet, as a bridge does, queues it in the midst of its reception, or next.

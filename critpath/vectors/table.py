@@ -22,6 +22,7 @@ from critpath.model import (
     VectorTable,
     role_name,
 )
+from critpath.model.paths import SEGMENT_COLUMNS
 from critpath.model.stacks import location_of, without_line
 from critpath.model.vectors import look_up
 from critpath.processes import side_by_side
@@ -193,22 +194,22 @@ def by_thread(path_sets: Sequence[PathSet]) -> Alphabet:
     carries that thread's role, because "waiting for `holder`" and "waiting for
     `helper`" are different types of execution even where their states agree.
     """
-    return _alphabet([_keyed(path_set) for path_set in path_sets])
+    return _alphabet([_key_segments(path_set) for path_set in path_sets])
 
 
 def by_state(path_sets: Sequence[PathSet]) -> Alphabet:
     """Tell only states apart: the paper's vectors."""
-    return _alphabet([_keyed(path_set, with_roles=False) for path_set in path_sets])
+    return _alphabet([_key_segments(path_set, with_roles=False) for path_set in path_sets])
 
 
 def by_function(path_sets: Sequence[PathSet]) -> Alphabet:
     """Tell apart what threads do and, where they run, the function of Python that they ran."""
-    return _alphabet([_keyed(path_set, places=functions_of) for path_set in path_sets])
+    return _alphabet([_key_segments(path_set, places=functions_of) for path_set in path_sets])
 
 
 def by_code(path_sets: Sequence[PathSet]) -> Alphabet:
     """Tell apart what threads do and, where they have stacks, where in the program's own code."""
-    return _alphabet([_keyed(path_set, places=locations_of) for path_set in path_sets])
+    return _alphabet([_key_segments(path_set, places=locations_of) for path_set in path_sets])
 
 
 ALPHABETS = {
@@ -264,7 +265,9 @@ class _Keyed:
     of_segment: I32
 
 
-def _keyed(path_set: PathSet, *, with_roles: bool = True, places: _Places | None = None) -> _Keyed:
+def _key_segments(
+    path_set: PathSet, *, with_roles: bool = True, places: _Places | None = None
+) -> _Keyed:
     paths, executions = path_set.paths, path_set.executions
     if paths.state.max(initial=0) >= _STATES:
         raise ValueError(f"a state {paths.state.max()}")
@@ -298,7 +301,7 @@ def _alphabet(keyed: Sequence[_Keyed]) -> Alphabet:
     time: dict[Symbol, int] = {}
     for each in keyed:
         _add_time(time, each)
-    kept, folded = _within_limit(time)
+    kept, folded = _keep_largest(time)
     return Alphabet(kept, tuple(_codes(kept, each) for each in keyed), folded)
 
 
@@ -347,20 +350,20 @@ class Coder:
         for found in side_by_side(*(partial(self._times, path_set) for path_set in path_sets)):
             for symbol, total in found.items():
                 time[symbol] = time.get(symbol, 0) + total
-        self.symbols, self.folded = _within_limit(time)
+        self.symbols, self.folded = _keep_largest(time)
 
     def _times(self, path_set: PathSet) -> dict[Symbol, int]:
         time: dict[Symbol, int] = {}
         for chunk in path_set.chunks():
-            _add_time(time, _keyed(chunk, **self._letters))
+            _add_time(time, _key_segments(chunk, **self._letters))
         return time
 
     def codes(self, part: PathSet) -> U8:
         """Return the symbol of every segment of some executions of the sets."""
-        return _codes(self.symbols, _keyed(part, **self._letters))
+        return _codes(self.symbols, _key_segments(part, **self._letters))
 
 
-def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
+def _keep_largest(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
     """Keep the symbols with most time; the others share one role per state.
 
     Before that, places in the code with little time become what they are without them.
@@ -375,7 +378,7 @@ def _within_limit(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
         for symbol, total in time.items():
             key = Symbol(symbol.state, symbol.role) if symbol in small else symbol
             merged[key] = merged.get(key, 0) + total
-        symbols, folded = _within_limit(merged)
+        symbols, folded = _keep_largest(merged)
         return symbols, folded + len(small)
     states = sorted({s.state for s in time})
     ranked = sorted((s for s in time if s.role), key=lambda s: (-time[s], s))
@@ -464,26 +467,17 @@ def _coarse(paths: CriticalPaths) -> CriticalPaths:
         new[1:] |= column[1:] != column[:-1]
     keep = np.flatnonzero(new)
     last = np.append(keep[1:], len(path)) - 1 if len(keep) else keep
-    return replace(
-        paths,
-        start=np.searchsorted(path[keep], np.arange(len(paths) + 1)),
-        begin=paths.begin[keep],
-        end=paths.end[last],
-        state=state[keep],
-        detail=detail[keep],
-        comm=paths.comm[keep],
-        tid=paths.tid[keep],
-        host=paths.host[keep],
-        cpu=paths.cpu[keep],
-        lossy=np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
-        elsewhere_idle=_sum_known(paths.elsewhere_idle, keep),
-        beneath=paths.beneath[keep],
-        uncertainty=paths.uncertainty[keep],
-        confidence=paths.confidence[keep],
-        # What it ended with, and who woke it then.
-        stack=paths.stack[last],
-        waker_stack=paths.waker_stack[last],
-    )
+    columns = {name: getattr(paths, name)[keep] for name in SEGMENT_COLUMNS}
+    # What it ended with, and who woke it then.
+    columns |= {name: getattr(paths, name)[last] for name in ("end", "stack", "waker_stack")}
+    columns |= {
+        "start": np.searchsorted(path[keep], np.arange(len(paths) + 1)),
+        "state": state[keep],
+        "detail": detail[keep],
+        "lossy": np.logical_or.reduceat(paths.lossy, keep) if len(keep) else paths.lossy,
+        "elsewhere_idle": _sum_known(paths.elsewhere_idle, keep),
+    }
+    return replace(paths, **columns)
 
 
 def _sum_known(times: I64, first: I64) -> I64:

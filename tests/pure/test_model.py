@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from critpath.model import (
+    I64,
     RUNNING,
     Alignment,
     CriticalPaths,
@@ -78,11 +81,12 @@ def test_columns_are_read_only_but_the_callers_array_is_not_touched():
 
 
 def test_a_free_length_is_not_checked():
+    @dataclass
     class Table:
-        column = (1, 2)
+        column: I64
 
-    table = Table()
-    freeze_columns(table, -1, column=np.int64)
+    table = Table((1, 2))
+    freeze_columns(table, -1)
     assert table.column.tolist() == [1, 2]
     assert not table.column.flags.writeable
 

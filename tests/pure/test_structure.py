@@ -462,7 +462,7 @@ READERS: Final = {
     ),
     "names that kernels and tracers give: events, system calls, devices, threads": (
         *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "pipeline/slicing.py"),
-        *("detect/machine.py:_helps", "graph/resources.py:_disk_parts", "pipeline/clocks.py"),
+        *("detect/machine.py:_helps", "graph/resources.py:_find_disk_parts", "pipeline/clocks.py"),
         *("pipeline/requesting.py", "requests/calls.py", "requests/implicit.py"),
         "signatures/terms.py",
     ),
