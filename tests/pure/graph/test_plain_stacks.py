@@ -62,7 +62,7 @@ def nearest(values: list[int], to: int) -> int:
 def test_who_is_nearest_both_ways(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values, to = (np.sort(rng.integers(0, 40, 1 + seed % 9)) for _ in range(2))
-    found = joining._closest(values, to).tolist()
+    found = joining._find_closest(values, to).tolist()
     assert found == [nearest(values.tolist(), at) for at in to.tolist()]
     for apart in (0, 2, 100):
         want = []
@@ -70,7 +70,7 @@ def test_who_is_nearest_both_ways(seed: int) -> None:
             there = nearest(values.tolist(), at)
             back = nearest(to.tolist(), int(values[there]))
             want.append(there if back == number and abs(values[there] - at) <= apart else -1)
-        assert joining._mutual(values, to, apart).tolist() == want
+        assert joining._find_mutual(values, to, apart).tolist() == want
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -89,10 +89,10 @@ def test_the_event_of_a_thread_before_or_nearest(seed: int) -> None:
         agreed = mine and asked[nearest(asked, times[there])] == at
         close = agreed and abs(times[there] - at) <= WAITING.apart
         near.append(mine[there] if close else -1)
-    assert joining._last(stacks, chosen, tid, time).tolist() == last
-    assert joining._nearest(stacks, chosen, stacks.tid, tid, time).tolist() == near
+    assert joining._find_last(stacks, chosen, tid, time).tolist() == last
+    assert joining._find_nearest(stacks, chosen, stacks.tid, tid, time).tolist() == near
     assert joining.find_sleeps(stacks, tid, time).tolist() == near
-    none = joining._nearest(stacks, chosen, stacks.tid, tid, time, 0)
+    none = joining._find_nearest(stacks, chosen, stacks.tid, tid, time, 0)
     exact = [e if e >= 0 and stacks.time[e] == at else -1 for e, at in zip(near, time, strict=True)]
     assert none.tolist() == exact
 
@@ -113,7 +113,7 @@ def list_samples(stacks: Stacks) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_samples_are_counted_where_threads_sleep_or_run(seed: int) -> None:
     stacks, spans = draw_stacks(seed), draw_spans(seed)
-    events, number = joining._every_sample(stacks)
+    events, number = joining._list_samples(stacks)
     want = list_samples(stacks)
     assert list(zip(events.tolist(), number.tolist(), strict=True)) == want
     counts: Counter[tuple[bool, int]] = Counter()
@@ -150,7 +150,7 @@ def test_a_span_has_the_stack_of_most_samples(seed: int) -> None:
             if of >= 0 and running[of] == runs and here >= max(most, 1):
                 best, most = mine[at], here
         want.append(best)
-    assert joining._sampled(stacks, spans, running).tolist() == want
+    assert joining._find_sampled(stacks, spans, running).tolist() == want
 
 
 def test_the_next_segment_of_a_thread_and_what_is_between() -> None:
@@ -246,7 +246,7 @@ def test_threads_near_a_path_are_those_that_lead_to_it(seed: int) -> None:
     whole = graph.to_networkx(0, 60)
     for path in ({0}, {1, 2}):
         near = {one[0] for one, other in whole.edges() if other[0] in path} | path
-        found = execution_graph._near(whole, path)
+        found = execution_graph._keep_near(whole, path)
         assert {*found} == {node for node in whole if node[0] in near}
         assert found.number_of_edges() == sum(
             one[0] in near and other[0] in near for one, other in whole.edges()
