@@ -1,0 +1,225 @@
+"""How often executions do what, against plain twins; and what is at a limit."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, median, stdev
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from critpath.detect import coarse
+from critpath.errors import InconclusiveError, UsageError
+from critpath.localize import counts as counting
+from critpath.localize.counts import StepCounts, count_rivals, count_steps
+from critpath.model import INTERFERENCE, RUNNING, State, Step, Symbol, VectorTable
+from critpath.schema.parameters.localize import COUNTS
+
+SYMBOLS = (
+    Symbol(State.RUN), Symbol(State.WAIT_DISK), Symbol(State.WAIT_TASK, "db"),
+    Symbol(State.WAIT_CPU), Symbol(State.UNKNOWN), Symbol(State.RUN, "db"),
+)  # fmt: skip
+STEPS = (*map(Step.of, SYMBOLS), Step(None, "db"), Step(None, "cache"))
+
+
+def draw_counts(seed: int) -> StepCounts:
+    rng = np.random.default_rng(seed)
+    n, m = 12, 6
+    normal = rng.poisson(rng.choice([0, 1, 4, 9], len(STEPS)), (n, len(STEPS)))
+    sample = rng.poisson(normal.mean(axis=0) * rng.choice([1, 1, 2, 4]), (m, len(STEPS)))
+    sample += rng.integers(0, 3, (m, len(STEPS)))
+    times = tuple(
+        rng.integers(0, 1000, (rows, len(SYMBOLS))) * (rng.random((rows, len(SYMBOLS))) < 0.7)
+        for rows in (n, m)
+    )
+    halves = np.arange(n // 2), np.arange(n // 2, n), np.zeros(0, np.int64)
+    groups = {e: halves[2 if seed % 5 == 0 and e == m - 1 else e % 2] for e in range(m)}
+    return StepCounts(STEPS, normal, sample, groups, times, {})
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_how_often_and_how_long(seed: int) -> None:
+    of = draw_counts(seed)
+    groups = {e: g.tolist() for e, g in of.groups.items()}
+    whole = [e for e in groups if groups[e]]
+    for e in range(6):
+        rises = {}
+        for column, step in enumerate(STEPS):
+            usual = [int(of.normal[row, column]) for row in groups[e]]
+            mine = int(of.sample[e, column])
+            if not usual:
+                continue
+            mean = fmean(usual)
+            assert of.of(e)[step] == (pytest.approx(mean), mine)
+            spread = math.sqrt(fmean([(u - mean) ** 2 for u in usual]))
+            many = fmean([u >= mine for u in usual]) <= COUNTS.rare
+            much = mine >= mean + 1 and mine >= COUNTS.ratio * mean
+            much = much and mine > mean + COUNTS.spread * spread
+            none = RUNNING | INTERFERENCE | {State.UNKNOWN}
+            if much and many and step.state not in none:
+                rises[step] = (pytest.approx(mean), mine)
+        assert of.risen(e) == rises
+        if groups[e]:
+            for symbol, ns in of.usual(e).items():
+                column = SYMBOLS.index(symbol)
+                assert ns == pytest.approx(fmean(of.times[0][groups[e], column].tolist()))
+    for some in ([0], whole[:3], whole):
+        for column, step in enumerate(STEPS):
+            pairs = [of.of(e)[step] for e in some]
+            means = tuple(fmean(side) for side in zip(*pairs, strict=True))
+            assert of.mean_counts(step, some) == pytest.approx(means)
+            less = [
+                fmean([(u < x) + (u == x) / 2 for u in of.normal[groups[e], column].tolist()])
+                for e in some
+                for x in [int(of.sample[e, column])]
+            ]
+            assert of.apart(step, some) == pytest.approx(fmean(less))
+        for column, symbol in enumerate(SYMBOLS):
+            before = [fmean(of.times[0][groups[e], column].tolist()) for e in some]
+            after = [float(of.times[1][e, column]) for e in some]
+            less = [
+                fmean([(u < x) + (u == x) / 2 for u in of.times[0][groups[e], column].tolist()])
+                for e, x in zip(some, after, strict=True)
+            ]
+            found = of.growth(symbol, some)
+            assert found == pytest.approx((fmean(before), fmean(after), fmean(less)))
+            risen = sum(Step.of(symbol) in of.risen(e) for e in some)
+            assert of.is_more_often(symbol, some) == (2 * risen > len(some))
+        assert of.growth(Symbol(State.RECLAIM), some) == (0, 0, 0.5)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_newcomer_is_met_by_many_and_was_by_few(own: bool) -> None:
+    many, few = COUNTS.many, COUNTS.few
+    for after in (0, many - 0.01, many, 1.0):
+        for before in (0, few * after, few * after + 0.01):
+            of = StepCounts(
+                STEPS, np.zeros((1, 8)), np.zeros((1, 8)), {}, (np.zeros((1, 6)),) * 2,
+                {"make": (before, after)}, frozenset({"make"} if own else ()),
+            )  # fmt: skip
+            new = after >= many and before <= few * after and not own
+            assert of.is_newcomer("make") == new
+            assert not of.is_newcomer("other")
+
+
+def test_what_counts_as_a_step_is_done_by_the_program() -> None:
+    """Interrupts and waits for a cpu count as often as they are; the rest by its structure."""
+    rng = np.random.default_rng(1)
+    tables = []
+    for n in (5, 4):
+        counted, structure = (rng.integers(0, 9, (n, 6)) for _ in range(2))
+        times = rng.integers(0, 9, (n, 6)) * np.array([1, 1, 1, 1, 1, 0])
+        tables.append(VectorTable(SYMBOLS, counted, times, structure))
+    trips = rng.integers(0, 9, (5, 2)), rng.integers(0, 9, (4, 2))
+    of = count_steps(SYMBOLS, (tables[0], tables[1]), ("db", "cache"), trips, {}, {})
+    assert of.steps == STEPS
+    for found, table, more in zip((of.normal, of.sample), tables, trips, strict=True):
+        outside = [s.state in INTERFERENCE for s in SYMBOLS]
+        assert any(outside)
+        for row in range(len(found)):
+            want = [
+                int((table.counts if out else table.structure)[row, at])
+                for at, out in enumerate(outside)
+            ]
+            assert found[row].tolist() == [*want, *more[row].tolist()]
+    assert of.own == {"db"}
+
+
+def test_who_had_the_cpu_by_share_of_executions() -> None:
+    details = [SimpleNamespace(rival=name) for name in ("", "make", "cc", "make")]
+
+    def chunk(rows: list[list[tuple[State, int]]]) -> SimpleNamespace:
+        flat = [pair for row in rows for pair in row]
+        return SimpleNamespace(
+            start=np.cumsum([0, *map(len, rows)]), details=details,
+            state=np.array([int(state) for state, _ in flat]),
+            detail=np.array([code for _, code in flat], np.int64),
+        )  # fmt: skip
+
+    cpu, run = State.WAIT_CPU, State.RUN
+    chunks = [
+        chunk([[(cpu, 1), (cpu, 3), (run, 2)], [(run, 1), (cpu, 2)], [(run, 0)]]),
+        chunk([[(cpu, 3)], [(cpu, 2), (cpu, 1)]]),
+    ]
+
+    class Paths:
+        paths = SimpleNamespace(chunks=lambda: iter(chunks))
+
+        def __len__(self) -> int:
+            return 5
+
+    assert count_rivals(Paths()) == {"make": 3 / 5, "cc": 2 / 5}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_preparing_takes_at_least(seed: int) -> None:
+    sums = np.random.default_rng(seed).integers(0, 100, 1 + seed % 9).tolist()
+    rest = sorted(sums)[:-1]
+    if len(sums) < COUNTS.enough or len(rest) < 2:
+        want = median(sums)
+    else:
+        want = max(0.0, fmean(rest) - COUNTS.sure * stdev(rest) / math.sqrt(len(rest)))
+    assert counting._typical_lead(sums) == pytest.approx(want)
+
+
+def test_trips_go_on_until_their_thread_is_left_for_good() -> None:
+    symbols = (Symbol(State.RUN), Symbol(State.RUN, "db"), Symbol(State.RUN, "disk"))
+
+    def within(*path: tuple[int, int]) -> list[list[str]]:
+        threads, codes = zip(*path, strict=True)
+        found = counting._trips_within(threads, codes, symbols)
+        return [[trip.step.role for trip in now] for now in found]
+
+    own, db, disk = (1, 0), (2, 1), (3, 2)
+    assert within(own, db, own) == [[], ["db"], []]
+    assert within(own, db, disk, db, own) == [[], ["db"], ["db", "disk"], ["db"], []]
+    assert within(db, disk, own) == [["disk", "db"], ["disk"], []]
+    other = (4, 1)
+    assert within(own, db, own, other) == [[], ["db"], [], ["db"]]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "floor", "permutations", "right"),
+    [
+        (0.05, 0.0, 1, True), (0.999, 0.5, 999, True), (0.0, 0.0, 1, False), (1.0, 0.0, 1, False),
+        (-0.1, 0.0, 1, False), (1.5, 0.0, 9, False), (0.05, -0.01, 9, False), (0.05, 0.0, 0, False),
+        (0.05, 0.0, -1, False),
+    ],
+)  # fmt: skip
+def test_settings_that_no_test_can_have_are_refused(
+    alpha: float, floor: float, permutations: int, right: bool
+) -> None:
+    zeros = np.zeros((2, 1), np.int64)
+    table = VectorTable(SYMBOLS[:1], zeros, zeros)
+
+    def check(one: VectorTable, other: VectorTable, rule: str = "t1") -> None:
+        coarse._check(one, other, rule, alpha, floor, permutations)
+
+    rule = next(iter(coarse.RULES))
+    if not right:
+        with pytest.raises(ValueError, match="expected"):
+            check(table, table, rule)
+        return
+    check(table, table, rule)
+    with pytest.raises(ValueError, match="choose from"):
+        check(table, table, "no such rule")
+    with pytest.raises(ValueError, match="different symbols"):
+        check(table, VectorTable(SYMBOLS[1:2], zeros, zeros), rule)
+    none = VectorTable(SYMBOLS[:1], zeros[:0], zeros[:0])
+    for sets, name in (((none, table), "normal"), ((table, none), "sample")):
+        with pytest.raises(InconclusiveError, match=f"the {name} set has no execution"):
+            check(*sets, rule)
+
+
+def test_so_many_permutations_reach_a_level_and_one_less_does_not() -> None:
+    for exact in (True, False):
+        for least, enough in ((0.01, 99), (0.003, 333), (0.5, 1)):
+            whole = SimpleNamespace(exact=exact, permutations=enough, by_session=False)
+            coarse._require_permutations(whole, enough, 0.05, least)
+            few = max(enough - 2, 0)
+            if exact:
+                coarse._require_permutations(whole, few, 0.05, least)
+            else:
+                with pytest.raises(UsageError, match="cannot reach the level"):
+                    coarse._require_permutations(whole, few, 0.05, least)
