@@ -370,3 +370,84 @@ def test_sets_take_turns_where_one_follows_the_other_often_enough(
     unknown = [(0, begin, end) for _, begin, end in moments[1]]
     other = SimpleNamespace(environment=(), rows=unknown)
     assert not comparability._take_turns(sets[0], other)
+
+
+def make_group(normal: Any, sample: Any, symbols: Any, share: float = 1.0) -> machine._Group:
+    """Return executions of one type; each has a state as often as it is in it, a ms each time."""
+    tables = [np.array(each, np.int64) for each in (normal, sample)]
+    times = tuple(each.astype(np.float64) * 1e6 for each in tables)
+    return machine._Group([0], "", symbols, (tables[0], tables[1]), (times[0], times[1]), share)
+
+
+@pytest.mark.parametrize("before", range(5))
+@pytest.mark.parametrize("after", range(6))
+def test_a_state_is_new_where_hardly_any_had_it_and_some_have(before: int, after: int) -> None:
+    n, m = 60, 10
+    normal, sample = np.zeros((n, 2), int), np.zeros((m, 2), int)
+    normal[:before, 0] = sample[:after, 0] = 1
+    symbols = Symbol(State.WAIT_DISK), Symbol(State.WAIT_DISK, "kworker/0:1")
+    sample[:, 1] = 1  # to meet a thread of the kernel is no change
+    group = make_group(normal, sample, symbols, 0.5)
+    longer = float(group.longer[0])
+    assert longer == pytest.approx((after / m - before / n) * 1e6)
+    tail = stats.hypergeom.sf(after - 1, n + m, before + after, m) if before + after else 1
+    new = before <= MACHINE.new * n and after >= MACHINE.group - 1 and tail <= MACHINE.level
+    for least in (longer, longer + 1):
+        found = list(machine._new_states(group, least))
+        assert len(found) == (new and least <= longer)
+        for one in found:
+            assert (one.sign.kind, one.sign.name) == ("new", "WAIT_DISK")
+            assert (one.sign.before, one.sign.after) == pytest.approx((before / n, after / m))
+            assert one.brought == pytest.approx(longer)
+            assert one.sign.effect == pytest.approx(longer / 2)
+            assert one.share == 0.5
+
+
+def test_a_sign_explains_a_share_of_what_was_added_to_its_kind_and_to_the_worst() -> None:
+    least = MACHINE.explains
+    for brought in (0.0, 0.9 * least, least, 5 * least):
+        for share in (0.1, 1.0):
+            one = machine._Found(None, 100 * brought, 100.0, share)
+            own = brought >= least
+            assert machine._explains(one, None) == own
+            for added, of in ((100.0, 0.5), (1000.0, 0.01), (1000.0, 1.0)):
+                most = SimpleNamespace(added=added, share=of)
+                each = 100 * brought >= least * added
+                whole = 100 * brought * share >= least * added * of
+                assert machine._explains(one, most) == (own and (each or whole))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_added_leaves_out_waits_behind_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    symbols = tuple(Symbol(s) for s in (State.RUN, State.QUEUED, State.WAIT_TIMER, State.SHARED))
+    normal, sample = rng.integers(0, 5, (9, 4)), rng.integers(0, 6, (7, 4))
+    group = make_group(normal, sample, symbols)
+    before, after = normal.mean(axis=0), sample.mean(axis=0)
+    longer = (after - before) * 1e6
+    assert group.mean == pytest.approx(normal.sum(axis=1).mean() * 1e6)
+    assert group.longer.tolist() == pytest.approx(longer.tolist())
+    assert group.added == pytest.approx(max(longer[0], 0) + max(longer[2], 0))
+    queued = (after - before)[[1, 3]].sum()
+    for at in range(4):
+        met = max(0.0, min(after[at] - before[at], queued)) / max(after[at], 1e-9)
+        assert group.met(at) == pytest.approx(met)
+        # While a request waits, a loop works for others or, with nothing to do, sleeps.
+        columns = [2, 3] if at == 2 else [at]
+        seen = group.seen(at, group.counts)
+        for found, table in zip(seen, (normal, sample), strict=True):
+            assert found.tolist() == table[:, columns].sum(axis=1).tolist()
+
+
+def test_classes_that_one_machine_slows_alike() -> None:
+    none = {State.WAIT_CPU, State.WAIT_QUOTA, State.SOFTIRQ, State.IRQ, State.QUEUED, State.SHARED}
+    for state in State:
+        [marks] = machine._classes([Symbol(state)]).tolist()
+        if state in machine.RUNNING:
+            assert marks == [1, 0, 0]
+        elif state in {State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ}:
+            assert marks == [0, 1, 0]
+        elif state in none & (machine.INTERFERENCE | {State.QUEUED, State.SHARED}):
+            assert marks == [0, 0, 0]
+        elif state in {State.UNKNOWN, State.WAIT_TIMER, State.WAIT_TASK}:
+            assert marks == [0, 0, 1]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from critpath.detect import comparability, tails, verdict
+from critpath.detect import coarse, comparability, tails, verdict
 from critpath.model import State, Symbol
-from critpath.schema.parameters.detect import COMPARABILITY, GATE, TAILS
+from critpath.schema.parameters.detect import COMPARABILITY, EFFECTS, GATE, TAILS
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -318,3 +318,56 @@ def test_losses_matter_beyond_a_share_or_where_they_touch_a_marked_execution() -
     marked = SimpleNamespace(anomalous=none[1])
     for minimum, small in ((7, 0), (8, 1), (9, 1), (10, 2)):
         assert len(verdict._doubts(marked, none, ((), ()), minimum, ())) == small
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_error_of_the_mean_if_the_sample_varied_as_the_normal_set(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, m = seed % 7, 5
+    table, strata = rng.integers(0, 100, (n, 3)), (rng.integers(0, 2, n), rng.integers(0, 2, m))
+    found = coarse._usual_error(table, strata)
+    if n < 2:
+        assert found == 0
+        return
+    total, kinds = table[:, -1], strata[0]
+    rest = [x - total[kinds == k].mean() for x, k in zip(total, kinds, strict=True)]
+    variance = sum(x * x for x in rest) / max(n - len({*kinds.tolist()}), 1)
+    assert found == pytest.approx(math.sqrt(variance * (1 / m + 1 / n)))
+
+
+def test_types_are_labels_where_every_one_has_normal_executions() -> None:
+    strata = np.array([3, 4, 3]), np.array([4, 3])
+    assert [k.tolist() for k in coarse._kinds(strata, None)] == [[0, 0, 0], [0, 0]]
+    both = ("b", "a", "b"), ("a", "b")
+    assert [k.tolist() for k in coarse._kinds(strata, both)] == [[1, 0, 1], [0, 1]]
+    new = ("b", "a", "b"), ("a", "c")
+    assert [k.tolist() for k in coarse._kinds(strata, new)] == [[0, 0, 0], [0, 0]]
+    fewer = ("b", "a", "b"), ("b", "b")
+    assert [k.tolist() for k in coarse._kinds(strata, fewer)] == [[1, 0, 1], [1, 1]]
+    kind = np.array([0, 2, 2, 1])
+    assert coarse._type_names(kind, None) == ["type n0", "type n1", "type n2"]
+    assert coarse._type_names(kind, (("", "", "", ""), ("",))) == ["type n0", "type n1", "type n2"]
+    labels = ("a", "b", "c", "d"), ("a",)
+    assert coarse._type_names(kind, labels) == ["a", "d", "type n2"]
+
+
+@pytest.mark.parametrize("by_session", [True, False])
+def test_the_slow_ones_are_some_and_never_half(by_session: bool) -> None:
+    alpha = 0.05
+    level = alpha * EFFECTS.whole * EFFECTS.slow
+    for p in (level, level * 1.01):
+        for slow in (0, 3, 9, 10, 11):
+            families = SimpleNamespace(
+                slow=SimpleNamespace(p_value=p, slow=slow, shown=None),
+                whole=SimpleNamespace(by_session=by_session),
+            )
+            fires = p <= level and not by_session and slow < 10
+            assert coarse._slow(families, 20, alpha) == (slow if fires else 0)
+            assert coarse._slow_shown(families, 20, 5.0) is None
+    for shown, floor in (((4, 100.0), 5.0), ((4, 10.0), 5.0)):
+        families.slow.shown = shown
+        found = coarse._slow_shown(families, 20, floor)
+        if by_session:
+            assert found is None
+        else:
+            assert (found.executions, found.by) == (4, max(shown[1], floor * 20 / 4))
