@@ -95,9 +95,9 @@ def extract(
     UsageError
         If an argument is wrong, or the recordings have no such executions.
     """
-    from critpath import pipeline  # noqa: PLC0415 - the stages
+    from critpath import flow  # noqa: PLC0415 - the stages
 
-    return pipeline.extract(
+    return flow.extract(
         _paths(sources),
         specification=_setting("execution", execution),
         reader=_setting("reader", reader),
@@ -145,14 +145,14 @@ def compare(
     Sequence Alignment of System-Level Traces" (ICPC 2022); the verdict comes from a
     permutation test.
     """
-    from critpath import pipeline  # noqa: PLC0415 - the stages
+    from critpath import flow  # noqa: PLC0415 - the stages
 
     chosen = _settings(settings, options)
     sets = (
         _extracted(normal, execution, chosen, progress),
         _extracted(sample, execution, chosen, progress),
     )
-    return Comparison._of(pipeline.compare(*sets, chosen, progress=progress))  # noqa: SLF001 - ours
+    return Comparison._of(flow.compare(*sets, chosen, progress=progress))  # noqa: SLF001 - ours
 
 
 def calibrate(
@@ -187,7 +187,7 @@ def calibrate(
     UnreadableError, UsageError
         As `compare`.
     """
-    from critpath import pipeline  # noqa: PLC0415 - the stages
+    from critpath import detect  # noqa: PLC0415 - the stages
 
     if not (_is_count(splits) and sizes and all(map(_is_count, sizes))):
         raise UsageError(
@@ -196,13 +196,16 @@ def calibrate(
         )
     chosen = _settings(settings, options)
     paths = _extracted(normal, execution, chosen, progress)
-    return pipeline.calibrate(paths, chosen, splits=splits, sizes=sizes, progress=progress)
+    return detect.calibrate(paths, chosen, splits=splits, sizes=sizes, progress=progress)
 
 
 def load(file: Source) -> PathSet:
     """Load saved paths."""
-    from critpath import pipeline, store  # noqa: PLC0415 - the stages
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - as above
+    from critpath import (  # noqa: PLC0415 - the stages
+        flow,
+        store,
+    )
+    from critpath.store import is_baseline_file  # noqa: PLC0415 - as above
 
     path = _path(file)
     if not path.exists():
@@ -214,7 +217,7 @@ def load(file: Source) -> PathSet:
             f"{path} holds no saved paths",
             "extract() reads recordings, and load_comparison() what Comparison.save wrote",
         )
-    return pipeline.load_saved_paths(path)
+    return flow.load_saved_paths(path)
 
 
 def load_comparison(file: Source) -> Comparison:
@@ -230,10 +233,10 @@ def load_comparison(file: Source) -> Comparison:
     UnreadableError
         If there is no comparison in it, or it is damaged.
     """
-    from critpath.commands import reports  # noqa: PLC0415 - only for saved ones
+    from critpath.commands import load_comparison as load_document  # noqa: PLC0415 - only for saved ones
 
     name = str(_path(file))
-    return Comparison(reports.load_comparison("./-" if name == "-" else name))
+    return Comparison(load_document("./-" if name == "-" else name))
 
 
 # ---------------------------------------------------------------------------- the answer
@@ -254,7 +257,7 @@ class Comparison:
 
     @classmethod
     def _of(cls, analysis: model.Analysis) -> Comparison:
-        from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+        from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
 
         return cls(comparison_document(analysis), analysis)
 
@@ -329,7 +332,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as its JSON has it, in dicts and lists."""
-        from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_plain  # noqa: PLC0415 - start-up time
 
         return cast("dict[str, Any]", to_plain(self._document))
 
@@ -339,7 +342,7 @@ class Comparison:
     def to_html(self, path: Source) -> None: ...
     def to_html(self, path: Source | None = None) -> str | None:
         """Render the report as one HTML page that needs no network."""
-        from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
         return _deliver(render_html(self._document), path)
 
@@ -349,7 +352,7 @@ class Comparison:
     def to_json(self, path: Source) -> None: ...
     def to_json(self, path: Source | None = None) -> str | None:
         """Render as JSON of the format ``critpath/comparison/1``; see `to_html`."""
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         return _deliver(to_json(self._document), path)
 
@@ -359,7 +362,7 @@ class Comparison:
     def to_markdown(self, path: Source) -> None: ...
     def to_markdown(self, path: Source | None = None) -> str | None:
         """Render as GitHub-flavoured Markdown, at most 60 kB; see `to_html`."""
-        from critpath.report.ci.as_markdown import render_markdown  # noqa: PLC0415 - start-up time
+        from critpath.report.ci import render_markdown  # noqa: PLC0415 - start-up time
 
         return _deliver(render_markdown(self._document), path)
 
@@ -384,7 +387,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict in a sentence, why, the causes, the states."""
-        from critpath.report.text.answer import cause_line  # noqa: PLC0415 - start-up time
+        from critpath.report.text import cause_line  # noqa: PLC0415 - start-up time
         from critpath.text import verdict  # noqa: PLC0415 - as above
         from critpath.text.answer import describe_why  # noqa: PLC0415 - as above
 
@@ -484,7 +487,7 @@ def _named(given: object) -> str:
 
 def _setting(name: str, value: Any) -> Any:
     """Return the value of a setting, checked as on the command line."""
-    from critpath.commands.settings import SETTINGS, WrongValueError  # noqa: PLC0415 - as above
+    from critpath.commands import SETTINGS, WrongValueError  # noqa: PLC0415 - as above
 
     setting = SETTINGS[name]
     if value == setting.default:
@@ -500,7 +503,7 @@ def _setting(name: str, value: Any) -> Any:
 
 def _settings(settings: CompareSettings | None, options: Mapping[str, Any]) -> CompareSettings:
     """Return settings with some of them replaced, all checked."""
-    from critpath.commands.settings import SETTINGS  # noqa: PLC0415 - start-up time
+    from critpath.commands import SETTINGS  # noqa: PLC0415 - start-up time
 
     if settings is not None and not isinstance(settings, CompareSettings):
         raise UsageError(

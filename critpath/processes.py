@@ -14,13 +14,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
-_IMPORTED: Final = ["critpath.pipeline.preload", "pyarrow.parquet"]
+# Importing starts idle threads of OpenBLAS and jemalloc; both prepare for a fork, and nothing
+# else runs where these processes come from.
+_IMPORTED: Final = [
+    *("critpath.flow", "critpath.read.recording", "critpath.executions.marker"),
+    *("critpath.timeline.streaming", "critpath.graph.walking", "critpath.engines.limits"),
+    *("critpath.store.writing", "pyarrow.parquet"),
+]
 
 
 def begin_server() -> ForkServerContext:
@@ -127,3 +134,8 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     finally:
         # Who is interrupted does not wait for the others.
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def do_for_both(normal: Any, sample: Any, work: Callable[..., Any], *given: Any) -> list[Any]:
+    """Return what something gives for each of two sets, which are read side by side."""
+    return side_by_side(partial(work, normal, *given), partial(work, sample, *given))

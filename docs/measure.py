@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from critpath import pipeline
+from critpath import flow
 from critpath.cluster.optics import METHODS, cluster
 from critpath.detect.families import unusual
 from critpath.model import CompareSettings, PathSet
@@ -36,7 +36,7 @@ def load(place: Path, name: str, label: str = "") -> PathSet:
     """Extract one shipped recording."""
     with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
         tar.extractall(place, **DATA_ONLY)  # noqa: S202 - archives of our own
-    return pipeline.extract([place / name], specification=EXECUTION + label)
+    return flow.extract([place / name], specification=EXECUTION + label)
 
 
 def verdicts(place: Path, label: str) -> list[str]:
@@ -45,7 +45,7 @@ def verdicts(place: Path, label: str) -> list[str]:
     lines = ["| sample | verdict | with a fault | of them marked | others marked |"]
     lines.append("|---|---|---:|---:|---:|")
     for name in (*SAMPLES, "lossy"):
-        result = pipeline.compare(normal, load(place, name, label))
+        result = flow.compare(normal, load(place, name, label))
         truth = {r["id"]: r for r in csv.DictReader((place / name / "truth.csv").open())}
         faulty = {i for i, row in truth.items() if row["bug"] != "none"}
         ids = result.sample.executions.id
@@ -60,7 +60,7 @@ def families(place: Path) -> list[str]:
     normal = load(place, "normal")
     lines = ["| sample | the whole | the states | one family of all |", "|---|---:|---:|---:|"]
     for name in SAMPLES:
-        result = pipeline.compare(normal, load(place, name), CompareSettings(explain_limit=0))
+        result = flow.compare(normal, load(place, name), CompareSettings(explain_limit=0))
         tables = result.normal_vectors, result.sample_vectors
         strata = (
             result.normal_clusters.labels,

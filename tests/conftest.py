@@ -426,7 +426,7 @@ def extracted(guest: Callable[[str], Path], make_once: MakeOnce) -> Callable[...
     """
 
     def extract_once(name: str, execution: str = REQUESTS) -> Path:
-        from critpath.pipeline import extract  # noqa: PLC0415 - not for every test
+        from critpath.flow import extract  # noqa: PLC0415 - not for every test
         from critpath.store import save_paths  # noqa: PLC0415
 
         recording = guest(name)

@@ -1,1 +1,16 @@
 """Two commands in random blocks -> whether the second is slower than the first."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.ab.run import (
+        AbRequest,
+        TracedSlots,
+        add_cause,
+        compare_commands,
+        judge_again,
+        record_blocks,
+    )
+else:
+    __getattr__ = hand_on(__name__)

@@ -1,1 +1,9 @@
 """Critical paths -> Alignment (MUSCLE-style)."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.align.multiple import Group, align, choose_rows
+else:
+    __getattr__ = hand_on(__name__)

@@ -1,1 +1,16 @@
 """The clocks of several hosts on one line, with a bound on how wrong that may be."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.clocks.align import (
+        FoundClocks,
+        align_events,
+        align_traces,
+        link_hosts,
+        read_clocks,
+        tell_alignment,
+    )
+else:
+    __getattr__ = hand_on(__name__)

@@ -72,7 +72,7 @@ EXACT_LIMIT = 50_000_000
 BAG_LIMIT = 4_000_000  # technical: of them at once: half a gigabyte
 
 
-def outliers(
+def find_outliers(
     normal: VectorTable,
     normal_clusters: Clustering,
     sample: VectorTable,

@@ -13,6 +13,7 @@ import sys
 
 from critpath import __version__
 from critpath.commands.overview import VERBS, before_command, help_text, terminal_width
+from critpath.doors import hand_on
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final, NoReturn
 
-__all__ = ["VERBS", "entry", "main"]
+    from critpath.commands.reports import load_comparison
+    from critpath.commands.settings import (
+        RECORDING,
+        SETTINGS,
+        Settings,
+        WrongValueError,
+        as_levels,
+        compare_settings,
+        effective,
+        reading_options,
+    )
+    from critpath.commands.sources import check_inputs, require_executions
+else:
+    __getattr__ = hand_on(__name__)
 
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
 EXIT_PIPE: Final = 141  # 128 + SIGPIPE
@@ -141,7 +155,7 @@ def _run(arguments: list[str]) -> int:
     verb = Verb.of(parsed.verb)
     if settings["hosts"] == "auto" or parsed.verb == "record":
         return verb.run(parsed, settings)
-    from critpath.read.hosts import decide_hosts  # noqa: PLC0415 - start-up time
+    from critpath.read import decide_hosts  # noqa: PLC0415 - start-up time
 
     with decide_hosts(settings["hosts"]):
         return verb.run(parsed, settings)

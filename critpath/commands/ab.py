@@ -27,8 +27,8 @@ from critpath.commands.sources import check_inputs
 from critpath.errors import CritpathError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
+    from critpath.ab import AbRequest
     from critpath.documents import AbDocument
-    from critpath.pipeline.ab import AbRequest
 
 
 DOCUMENT: Final = "ab.json"
@@ -130,7 +130,7 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Compare the commands, say what is shown and return its exit code."""
     # Before anything changes: the commands get what critpath was started with.
-    from critpath.record.signals import InheritedState  # noqa: PLC0415 - start-up time
+    from critpath.record import InheritedState  # noqa: PLC0415 - start-up time
 
     inherited = InheritedState.capture()
     # A thread of the linear algebra library would take signals that are meant for us.
@@ -155,8 +155,8 @@ def request_of(
     commands: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> AbRequest:
     """Return what was asked for, with a seed from the system if none was given."""
+    from critpath.ab import AbRequest  # noqa: PLC0415 - start-up time
     from critpath.commands.record import check_execution, needed  # noqa: PLC0415 - as below
-    from critpath.pipeline.ab import AbRequest  # noqa: PLC0415 - numpy
     from critpath.schema.parameters.ab import EVIDENCE  # noqa: PLC0415 - as above
 
     floor, tails = arguments.until
@@ -218,14 +218,9 @@ def judge(
     quiet: bool,
 ) -> AbDocument:
     """Run blocks, and after an alarm record some for the cause."""
+    from critpath.ab import TracedSlots, add_cause, compare_commands  # noqa: PLC0415 - start-up time
     from critpath.commands.record import ProgressReporter  # noqa: PLC0415 - start-up time
-    from critpath.pipeline.ab import (  # noqa: PLC0415 - start-up time
-        TracedSlots,
-        add_cause,
-        compare_commands,
-        compare_recordings,
-        record_cause,
-    )
+    from critpath.flow import compare_recordings, record_cause  # noqa: PLC0415 - start-up time
     from critpath.text.ab import cause_unknown  # noqa: PLC0415 - start-up time
 
     lines = _Lines(quiet=quiet, every=request.every_block)
@@ -282,9 +277,9 @@ def kept_directory(output: Path | None) -> Any:
 
 
 def _run_again(arguments: argparse.Namespace) -> int:
+    from critpath.ab import judge_again  # noqa: PLC0415 - start-up time
     from critpath.documents import AbDocument  # noqa: PLC0415 - numpy
-    from critpath.pipeline.ab import judge_again  # noqa: PLC0415 - numpy
-    from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document import load_document  # noqa: PLC0415 - start-up time
 
     if arguments.command:
         raise UsageError("--again runs nothing", "leave the commands out, or --again")
@@ -302,18 +297,18 @@ def _run_again(arguments: argparse.Namespace) -> int:
 
 
 def _write_document(place: Path, document: AbDocument) -> None:
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
     write_output(str(place), to_json(document))
 
 
 def _show(document: AbDocument, json: str | None) -> int:
     if json is not None:
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         write_output(json, to_json(document))
     if json != STDOUT:
-        from critpath.report.text.ab import render_ab  # noqa: PLC0415 - start-up time
+        from critpath.report.text import render_ab  # noqa: PLC0415 - start-up time
 
         render_ab(document, make_console())
     return document.exit

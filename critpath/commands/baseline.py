@@ -34,7 +34,7 @@ from critpath.units import format_ns, plural
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
-    from critpath.store.baseline import Baseline, Session
+    from critpath.store import Baseline, Session
 
 _EXECUTIONS = 300
 _SESSIONS = 5
@@ -48,16 +48,21 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.recordings)
     check_outputs([arguments.output], arguments.recordings, force=arguments.force)
 
-    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.store.baseline import Baseline, save_baseline  # noqa: PLC0415 - numpy
+    from critpath import (  # noqa: PLC0415 - numpy and the stages
+        __version__,
+        flow,
+        store,
+    )
+    from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
+    from critpath.store import Baseline, save_baseline  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         parts = _extract(arguments.recordings, settings, progress)
-        sessions = pipeline.make_sessions(parts, arguments.executions)
+        sessions = flow.make_sessions(parts, arguments.executions)
         baseline = Baseline(sessions, settings["interrupts"], __version__)
         save_baseline(baseline, Path(arguments.output))
     quiet = settings["quiet"]
-    warn(messages_of(pipeline.join_sets(parts)), quiet=quiet)
+    warn(messages_of(joining.join_sets(parts)), quiet=quiet)
     left_out = sum(session.left_out for session in sessions)
     kept = sum(len(session.paths) for session in sessions)
     lossy = sum(int(session.paths.lossy.sum()) for session in sessions)
@@ -67,7 +72,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
         warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
     hint(
-        f"{pipeline.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
+        f"{store.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
         f"next: critpath compare {arguments.output} SAMPLE{as_asked(settings)}",
         quiet=quiet,
     )
@@ -77,7 +82,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     del settings
     check_baseline(arguments.file)
-    from critpath.store.baseline import load_baseline  # noqa: PLC0415 - numpy
+    from critpath.store import load_baseline  # noqa: PLC0415 - start-up time
 
     show(load_baseline(arguments.file), as_json=arguments.json)
     return EXIT_OK
@@ -88,16 +93,20 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.recordings)
     check_outputs([str(arguments.file)], arguments.recordings)
 
-    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
-    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
-    from critpath.store.baseline import load_baseline, save_baseline  # noqa: PLC0415 - numpy
+    from critpath import (  # noqa: PLC0415 - numpy and the stages
+        __version__,
+        flow,
+        store,
+    )
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.store import load_baseline, save_baseline  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         baseline = load_baseline(arguments.file)
         parts = _extract(arguments.recordings, settings, progress)
         progress("comparing")
-        outcome = pipeline.update(
+        outcome = flow.update(
             baseline,
             arguments.file,
             parts,
@@ -120,14 +129,14 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
         return _REFUSED[outcome.comparison.verdict]
     if outcome.dropped:
         hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
-    hint(f"{arguments.file} has {pipeline.describe_baseline(outcome.baseline)} now", quiet=quiet)
+    hint(f"{arguments.file} has {store.describe_baseline(outcome.baseline)} now", quiet=quiet)
     return EXIT_OK
 
 
 def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress) -> list[PathSet]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
-    parts = pipeline.extract_each(
+    parts = flow.extract_each(
         recordings,
         **reading_options(settings),
         jobs=settings["jobs"],
@@ -168,7 +177,7 @@ def show(baseline: Baseline, *, as_json: bool) -> None:
     """Print a baseline's contents on stdout."""
     document = summary(baseline)
     if as_json:
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         write_output(STDOUT, to_json(document))
     else:
@@ -177,7 +186,7 @@ def show(baseline: Baseline, *, as_json: bool) -> None:
 
 def summary(baseline: Baseline) -> dict[str, Any]:
     """Return a baseline's contents, less the paths themselves, as plain data."""
-    from critpath.store.baseline import FORMAT as BASELINE  # noqa: PLC0415 - numpy
+    from critpath.store import BASELINE_FORMAT as BASELINE  # noqa: PLC0415 - start-up time
 
     return {
         "format": FORMAT,
@@ -189,8 +198,8 @@ def summary(baseline: Baseline) -> dict[str, Any]:
 
 
 def _session(session: Session) -> dict[str, Any]:
-    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
-    from critpath.store.baseline import mean_times  # noqa: PLC0415 - numpy
+    from critpath.detect import note_repaired_switches  # noqa: PLC0415 - start-up time
+    from critpath.store import mean_times  # noqa: PLC0415 - start-up time
 
     paths = session.paths
     labels = paths.executions.label
@@ -210,7 +219,7 @@ def _session(session: Session) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from critpath.report.text.table import print_line  # noqa: PLC0415 - rich
+    from critpath.report.text import print_line  # noqa: PLC0415 - start-up time
     from critpath.text.answer import is_usual  # noqa: PLC0415 - start-up time
 
     console = make_console()

@@ -31,8 +31,8 @@ from critpath.errors import (
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
+    from critpath.ab import AbRequest
     from critpath.documents import AbDocument
-    from critpath.pipeline.ab import AbRequest
 
 
 PLACE: Final = "{}"
@@ -63,7 +63,7 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Find the first slower revision, say it and return the exit code."""
     # Before anything changes: the commands get what critpath was started with.
-    from critpath.record.signals import InheritedState  # noqa: PLC0415 - start-up time
+    from critpath.record import InheritedState  # noqa: PLC0415 - start-up time
 
     inherited = InheritedState.capture()
     environment = dict(os.environ)

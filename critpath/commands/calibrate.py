@@ -51,15 +51,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.json], arguments.normal)
     calibration = _calibrate(arguments, settings)
     if arguments.json is not None:
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         write_output(arguments.json, to_json(calibration))
     if arguments.json == STDOUT:
         warn(calibration.warnings, quiet=settings["quiet"])
     else:
-        from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
-            render_calibration,
-        )
+        from critpath.report.text import render_calibration  # noqa: PLC0415 - start-up time
 
         render_calibration(calibration, make_console())
         if len(calibration.floor.recordings) == 1:
@@ -71,10 +69,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _calibrate(arguments: argparse.Namespace, settings: Settings) -> CalibrationDocument:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import detect  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
-        return pipeline.calibrate(
+        return detect.calibrate(
             extract_sources(arguments.normal, settings, progress),
             compare_settings(settings),
             splits=arguments.splits,

@@ -20,9 +20,9 @@ from critpath.commands.sources import check_inputs
 from critpath.units import format_ns, safe_text
 
 if TYPE_CHECKING:
+    from critpath.clocks import FoundClocks
     from critpath.documents.clocks import ClocksDocument, HostClockEntry
     from critpath.model.clocks import HostClock
-    from critpath.pipeline.clocks import FoundClocks
 
 SETTINGS = ("hosts",)
 EXIT_UNKNOWN: Final = 3  # as `compare`'s inconclusive: the clock of a host is not known
@@ -46,8 +46,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.traces)
     check_outputs([arguments.json], arguments.traces, force=arguments.force)
 
-    from critpath.pipeline.clocks import read_clocks  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
+    from critpath.clocks import read_clocks  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         found = read_clocks(

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = compare_sources(arguments.normal, arguments.sample, settings, flame=written)
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
-    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
     from critpath.text.notes import Words  # noqa: PLC0415 - as above
     from critpath.text.phrases import VERDICTS  # noqa: PLC0415 - as above
 
@@ -124,9 +124,9 @@ def _print_why(comparison: Analysis, document: ComparisonDocument, *, to_stderr:
 
 def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:
     """Return whether the store knows what became slower; it changes no verdict."""
-    from critpath.known.entries import open_store  # noqa: PLC0415 - numpy and the stages
-    from critpath.pipeline.incidents import look_up_comparison  # noqa: PLC0415 - as above
-    from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - as above
+    from critpath.flow import look_up_comparison  # noqa: PLC0415 - as above
+    from critpath.known import open_store  # noqa: PLC0415 - numpy and the stages
+    from critpath.signatures import SignSettings  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress("looking up what was seen before")
@@ -140,14 +140,15 @@ def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settin
 
 def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> str:
     """Return the page to explore the executions of both sets on."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.explore.page import render_page  # noqa: PLC0415 - as above
+    from critpath import explore  # noqa: PLC0415 - numpy and the stages
+    from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.explore import render_page  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress("looking at what the slow ones have in common")
-        paths = pipeline.join_sets([comparison.normal, comparison.sample])
-        known = pipeline.facts_of(paths, normal=len(comparison.normal.sources))
-        exploration = pipeline.explore(paths, given=[pipeline.SAMPLE], facts=known)
+        paths = joining.join_sets([comparison.normal, comparison.sample])
+        known = explore.facts_of(paths, normal=len(comparison.normal.sources))
+        exploration = explore.explore(paths, given=[explore.SAMPLE], facts=known)
         return render_page(
             exploration, paths, command=list(map(str, sources)), trace_url=settings["trace-url"]
         )
@@ -155,7 +156,7 @@ def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> s
 
 def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
     """Add a warning if SAMPLE is a baseline and NORMAL is none."""
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import is_baseline_file  # noqa: PLC0415 - numpy
 
     if not is_baseline_file(sample) or is_baseline_file(normal):
         return comparison
@@ -185,14 +186,14 @@ def compare_sources(
     normal: Path, sample: Path, settings: Settings, *, flame: bool = True
 ) -> Analysis:
     """Extract both sets and compare them."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow, graph  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
 
         def extract(source: Path) -> PathSet:
             progress(f"reading {source}")
             paths = extract_sources([source], settings, progress)
-            return pipeline.mark_own(paths, settings["own"], settings["not-own"])
+            return graph.mark_own(paths, settings["own"], settings["not-own"])
 
         before = extract(normal)
         try:
@@ -204,4 +205,4 @@ def compare_sources(
             ) from None
         sets = before, after
         progress("comparing")
-        return pipeline.compare(*sets, compare_settings(settings), progress=progress, flame=flame)
+        return flow.compare(*sets, compare_settings(settings), progress=progress, flame=flame)

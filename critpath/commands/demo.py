@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import tarfile
     from importlib.resources.abc import Traversable
 
-    from critpath.record.user import User
+    from critpath.record import User
 
 
 SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"
@@ -81,13 +81,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = compare_sources(*places, settings)
     report = directory / "report.html"
 
-    from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
 
     document = comparison_document(comparison)
     write_files(document, {"html": str(report), "json": str(directory / "comparison.json")})
     hand_over(directory, entire=True)
 
-    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_comparison  # noqa: PLC0415 - start-up time
 
     render_comparison(document, make_console(), places=[str(report)])
     hint(about, quiet=quiet)
@@ -176,7 +176,7 @@ def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "recording needs root (sudo critpath demo)"
-    from critpath.record.preflight import check_machine  # noqa: PLC0415 - start-up time
+    from critpath.record import check_machine  # noqa: PLC0415 - start-up time
 
     found = check_machine(Path.cwd())
     if found.recorder is not None:
@@ -196,12 +196,12 @@ def record_both(directory: Path, fault: str, *, quiet: bool) -> tuple[Path, Path
 
 def explain(fault: str) -> str:
     """Return what was done to the sample, in a sentence."""
-    from critpath.record import workload  # noqa: PLC0415 - start-up time
+    from critpath.record import WORKLOAD_FAULTS, plan_workload  # noqa: PLC0415 - start-up time
 
-    faulty = sum(bool(f) for _, f in workload.plan(SEED, EXECUTIONS, fault))
+    faulty = sum(bool(f) for _, f in plan_workload(SEED, EXECUTIONS, fault))
     return (
         f"Both were recorded on this machine just now. In the sample {FAULTS[fault]}, in "
-        f"{plural(faulty, 'execution')} of the kind `{workload.FAULTS[fault]}`."
+        f"{plural(faulty, 'execution')} of the kind `{WORKLOAD_FAULTS[fault]}`."
     )
 
 
@@ -218,15 +218,17 @@ def hand_over(directory: Path, *, entire: bool) -> None:
 
 
 def _user() -> User | None:
-    from critpath.record.user import invoking_user  # noqa: PLC0415 - start-up time
+    from critpath.record import invoking_user  # noqa: PLC0415 - start-up time
 
     return invoking_user(os.environb, as_root=False)
 
 
 def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bool) -> None:
     from critpath import __version__  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
-    from critpath.record.session import record  # noqa: PLC0415 - start-up time
+    from critpath.record import (  # noqa: PLC0415 - start-up time
+        RecordRequest,
+        record,
+    )
 
     # -P: a module of the current directory must not take the place of one of Python's.
     command = (

@@ -17,9 +17,7 @@ from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError, UnreadableErr
 from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:
-    from critpath.record.ftrace.marks import MarkRequests
-    from critpath.record.preflight import Preflight
-    from critpath.record.recorder import Leftover, Requirement
+    from critpath.record import Leftover, MarkRequests, Preflight, Requirement
 
 
 FORMAT: Final = "critpath/doctor/1"
@@ -49,8 +47,9 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Look, clean if asked to, and return 0 if a recording can be made here and now."""
     from critpath.record import (  # noqa: PLC0415 - start-up time
-        cleanup,
-        preflight,
+        check_machine,
+        find_leftovers,
+        remove_leftovers,
     )
 
     check_inputs(arguments.directories)
@@ -59,19 +58,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     failures: list[CritpathError] = []
     if arguments.clean:
         # First, as the buffers of a dead recorder on this machine hold a recording's end.
-        cleanup.remove_leftovers(lambda x, error: _note(x, error, done, failures))
+        remove_leftovers(lambda x, error: _note(x, error, done, failures))
         _finish([d for d in unfinished if _is_there(d)], done, failures)
         unfinished = []
     asking = _listen()
-    found = preflight.check_machine(Path.cwd())
-    left = cleanup.find_leftovers()
+    found = check_machine(Path.cwd())
+    left = find_leftovers()
     registered = {Path(x.name) for x in left if x.kind == "recording"}
     document = _document(
         found, left, [d for d in unfinished if d.absolute() not in registered], done
     )
     document["marking"] = _heard(asking)
     if arguments.json:
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         write_output(STDOUT, to_json(document))
     else:
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _listen() -> tuple[MarkRequests, float] | None:
     """Let programs that mark executions say so; only root may open a place for that."""
-    from critpath.record.ftrace.marks import MarkRequests  # noqa: PLC0415 - start-up time
+    from critpath.record import MarkRequests  # noqa: PLC0415 - start-up time
 
     try:
         return (MarkRequests(), time.monotonic()) if os.geteuid() == 0 else None
@@ -110,7 +109,7 @@ def _is_unfinished(directory: Path) -> bool:
     """Return whether a recording waits to be finished; raises UnreadableError for none."""
     from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
     from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
-    from critpath.record.manifests import read_manifest  # noqa: PLC0415 - start-up time
+    from critpath.record import read_manifest  # noqa: PLC0415 - start-up time
 
     if not (directory / MANIFEST).is_file():
         raise UnreadableError(
@@ -128,7 +127,7 @@ def _is_there(directory: Path) -> bool:
 
 
 def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
-    from critpath.record.recovery import finish_recording  # noqa: PLC0415 - start-up time
+    from critpath.record import finish_recording  # noqa: PLC0415 - start-up time
 
     for directory in directories:
         try:
@@ -160,7 +159,7 @@ def _note(
 def _document(
     found: Preflight, left: list[Leftover], unfinished: list[Path], done: list[str]
 ) -> dict[str, Any]:
-    from critpath.record.stacks.sources import SOURCES, find_obstacles  # noqa: PLC0415 - as above
+    from critpath.record import SOURCES, find_obstacles  # noqa: PLC0415 - start-up time
 
     recorder = found.recorder
     return {

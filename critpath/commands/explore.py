@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     paths, exploration = _explore(arguments, settings)
     warn([*messages_of(paths), *exploration.notes], quiet=settings["quiet"])
 
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
-    from critpath.report.document.exploration import (  # noqa: PLC0415 - as above
+    from critpath.report.document import (  # noqa: PLC0415 - start-up time
         exploration_document,
+        to_json,
     )
 
     document = exploration_document(exploration, paths.specification)
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json is not None:
         texts[arguments.json] = to_json(document)
     if arguments.output is not None:
-        from critpath.report.explore.page import render_page  # noqa: PLC0415 - start-up time
+        from critpath.report.explore import render_page  # noqa: PLC0415 - start-up time
 
         with Progress(quiet=settings["quiet"]) as progress:
             progress("drawing the page")
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         write_output(STDOUT, texts[STDOUT])
         return 0
 
-    from critpath.report.text.exploration import render_exploration  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_exploration  # noqa: PLC0415 - start-up time
 
     render_exploration(document, make_console(), every=arguments.all)
     if arguments.output is None:
@@ -93,24 +93,25 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet, Exploration]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import explore, flow  # noqa: PLC0415 - numpy and the stages
+    from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
 
     if saved := [str(one) for one in arguments.trace if is_saved(str(one))]:
         return _explore_saved(saved, arguments, settings)
     with Progress(quiet=settings["quiet"]) as progress:
         # Of two sources each is a set, however many recordings it has.
         two = len(arguments.trace) == 2
-        sets = pipeline.extract_groups(
+        sets = flow.extract_groups(
             [[one] for one in arguments.trace] if two else [arguments.trace],
             **reading_options(settings),
             jobs=settings["jobs"],
             progress=progress,
         )
-        paths = pipeline.join_sets(sets)
+        paths = joining.join_sets(sets)
         require_executions(paths, arguments.trace)
         progress(f"looking at {plural(len(paths), 'execution')}")
-        known = pipeline.facts_of(paths, normal=len(sets[0].sources) if two else None)
-        return paths, pipeline.explore(
+        known = explore.facts_of(paths, normal=len(sets[0].sources) if two else None)
+        return paths, explore.explore(
             paths, given=arguments.given, what=arguments.what, depth=arguments.depth, facts=known
         )
 
@@ -121,8 +122,8 @@ def _explore_saved(
     """Ask about the executions of a comparison, of whose paths it has but a few."""
     import numpy as np  # noqa: PLC0415 - start-up time
 
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.exported import read_all_executions  # noqa: PLC0415 - as above
+    from critpath import explore  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import read_all_executions  # noqa: PLC0415 - start-up time
     from critpath.text.exploring import without_paths  # noqa: PLC0415 - as above
 
     if len(arguments.trace) > 1:
@@ -136,9 +137,9 @@ def _explore_saved(
             "a saved comparison has its executions already", "choose some of them with --given"
         )
     require_executions(paths, arguments.trace)
-    known = pipeline.facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
-    given = arguments.given or ([pipeline.SAMPLE] if arguments.what is None else [])
-    found = pipeline.explore(
+    known = explore.facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
+    given = arguments.given or ([explore.SAMPLE] if arguments.what is None else [])
+    found = explore.explore(
         paths, given=given, what=arguments.what, depth=arguments.depth, facts=known
     )
     return paths, replace(found, notes=(*found.notes, without_paths()))

@@ -34,8 +34,8 @@ from critpath.units import plural
 
 if TYPE_CHECKING:
     from critpath.documents import AlignedEntry, ComparisonDocument
-    from critpath.pipeline.slicing import SliceSketches
-    from critpath.report.exports.exported import Exported
+    from critpath.report.exports import Exported
+    from critpath.requests import SliceSketches
 
 SETTINGS = READING
 SKETCHES = "sketches"  # the only format that is a directory
@@ -103,22 +103,19 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
     sources = [Path(source) for source in arguments.sources]
     check_inputs(sources)
     _check_directory(arguments.output, sources, force=arguments.force)
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_parquet import (  # noqa: PLC0415 - as above
-        sketch_tables,
-        table_parquet,
-    )
-    from critpath.store.files import atomic_directory  # noqa: PLC0415 - as above
+    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import sketch_tables, table_parquet  # noqa: PLC0415 - as above
+    from critpath.store import atomic_directory  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
-        reading = pipeline.ExtractSettings(
+        reading = model.ExtractSettings(
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
         slices = str(settings["execution"] or "").partition(":")[0] == "slices"
         if slices:
-            tables, notes = _slices(pipeline.read_slices(sources, reading, progress))
+            tables, notes = _slices(flow.read_slices(sources, reading, progress))
         else:
-            found = pipeline.read_sketches(sources, reading, progress)
+            found = flow.read_sketches(sources, reading, progress)
             tables, notes = sketch_tables(found), [n for one in found for n in one.notes]
     warn(notes, quiet=settings["quiet"])
     with atomic_directory(Path(arguments.output)) as place:
@@ -133,7 +130,7 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
 def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[str]]:
     """Return slices as tables, and what there is to say of them."""
     from critpath.model import Column  # noqa: PLC0415 - start-up time
-    from critpath.report.exports.as_parquet import slice_tables  # noqa: PLC0415 - as above
+    from critpath.report.exports import slice_tables  # noqa: PLC0415 - as above
 
     tables = [
         (
@@ -156,14 +153,14 @@ def _write_spans(arguments: argparse.Namespace, settings: Settings) -> int:
     sources = [Path(source) for source in arguments.sources]
     check_inputs(sources)
     check_outputs([arguments.output], sources, force=arguments.force)
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_otlp import otlp_spans  # noqa: PLC0415 - as above
+    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import otlp_spans  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
-        reading = pipeline.ExtractSettings(
+        reading = model.ExtractSettings(
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
-        found = pipeline.read_sketches(sources, reading, progress)
+        found = flow.read_sketches(sources, reading, progress)
     said = [note for one in found for note in one.notes]
     said += [epoch_unknown(one.recording) for one in found if not one.epoch]
     warn(said, quiet=settings["quiet"])
@@ -184,7 +181,7 @@ def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> No
         raise UsageError(f"{output} is both input and output", "give the output another name")
     if not force:
         raise UsageError(f"{output} exists already", "use --force to replace it")
-    from critpath.report.exports.as_parquet import SKETCHES as TABLES  # noqa: PLC0415 - numpy
+    from critpath.report.exports import SKETCHES as TABLES  # noqa: PLC0415 - numpy
 
     tables = {f"{name}.parquet" for name in TABLES}
     others = sorted({one.name for one in place.iterdir()} - tables)
@@ -197,8 +194,8 @@ def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> No
 
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     """Return the executions of every source, those that are wanted."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.exported import read_aligned_executions  # noqa: PLC0415 - start-up time
+    from critpath import graph  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import read_aligned_executions  # noqa: PLC0415 - start-up time
 
     wanted = arguments.id or []
     sets = []
@@ -212,13 +209,13 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 continue
             paths = extract_sources([Path(source)], settings, progress, jobs=None)
             warn(messages_of(paths), quiet=settings["quiet"])
-            sets.append(exported(pipeline.choose_executions(paths, wanted), source))
+            sets.append(exported(graph.choose_executions(paths, wanted), source))
     found: set[str] = set()
     missing = wanted
     for one in sets:
-        ids, traces = one.paths.executions.id, pipeline.traces_of(one.paths)
+        ids, traces = one.paths.executions.id, graph.traces_of(one.paths)
         found.update(ids)
-        missing = [n for n in missing if found.isdisjoint(pipeline.resolve_ids([n], ids, traces))]
+        missing = [n for n in missing if found.isdisjoint(graph.resolve_ids([n], ids, traces))]
     if missing or not found:
         shown = " or ".join(arguments.sources)
         raise UsageError(

@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if address is None:
         begin_early(settings["jobs"], arguments.traces)
 
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import engines, flow, model  # noqa: PLC0415 - numpy and the stages
 
     out = Path(arguments.output)
-    how = pipeline.ExtractSettings(
+    how = model.ExtractSettings(
         **reading_options(settings),
     )
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     with Progress(quiet=settings["quiet"]) as progress:
         save = partial(
-            pipeline.extract_file if into_file else pipeline.extract_dataset,
+            flow.extract_file if into_file else flow.extract_dataset,
             arguments.traces,
             out,
             how,
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             paths = save()
         else:
             progress(f"connecting to {address}")
-            with pipeline.dask_engine(address) as engine:
+            with engines.dask_engine(address) as engine:
                 paths = save(engine=engine)
     warn(messages_of(paths), quiet=settings["quiet"])
     files = "" if into_file else f" (a dataset of {plural(_parts(out), 'file')})"
@@ -111,9 +111,9 @@ def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
         return None
     if not engine.startswith(_DASK):
         raise UsageError(f"--engine {engine} is not known", "give local or dask:tcp://HOST:PORT")
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import engines  # noqa: PLC0415 - numpy and the stages
 
-    address = pipeline.dask_address(engine.removeprefix(_DASK))
+    address = engines.dask_address(engine.removeprefix(_DASK))
     if into_file:
         raise UsageError(
             "the workers of --engine dask write a file per recording, and -o names one file",

@@ -15,7 +15,7 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.documents import AlignedEntry, ComparisonDocument
     from critpath.model import PathSet
-    from critpath.report.exports.exported import Exported
+    from critpath.report.exports import Exported
 
 # What a format can be made of.
 ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
@@ -49,63 +49,63 @@ class Format:
 def _alignments(
     document: ComparisonDocument, aligned: Sequence[AlignedEntry], as_: str
 ) -> Iterable[bytes]:
-    from critpath.report.exports.alignments import write_alignments  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import write_alignments  # noqa: PLC0415 - start-up time
 
     yield write_alignments(document, aligned, as_).encode("utf-8", "replace")
 
 
 def _trees(_: ComparisonDocument, aligned: Sequence[AlignedEntry]) -> Iterable[bytes]:
-    from critpath.report.exports.alignments import write_trees  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import write_trees  # noqa: PLC0415 - start-up time
 
     yield write_trees(aligned).encode("utf-8", "replace")
 
 
 def _perfetto(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.exports.as_perfetto import perfetto_trace  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import perfetto_trace  # noqa: PLC0415 - start-up time
 
     return perfetto_trace(sets)
 
 
 def _speedscope(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.exports.as_speedscope import speedscope_profiles  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import speedscope_profiles  # noqa: PLC0415 - start-up time
 
     return speedscope_profiles(sets)
 
 
 def _collapsed(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_collapsed import collapsed_stacks  # noqa: PLC0415 - start-up time
+    from critpath import vectors  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import collapsed_stacks  # noqa: PLC0415 - start-up time
 
     if len(sets) > 2:
         raise UsageError(
             f"collapsed stacks are of one set, or of two beside each other, not of {len(sets)}",
             "name one or two",
         )
-    return collapsed_stacks(pipeline.chain_times(sets[0].paths, sets[-1].paths), two=len(sets) == 2)
+    return collapsed_stacks(vectors.chain_times(sets[0].paths, sets[-1].paths), two=len(sets) == 2)
 
 
 def _segments(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath.report.exports.as_parquet import segments_parquet  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import segments_parquet  # noqa: PLC0415 - start-up time
 
     return segments_parquet(sets)
 
 
 def _vectors(sets: Sequence[Exported]) -> Iterable[bytes]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_parquet import vectors_parquet  # noqa: PLC0415 - start-up time
+    from critpath import vectors  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import vectors_parquet  # noqa: PLC0415 - start-up time
 
-    return vectors_parquet(sets, pipeline.vectors([one.paths for one in sets]))
+    return vectors_parquet(sets, vectors.tables_of([one.paths for one in sets]))
 
 
 def _graphml(
     source: Path, settings: Any, *, tell: Callable[[str], None], **of: Any
 ) -> Iterable[bytes]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_graphml import graphml  # noqa: PLC0415 - start-up time
+    from critpath.graph import window  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import graphml  # noqa: PLC0415 - start-up time
 
     if settings["max-memory"]:
         tell("graphml has the whole recording in memory: --max-memory is not heeded")
-    graph, timelines = pipeline.window(source, reader=settings["reader"], **of)
+    graph, timelines = window(source, reader=settings["reader"], **of)
     vertices, threads = graph.graph.get("left_out", (0, 0))
     if vertices:
         tell(
@@ -163,6 +163,6 @@ def format_by_ending(place: str, among: Iterable[str]) -> str:
 
 def exported(paths: PathSet, name: str) -> Exported:
     """Return critical paths as what the formats of paths take."""
-    from critpath.report.exports.exported import Exported  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import Exported  # noqa: PLC0415 - start-up time
 
     return Exported(name, paths)

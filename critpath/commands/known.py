@@ -38,10 +38,9 @@ from critpath.units import NS_PER_S, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.documents import CheckDocument, KnownEntry
-    from critpath.known.entries import Store
+    from critpath.known import Store
     from critpath.model import Counts, Manifest
-    from critpath.pipeline.signing import SignSettings
-    from critpath.pipeline.watching import Watch
+    from critpath.signatures import SignSettings, Watch
 
 # Exit codes of a search: nothing like it is 1, as `grep` has it.
 CODES: Final[Mapping[str, int]] = {
@@ -57,7 +56,7 @@ _READING: Final = ("execution", "reader", *(name for name in SIGNING if name != 
 
 
 def _open(arguments: argparse.Namespace, settings: Settings) -> Store:
-    from critpath.known.entries import open_store  # noqa: PLC0415 - numpy
+    from critpath.known import open_store  # noqa: PLC0415 - start-up time
 
     store = open_store(arguments.store, skip_bad=arguments.skip_bad)
     warn(store.notes, quiet=settings["quiet"])
@@ -65,7 +64,7 @@ def _open(arguments: argparse.Namespace, settings: Settings) -> Store:
 
 
 def _sign_settings(arguments: argparse.Namespace, settings: Settings) -> SignSettings:
-    from critpath.pipeline.signing import SignSettings  # noqa: PLC0415 - numpy and the stages
+    from critpath.signatures import SignSettings  # noqa: PLC0415 - start-up time
 
     given = settings.origins["interval"] != "default"
     return SignSettings(
@@ -84,32 +83,27 @@ def _read(
     check_inputs([source])
     if source.suffix == ".json" and source.is_file():
         from critpath.documents import ComparisonDocument  # noqa: PLC0415 - start-up time
-        from critpath.pipeline.incidents import find_causes  # noqa: PLC0415 - as above
-        from critpath.report.document.as_json import load_document  # noqa: PLC0415 - as above
+        from critpath.report.document import load_document  # noqa: PLC0415 - start-up time
+        from critpath.signatures import find_causes  # noqa: PLC0415 - start-up time
 
         document = load_document(source.read_bytes())
         if not isinstance(document, ComparisonDocument):
             raise UsageError(f"{source}: no comparison", "make one with compare --json")
         roles = not getattr(arguments, "no_roles", False)
         return None, find_causes(document, roles=roles), None
-    from critpath.pipeline.signing import read_source  # noqa: PLC0415 - numpy and the stages
-    from critpath.read.manifest import open_manifest  # noqa: PLC0415 - as above
+    from critpath.flow import count_documents  # noqa: PLC0415 - start-up time
+    from critpath.read import open_manifest  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
-        counts, notes = read_source(source, _sign_settings(arguments, settings), progress)
+        counts, notes = count_documents(source, _sign_settings(arguments, settings), progress)
     warn(notes, quiet=settings["quiet"])
     manifest = open_manifest(source)[0] if source.is_dir() else None
     return counts, None, manifest
 
 
 def _add(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.known.entries import (  # noqa: PLC0415 - numpy
-        add_entry,
-        check_label,
-        is_store,
-        open_store,
-    )
-    from critpath.pipeline.lookup import make_entry, no_counts  # noqa: PLC0415 - as above
+    from critpath.known import add_entry, check_label, is_store, open_store  # noqa: PLC0415 - start-up time
+    from critpath.signatures import make_entry, no_counts  # noqa: PLC0415 - start-up time
 
     check_label(arguments.label)
     if not arguments.store.name.endswith(".known") and not is_store(arguments.store):
@@ -157,14 +151,14 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _search(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.documents.known import KNOWN_FORMAT, KnownDocument  # noqa: PLC0415 - as above
-    from critpath.pipeline.lookup import search  # noqa: PLC0415 - numpy
+    from critpath.signatures import search  # noqa: PLC0415 - start-up time
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
     check_outputs([arguments.json], [arguments.source])
     store = _open(arguments, settings)
     counts, causes, _ = _read(arguments.source, arguments, settings)
     if arguments.normal is not None or counts is None:
-        from critpath.pipeline.incidents import search_incident  # noqa: PLC0415 - as above
+        from critpath.signatures import search_incident  # noqa: PLC0415 - start-up time
 
         normal = None
         if arguments.normal is not None:
@@ -182,7 +176,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
             classifier=arguments.classifier,
         )
     if arguments.json:
-        from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
         document = KnownDocument(KNOWN_FORMAT, __version__, str(arguments.source), entry)
         write_output(arguments.json, to_json(document) + "\n")
@@ -202,8 +196,10 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
 def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
     """Count until a signal comes, the group is gone, or the label is there that must not be."""
     from critpath.errors import CritpathError  # noqa: PLC0415 - with what follows
-    from critpath.record.counts.counting import COMMAND  # noqa: PLC0415 - as above
-    from critpath.record.counts.recorder import missing_requirements  # noqa: PLC0415 - as above
+    from critpath.record import (  # noqa: PLC0415 - start-up time
+        COMMAND,
+        missing_requirements,
+    )
 
     check_outputs([arguments.json], [])
     store = _open(arguments, settings)
@@ -239,9 +235,12 @@ def _count_and_say(
     stopping: threading.Event,
     write: Callable[[str], None],
 ) -> int:
-    from critpath.pipeline.watching import Watch  # noqa: PLC0415 - numpy and the stages
-    from critpath.record.counts.counting import MACHINE, Counting  # noqa: PLC0415 - as above
-    from critpath.record.recorder import CountsRequest  # noqa: PLC0415 - as above
+    from critpath.record import (  # noqa: PLC0415 - start-up time
+        MACHINE,
+        Counting,
+        CountsRequest,
+    )
+    from critpath.signatures import Watch  # noqa: PLC0415 - start-up time
     from critpath.text import known as words  # noqa: PLC0415 - as above
 
     lines: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_MOST_WAITING)
@@ -304,7 +303,7 @@ def _say_watched(
     write: Callable[[str], None],
 ) -> None:
     from critpath.documents.known import KNOWN_FORMAT, KnownDocument  # noqa: PLC0415 - start-up time
-    from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_plain  # noqa: PLC0415 - start-up time
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
     entry, changed = watch.add(line)
@@ -379,7 +378,7 @@ def _list(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.pipeline.lookup import describe_label  # noqa: PLC0415 - numpy
+    from critpath.signatures import describe_label  # noqa: PLC0415 - start-up time
 
     store = _open(arguments, settings)
     for line in describe_label(store, arguments.label):
@@ -388,8 +387,8 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _check(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.pipeline.lookup import check  # noqa: PLC0415 - numpy
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
+    from critpath.signatures import check  # noqa: PLC0415 - start-up time
     from critpath.text.known import describe_check  # noqa: PLC0415 - as above
 
     check_outputs([arguments.json, arguments.html], [])
@@ -403,7 +402,7 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         write_output(arguments.json, to_json(document) + "\n")
     if arguments.html:
-        from critpath.report.html.known import render_check  # noqa: PLC0415 - as above
+        from critpath.report.html import render_check  # noqa: PLC0415 - start-up time
 
         write_output(arguments.html, render_check(document))
     if STDOUT not in {arguments.json, arguments.html}:
@@ -436,7 +435,7 @@ def _print_confusion(document: CheckDocument) -> None:
 
 
 def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.pipeline.lookup import group_documents, group_labels  # noqa: PLC0415 - numpy
+    from critpath.signatures import group_documents, group_labels  # noqa: PLC0415 - start-up time
 
     store = _open(arguments, settings)
     if arguments.method == "tree":
@@ -449,7 +448,7 @@ def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _remove(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.known.entries import remove_entries  # noqa: PLC0415 - numpy
+    from critpath.known import remove_entries  # noqa: PLC0415 - start-up time
 
     gone = remove_entries(_open(arguments, settings), arguments.names)
     print(f"removed {', '.join(map(safe_text, gone))}")
@@ -457,7 +456,7 @@ def _remove(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _relabel(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.known.entries import relabel_entries  # noqa: PLC0415 - numpy
+    from critpath.known import relabel_entries  # noqa: PLC0415 - start-up time
 
     made = relabel_entries(_open(arguments, settings), arguments.old, arguments.new)
     print(f"{plural(len(made), 'session')} called {arguments.new} now")

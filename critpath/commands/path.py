@@ -43,7 +43,7 @@ from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
-    from critpath.pipeline.requesting import ServiceRow
+    from critpath.requests import ServiceRow
 
 SETTINGS = (*READING, *CODING)
 _SOME_IDS = 5
@@ -147,12 +147,12 @@ def _check_by_tier(arguments: argparse.Namespace, name: str) -> None:
 
 def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> str:
     """Return what each service takes of requests: a table, or an object a line."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow, model, requests  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
-        found = pipeline.read_sketches(
+        found = flow.read_sketches(
             [arguments.trace],
-            pipeline.ExtractSettings(
+            model.ExtractSettings(
                 settings["execution"], settings["reader"], max_memory=settings["max-memory"]
             ),
             progress,
@@ -167,7 +167,7 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
         raise no_executions([arguments.trace], said)
     warn(said, quiet=settings["quiet"])
     doubtful = any(one.doubtful for one in found)
-    tiers, left = pipeline.sum_tiers(found, ids=chosen, doubtful=doubtful)
+    tiers, left = requests.sum_tiers(found, ids=chosen, doubtful=doubtful)
     if format_ == "json":
         if left:
             from critpath.text.sentences import tiers_left  # noqa: PLC0415 - as below
@@ -175,7 +175,7 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
             counted = sum(tier.requests for tier in tiers if not tier.depth)
             warn([tiers_left(left, left + counted)], quiet=settings["quiet"])
         return "".join(json.dumps(asdict(tier)) + "\n" for tier in tiers)
-    from critpath.report.text.path import render_tiers  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_tiers  # noqa: PLC0415 - start-up time
 
     text = StringIO()
     render_tiers(tiers, left, make_console(text))
@@ -184,8 +184,8 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
 
 def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, format_: str) -> str:
     """Return where in the code the time goes: a table, or an object a line."""
-    from critpath.report.document.path import summarize_code  # noqa: PLC0415 - start-up time
-    from critpath.report.text.path import render_code  # noqa: PLC0415 - as above
+    from critpath.report.document import summarize_code  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_code  # noqa: PLC0415 - as above
 
     places, left = summarize_code(paths, arguments.top)
     if not any(place.location for place in places):
@@ -295,7 +295,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
         )
     _check_window(arguments)
 
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import graph  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress(f"reading {arguments.trace}")
@@ -307,7 +307,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 bystanders=True,
             )
             return _chosen(paths, arguments, settings)
-        paths = pipeline.thread_paths(
+        paths = graph.thread_paths(
             arguments.trace,
             tid=arguments.tid,
             comm=arguments.comm,
@@ -334,20 +334,20 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
 
 def _chosen(paths: PathSet, arguments: argparse.Namespace, settings: Settings) -> PathSet:
     """Return the executions that are wanted, all of them by default."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import graph  # noqa: PLC0415 - numpy and the stages
 
-    wanted = _resolve(arguments, paths.executions.id, pipeline.traces_of(paths))
-    chosen = pipeline.choose_executions(paths, wanted)
-    return pipeline.mark_own(chosen, settings["own"], settings["not-own"])
+    wanted = _resolve(arguments, paths.executions.id, graph.traces_of(paths))
+    chosen = graph.choose_executions(paths, wanted)
+    return graph.mark_own(chosen, settings["own"], settings["not-own"])
 
 
 def _resolve(arguments: argparse.Namespace, ids: Sequence[str], traces: Sequence[str]) -> list[str]:
     """Return the executions that are named, by themselves or by their trace."""
     if not arguments.id:
         return []
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import graph  # noqa: PLC0415 - numpy and the stages
 
-    wanted: list[str] = pipeline.resolve_ids(arguments.id, ids, traces)
+    wanted: list[str] = graph.resolve_ids(arguments.id, ids, traces)
     known = set(ids)
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -370,21 +370,18 @@ def print_paths(
 ) -> None:
     """Print a set's paths in sums, or every one as text, or as JSON, one object a line."""
     if format_ == "json":
-        from critpath.report.document.path import write_paths  # noqa: PLC0415 - start-up time
+        from critpath.report.document import write_paths  # noqa: PLC0415 - start-up time
 
         (stream or sys.stdout).writelines(write_paths(paths))
         return
-    from critpath.report.document.path import (  # noqa: PLC0415 - start-up time
-        path_document,
-        summarize_paths,
-    )
-    from critpath.report.text.path import render_path, render_summary  # noqa: PLC0415 - as above
+    from critpath.report.document import path_document, summarize_paths  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_path, render_summary  # noqa: PLC0415 - as above
 
     console = make_console(stream)
     if not segments:
-        from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+        from critpath import vectors  # noqa: PLC0415 - numpy and the stages
 
-        render_summary(summarize_paths(paths, pipeline.vectors([paths])[0]), console)
+        render_summary(summarize_paths(paths, vectors.tables_of([paths])[0]), console)
         return
     for index in range(len(paths)):
         document = path_document(

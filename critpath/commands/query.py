@@ -182,13 +182,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.output], sources, force=arguments.force)
     check_terminal(arguments.output, "parquet", binary=arguments.format == "parquet")
 
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import explore  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
         paths = extract_sources(sources, settings, progress)
         progress("asking")
         database = Database(
-            *(paths, pipeline.facts_of(paths), _sketches(paths, sources, sql, settings, progress)),
+            *(paths, explore.facts_of(paths), _sketches(paths, sources, sql, settings, progress)),
             max_memory=settings["max-memory"],
         )
         found = None if arguments.tables else database.ask(sql)
@@ -215,10 +215,13 @@ def _sketches(
 
     With no query, all that there is.
     """
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports.as_parquet import SKETCHES, sketch_tables  # noqa: PLC0415 - as above
-    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - as above
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - as above
+    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath.report.exports import SKETCHES, sketch_tables  # noqa: PLC0415 - as above
+    from critpath.store import (  # noqa: PLC0415 - as above
+        is_baseline_file,
+        is_dataset,
+        is_paths_file,
+    )
 
     named = [name for name in SKETCHES if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
     saved = [
@@ -234,17 +237,15 @@ def _sketches(
                 "name the recordings that it was extracted from",
             )
         return {}
-    reading = pipeline.ExtractSettings(
+    reading = model.ExtractSettings(
         settings["execution"], settings["reader"], max_memory=settings["max-memory"]
     )
-    return sketch_tables(pipeline.read_sketches(sources, reading, progress))
+    return sketch_tables(flow.read_sketches(sources, reading, progress))
 
 
 def _write(found: pa.Table, arguments: argparse.Namespace) -> None:
     if arguments.format == "parquet":
-        from critpath.report.exports.as_parquet import (  # noqa: PLC0415 - start-up time
-            table_parquet,
-        )
+        from critpath.report.exports import table_parquet  # noqa: PLC0415 - start-up time
 
         write_pieces(arguments.output, [table_parquet(found)])
         return
@@ -270,11 +271,7 @@ def _write(found: pa.Table, arguments: argparse.Namespace) -> None:
 
 
 def _show(names: list[str], rows: list[Any], title: str = "") -> None:
-    from critpath.report.text.table import (  # noqa: PLC0415 - start-up time
-        new_table,
-        print_line,
-        shown,
-    )
+    from critpath.report.text import new_table, print_line, shown  # noqa: PLC0415 - start-up time
 
     console = make_console()
     if title:

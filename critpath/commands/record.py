@@ -33,9 +33,8 @@ from critpath.units import NS_PER_S, format_span, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import StreamFacts
-    from critpath.record.budget.control import Budget
-    from critpath.record.budget.selection import Chosen
-    from critpath.record.recorder import Count, CountsRequest, RecordRequest
+    from critpath.model.recording import Chosen
+    from critpath.record import Budget, Count, CountsRequest, RecordRequest
 
 SETTINGS = ("execution", *RECORDING, *FLYING, *COUNTING)
 
@@ -128,8 +127,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     page = f"{str(request.output).rstrip('/')}.html"
     if arguments.then:
         check_outputs([page], force=arguments.force)
-    from critpath.record.session import record  # noqa: PLC0415 - start-up time of other verbs
-    from critpath.record.user import invoking_user, run_critpath_as  # noqa: PLC0415 - as above
+    from critpath.record import (  # noqa: PLC0415 - start-up time
+        invoking_user,
+        record,
+        run_critpath_as,
+    )
 
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
@@ -171,11 +173,7 @@ def _refuse_always_options(settings: Settings) -> None:
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
     from critpath import __version__  # noqa: PLC0415 - start-up time
-    from critpath.record.remote import (  # noqa: PLC0415 - as above
-        RemoteRequest,
-        check_hosts,
-        record_hosts,
-    )
+    from critpath.record import RemoteRequest, check_hosts, record_hosts  # noqa: PLC0415 - start-up time
 
     _refuse_hosts_options(arguments)
     hosts = check_hosts(arguments.hosts)
@@ -249,7 +247,7 @@ def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str
 
 def _describe_host(directory: Path) -> Iterator[str]:
     """Yield the warnings of a host's recorder, which nobody has read there."""
-    from critpath.record.manifests import read_manifest  # noqa: PLC0415 - start-up time
+    from critpath.record import read_manifest  # noqa: PLC0415 - start-up time
 
     name = safe_text(directory.name)
     try:
@@ -275,7 +273,7 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     """Count what a finished recording holds; numpy is not there before, nor while it records."""
     # As other verbs have it: set now, no command inherits it any more.
     os.environ.setdefault(_THREADS, "1")
-    from critpath.read.streams import survey_streams  # noqa: PLC0415 - as said
+    from critpath.read import survey_streams  # noqa: PLC0415 - start-up time
 
     return survey_streams(recording)
 
@@ -283,14 +281,14 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
 def count_chosen(recording: Path) -> Chosen | None:
     """Count what a budget chose of the executions that programs mark in a finished recording."""
     os.environ.setdefault(_THREADS, "1")  # as above
-    from critpath import pipeline  # noqa: PLC0415 - as above
+    from critpath import graph  # noqa: PLC0415 - as above
 
-    return pipeline.count_chosen(recording)
+    return graph.count_chosen(recording)
 
 
 def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:
     import critpath  # noqa: PLC0415 - the version only
-    from critpath.record.recorder import RecordRequest  # noqa: PLC0415 - start-up time
+    from critpath.record import RecordRequest  # noqa: PLC0415 - start-up time
 
     commands = _commands(arguments)
     specification = settings["execution"] or ""
@@ -338,7 +336,7 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
                     "add --counts, or take --recorder counts",
                 )
         return None
-    from critpath.record.recorder import CountsRequest  # noqa: PLC0415 - start-up time
+    from critpath.record import CountsRequest  # noqa: PLC0415 - start-up time
 
     return CountsRequest(
         round(settings["interval"] * NS_PER_S),
@@ -356,11 +354,7 @@ def _stacks(
     if not asked:
         return ()
     option = "--stacks" if arguments.stacks else "--files"
-    from critpath.record.stacks.sources import (  # noqa: PLC0415 - start-up time
-        AUTO,
-        check_stacks,
-        find_obstacles,
-    )
+    from critpath.record import AUTO, check_stacks, find_obstacles  # noqa: PLC0415 - start-up time
 
     if settings["recorder"] == "counts":
         raise UsageError(
@@ -383,7 +377,7 @@ def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
     """Return what recording may cost, None for whatever it does."""
     if not settings["overhead"]:
         return None
-    from critpath.record.budget.control import COMMAND, Budget  # noqa: PLC0415 - start-up time
+    from critpath.record import BUDGET_OF_COMMAND, Budget  # noqa: PLC0415 - start-up time
 
     if settings["recorder"] == "counts":
         raise UsageError(
@@ -391,7 +385,7 @@ def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
             "leave --recorder out: the ftrace recorder can",
         )
     of = str(settings["overhead-of"])
-    if of == COMMAND and not commands:
+    if of == BUDGET_OF_COMMAND and not commands:
         raise UsageError(
             "--overhead-of command without a command", "--overhead-of busiest, or machine"
         )
@@ -425,9 +419,9 @@ def check_execution(specification: str) -> None:
     given = os.environ.get(_THREADS)
     os.environ[_THREADS] = "1"
     try:
-        from critpath import pipeline  # noqa: PLC0415 - numpy
+        from critpath import executions  # noqa: PLC0415 - numpy
 
-        pipeline.parse_specification(specification)
+        executions.parse_specification(specification)
     finally:
         if given is None:
             del os.environ[_THREADS]

@@ -57,17 +57,20 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
-    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - numpy
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import (  # noqa: PLC0415 - start-up time
+        is_baseline_file,
+        is_dataset,
+        is_paths_file,
+    )
 
     if inputs and (is_paths_file(source) or is_dataset(source) or is_baseline_file(source)):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )
         # What extract wrote, or a baseline: nothing is read anew.
-        from critpath import pipeline  # noqa: PLC0415 - the stages
+        from critpath import flow  # noqa: PLC0415 - the stages
 
-        paths = pipeline.load_saved_paths(source)
+        paths = flow.load_saved_paths(source)
         print_paths(paths, arguments.format, segments=arguments.segments)
         return 0
     document = load_saved(arguments.file)
@@ -88,7 +91,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _as_json(document: Document, outputs: Outputs) -> None:
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
     text = to_json(document)
     # Only a comparison has other outputs.
@@ -105,21 +108,17 @@ def _refuse_outputs(outputs: Outputs, what: str, do: str) -> None:
 
 def _renderer(kind: str) -> Callable[[Any, Console], None]:
     if kind == "path":
-        from critpath.report.text.path import render_path  # noqa: PLC0415 - start-up time
+        from critpath.report.text import render_path  # noqa: PLC0415 - start-up time
 
         return render_path
     if kind == "ab":
-        from critpath.report.text.ab import render_ab  # noqa: PLC0415 - start-up time
+        from critpath.report.text import render_ab  # noqa: PLC0415 - start-up time
 
         return render_ab
     if kind == "exploration":
-        from critpath.report.text.exploration import (  # noqa: PLC0415 - start-up time
-            render_exploration,
-        )
+        from critpath.report.text import render_exploration  # noqa: PLC0415 - start-up time
 
         return render_exploration
-    from critpath.report.text.calibration import (  # noqa: PLC0415 - start-up time
-        render_calibration,
-    )
+    from critpath.report.text import render_calibration  # noqa: PLC0415 - start-up time
 
     return render_calibration

@@ -139,7 +139,7 @@ def write_reports(document: ComparisonDocument, outputs: Outputs, explore: str =
 
 
 def _show(document: ComparisonDocument, console: Console, outputs: Outputs) -> None:
-    from critpath.report.text.as_text import render_comparison  # noqa: PLC0415 - start-up time
+    from critpath.report.text import render_comparison  # noqa: PLC0415 - start-up time
 
     pages = [place for name, place in outputs.places.items() if name == "html"]
     pages += ["summary"] if outputs.github else []
@@ -165,7 +165,7 @@ def _to_stdout(texts: dict[str, str]) -> None:
 
 def _render_html(document: ComparisonDocument, outputs: Outputs, explore: str) -> str:
     """Return the report, with the way to the page to explore on."""
-    from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
+    from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
     place = outputs.places["html"]
     if not outputs.explore or (place == STDOUT and outputs.explore != INLINE):
@@ -178,18 +178,18 @@ def _render_html(document: ComparisonDocument, outputs: Outputs, explore: str) -
 
 def _render(name: str, document: ComparisonDocument) -> str:
     if name == "html":
-        from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
         return render_html(document)
     if name == "junit":
-        from critpath.report.ci.as_junit import render_junit  # noqa: PLC0415 - start-up time
+        from critpath.report.ci import render_junit  # noqa: PLC0415 - start-up time
 
         return render_junit(document)
     if name == "markdown":
-        from critpath.report.ci.as_markdown import render_markdown  # noqa: PLC0415 - start-up time
+        from critpath.report.ci import render_markdown  # noqa: PLC0415 - start-up time
 
         return render_markdown(document)
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
     return to_json(document)
 
@@ -234,8 +234,11 @@ def files() -> list[str]:
 
 def prepare(document: ComparisonDocument) -> ForGitHub:
     """Render what GitHub gets of a comparison."""
-    from critpath.report.ci.as_github import annotate  # noqa: PLC0415 - start-up time
-    from critpath.report.ci.as_markdown import MOST_BYTES, render_markdown  # noqa: PLC0415 - as above
+    from critpath.report.ci import (  # noqa: PLC0415 - start-up time
+        MOST_BYTES,
+        annotate,
+        render_markdown,
+    )
     from critpath.units import log_text  # noqa: PLC0415 - as above
 
     summary = ""
@@ -316,7 +319,7 @@ def _say(message: str) -> None:
 
 def load_saved(file: str) -> Document:
     """Read the document in a file, or on stdin for ``-``."""
-    from critpath.report.document.as_json import load_document  # noqa: PLC0415 - start-up time
+    from critpath.report.document import load_document  # noqa: PLC0415 - start-up time
 
     if file != STDOUT:
         check_inputs([Path(file)])
@@ -357,8 +360,10 @@ def load_comparison(file: str) -> ComparisonDocument:
 
 def is_saved(source: str) -> bool:
     """Tell a saved comparison from what executions are extracted from."""
-    from critpath.store import is_paths_file  # noqa: PLC0415 - numpy
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import (  # noqa: PLC0415 - start-up time
+        is_baseline_file,
+        is_paths_file,
+    )
 
     path = Path(source)
     return source == STDOUT or (

@@ -38,15 +38,20 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.traces)
     check_outputs([arguments.json], arguments.traces, force=arguments.force)
 
-    from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
+    from critpath import (  # noqa: PLC0415 - numpy and the stages
+        __version__,
+        flow,
+        model,
+        requests,
+    )
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
-    chosen = pipeline.ExtractSettings(
+    chosen = model.ExtractSettings(
         settings["execution"] or "requests", settings["reader"], max_memory=settings["max-memory"]
     )
     with Progress(quiet=settings["quiet"]) as progress:
-        sketches = pipeline.read_sketches(arguments.traces, chosen, progress)
-    found = pipeline.sum_services(sketches, __version__)
+        sketches = flow.read_sketches(arguments.traces, chosen, progress)
+    found = requests.sum_services(sketches, __version__)
     for note in found.notes:
         hint(note, quiet=settings["quiet"])
     if arguments.json:

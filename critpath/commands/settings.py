@@ -71,7 +71,7 @@ def as_rule(value: Any) -> str:
 
 def _rules() -> tuple[str, ...]:
     # The analysis is no part of what `critpath record` imports as root.
-    from critpath.detect.rules import RULES  # noqa: PLC0415 - as above
+    from critpath.detect import RULES  # noqa: PLC0415 - start-up time
 
     return tuple(RULES)
 
@@ -207,7 +207,7 @@ def as_hourly(value: Any) -> int:
 
 def as_condition(value: Any) -> tuple[str, str]:
     """Accept one condition of ``--when``, as text and word; raises UsageError."""
-    from critpath.record.flight.conditions import parse_condition  # noqa: PLC0415 - rarely needed
+    from critpath.record import parse_condition  # noqa: PLC0415 - start-up time
 
     one = parse_condition(str(value))
     return one.text, one.word
@@ -580,7 +580,7 @@ def _as_toml(name: str, value: Any) -> str:
 
 
 def reading_options(settings: Settings) -> dict[str, Any]:
-    """Return how sources are read, as `critpath.pipeline.extract` is called with it."""
+    """Return how sources are read, as `critpath.flow.extract` is called with it."""
     return {
         "specification": settings["execution"],
         "reader": settings["reader"],
@@ -590,7 +590,7 @@ def reading_options(settings: Settings) -> dict[str, Any]:
 
 
 def compare_settings(settings: Settings) -> CompareSettings:
-    """Return what `critpath.pipeline.compare` is called with."""
+    """Return what `critpath.flow.compare` is called with."""
     from critpath.model import CompareSettings  # noqa: PLC0415 - numpy
 
     options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}

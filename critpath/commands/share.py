@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.output], inputs, force=arguments.force)
     document = load_comparison(arguments.file)
 
-    from critpath.report.document.redaction import redact  # noqa: PLC0415 - start-up time
-    from critpath.report.html.as_html import render_html  # noqa: PLC0415 - as above
+    from critpath.report.document import redact  # noqa: PLC0415 - start-up time
+    from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
     shared = redact(document, threads=arguments.threads, users=_users())
     page = render_html(shared)

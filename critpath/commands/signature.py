@@ -52,13 +52,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     outputs = [arguments.json, str(output) if output else None]
     check_outputs(outputs, arguments.sources, force=arguments.force)
 
-    from critpath.pipeline.signing import (  # noqa: PLC0415 - numpy and the stages
-        SignSettings,
-        read_source,
-        sign,
-    )
-    from critpath.report.document.as_json import to_json  # noqa: PLC0415 - as above
-    from critpath.store.signatures import save_signatures  # noqa: PLC0415 - as above
+    from critpath.flow import count_documents  # noqa: PLC0415 - start-up time
+    from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
+    from critpath.signatures import SignSettings, sign  # noqa: PLC0415 - start-up time
+    from critpath.store import save_signatures  # noqa: PLC0415 - start-up time
 
     given = settings.origins["interval"] != "default"
     chosen = SignSettings(
@@ -69,7 +66,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         reader=settings["reader"],
     )
     with Progress(quiet=settings["quiet"]) as progress:
-        read = [read_source(source, chosen, progress) for source in arguments.sources]
+        read = [count_documents(source, chosen, progress) for source in arguments.sources]
     counts = [found for found, _ in read]
     notes = list(dict.fromkeys(note for _, said in read for note in said))
     signed = sign(counts, settings["weights"])

@@ -19,10 +19,10 @@ def extract_sources(
     sources: Sequence[Path], settings: Settings, progress: Progress, **more: Any
 ) -> PathSet:
     """Extract the paths of sources, read as the settings say; there has to be an execution."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
     options = {"jobs": settings["jobs"], **reading_options(settings), **more}
-    paths = pipeline.extract(sources, progress=progress, **options)
+    paths = flow.extract(sources, progress=progress, **options)
     require_executions(paths, sources)
     return paths
 
@@ -48,7 +48,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
 
 def messages_of(paths: PathSet) -> list[str]:
     """Return everything a reader must know about extracted paths."""
-    from critpath.pipeline import note_repaired_switches  # noqa: PLC0415 - numpy
+    from critpath.detect import note_repaired_switches  # noqa: PLC0415 - numpy
 
     return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
 

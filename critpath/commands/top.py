@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _is_recording(arguments: argparse.Namespace) -> bool:
-    from critpath.record.flight.state import STATE  # noqa: PLC0415 - start-up time
+    from critpath.record import STATE  # noqa: PLC0415 - start-up time
 
     return arguments.directory is not None and not (arguments.directory / STATE).is_file()
 
@@ -188,7 +188,7 @@ def draw(frame: Frame, console: Console) -> RenderableType:
     """Return the table of a moment: a line per label."""
     from rich.console import Group  # noqa: PLC0415 - start-up time
 
-    from critpath.report.text.table import new_table, shown  # noqa: PLC0415 - as above
+    from critpath.report.text import new_table, shown  # noqa: PLC0415 - start-up time
 
     rows = label_rows(frame)
     table = new_table(console, "label", ">per s", ">p50", ">p99", "where their time goes")
@@ -261,7 +261,7 @@ class _DumpReader:
 
 
 def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
-    from critpath.record.flight.state import ask, find_place  # noqa: PLC0415 - start-up time
+    from critpath.record import ask, find_place  # noqa: PLC0415 - start-up time
 
     place = find_place(arguments.directory)
     what = settings["execution"] or "marker"
@@ -316,9 +316,9 @@ def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame
 
 
 def _read_ended(recording: Path, settings: Settings, what: str | None) -> list[Ended]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
-    paths = pipeline.extract(
+    paths = flow.extract(
         [recording],
         specification=what,
         reader=settings["reader"],

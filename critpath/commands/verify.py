@@ -29,8 +29,8 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Read everything once; return 0 if nothing is missing, 3 otherwise."""
-    from critpath.pipeline.extraction import inspect_recording  # noqa: PLC0415 - start-up time
-    from critpath.read.traces import find_recordings  # noqa: PLC0415 - as above
+    from critpath.flow import inspect_recording  # noqa: PLC0415 - start-up time
+    from critpath.read import find_recordings  # noqa: PLC0415 - start-up time
 
     check_inputs(arguments.directories)
     quiet = settings["quiet"]
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _take_apart(recordings: Iterable[Path]) -> Iterator[Path]:
     """Yield recordings, of a set of hosts each by itself: what is missing its manifest says."""
-    from critpath.read.hosts import find_hosts  # noqa: PLC0415 - start-up time
+    from critpath.read import find_hosts  # noqa: PLC0415 - start-up time
 
     for recording in recordings:
         hosts = find_hosts(recording) if recording.is_dir() else ()

@@ -1,1 +1,34 @@
 """VectorTables -> Detection (Algorithm 1; the permutation gate)."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.detect.alike import require_alike_processes, with_like_clients, with_like_labels
+    from critpath.detect.comparability import (
+        doubtful_requests,
+        environment_differences,
+        find_blocks,
+        find_routes,
+        find_runs,
+        missing_runs,
+        partial_comparison_note,
+        recorded_apart,
+        set_warnings,
+    )
+    from critpath.detect.flame import FlameSets, build_flame
+    from critpath.detect.grounds import find_grounds
+    from critpath.detect.judging import (
+        Judgement,
+        add_rivals,
+        find_runs_and_blocks,
+        is_throttled,
+        judge,
+        leave_out_strangers,
+        note_repaired_switches,
+    )
+    from critpath.detect.rules import RULES
+    from critpath.detect.trials import calibrate
+    from critpath.detect.verdict import ERROR, decide
+else:
+    __getattr__ = hand_on(__name__)

@@ -12,8 +12,10 @@ from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
 from critpath.executions.membership import ThreadFilter, describe_known_places, match_threads
 from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
-from critpath.model import I64, Bool, Events, Executions, Kind, Run, Script
+from critpath.executions.specification import Specification
+from critpath.model import I64, Bool, Events, Executions, Kind, Manifest, Run, Script
 from critpath.model.recording import is_interpreter
+from critpath.schema.environment import Environment
 from critpath.units import plural
 
 COMM_LENGTH = 15  # technical: characters the kernel keeps of a thread's name
@@ -356,3 +358,14 @@ def _find_activity(events: Events) -> tuple[I64, I64, I64]:
     row, thread, born = np.concatenate(parts, axis=1)
     order = np.lexsort((row, thread))
     return row[order], thread[order], born[order]
+
+
+def count_missing_runs(
+    events: Events, specification: Specification, manifest: Manifest, found: int
+) -> Events:
+    """Note in the environment how many runs of the command the trace should have, and has not."""
+    if specification.kind != "process" or specification.where or not manifest.runs:
+        return events
+    whole = sum(run.whole for run in manifest.runs)
+    counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
+    return replace(events, environment=(*events.environment, counted))

@@ -7,24 +7,32 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from critpath.errors import UsageError
 from critpath.graph._walk import Walks
-from critpath.graph.critical_path import ROWS, empty_boundary_rows, sweep_paths
+from critpath.graph.critical_path import (
+    ROWS,
+    empty_boundary_rows,
+    subject_workers,
+    sweep_paths,
+)
 from critpath.model import (
     I64,
     U8,
     BlockList,
     CriticalPaths,
+    PathSet,
     State,
     Timelines,
     freeze_columns,
     make_single_block,
     open_filled,
 )
+from critpath.timeline import read_timelines
 
 WAKE, NET, HOLD, RECEIPT = 0, 1, 2, 3  # technical
 _NAMES: Final = ("wake", "net", "hold", "net")
@@ -349,3 +357,56 @@ def _mark(result: Any, rows: list[Segment]) -> None:
             # From the thread itself: who woke it did so before it had begun to wait.
             critical = arrivals.get(target) in {source[0], target[0]}
         data["critical"] = critical
+
+
+def window(
+    source: Path,
+    *,
+    begin: int | None,
+    end: int | None,
+    paths: PathSet | None = None,
+    reader: str = "auto",
+    all_threads: bool = False,
+) -> tuple[Any, Timelines]:
+    """Return the execution graph of a window of a recording.
+
+    Parameters
+    ----------
+    source : Path
+        A recording or a CTF trace.
+    begin, end : int or None
+        The window (ns); None for the begin or end of the recording.
+    paths : PathSet or None
+        One execution: its path is marked and, where begin and end are None, its window
+        is taken.
+    all_threads : bool
+        With a path, also the threads that have nothing to do with it.
+
+    Returns
+    -------
+    graph : networkx.MultiDiGraph
+        See `graph.window.window_graph`.
+    timelines : Timelines
+        Names of its workers, details of its intervals.
+
+    Raises
+    ------
+    UsageError
+        If nothing was recorded in the window, or it is too large.
+    """
+    events, timelines = read_timelines(source, reader)
+    subject = None
+    if paths is not None:
+        begin = int(paths.executions.begin[0]) if begin is None else begin
+        end = int(paths.executions.end[0]) if end is None else end
+        worker = int(subject_workers(timelines.workers, paths.executions)[0])
+        subject = worker if worker >= 0 else None
+    low = events.begin if begin is None else begin
+    high = events.end if end is None else end
+    if low >= min(high, events.end) or high <= events.begin:
+        raise UsageError(
+            f"nothing was recorded between {low} and {high}",
+            f"the recording lasts from {events.begin} to {events.end}",
+        )
+    graph = build_graph(timelines)
+    return window_graph(graph, low, high, subject, all_threads=all_threads), timelines

@@ -1,1 +1,20 @@
 """The team's store of signatures that have a label: what was seen before."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.known.cache import keep_derived, load_derived
+    from critpath.known.entries import (
+        Store,
+        add_entry,
+        check_label,
+        is_store,
+        only_occurring,
+        open_store,
+        relabel_entries,
+        remove_entries,
+        spread,
+    )
+else:
+    __getattr__ = hand_on(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 
 from critpath.errors import CritpathError
 from critpath.model import F64
-from critpath.store.files import atomic
+from critpath.store import atomic
 
 _MOST: Final = 16  # technical: files: a few stores, each for what few sets of events have in common
 _LARGEST: Final = 256 << 20  # technical

@@ -36,7 +36,7 @@ from critpath.model.signatures import (
     Counts,
     Entry,
 )
-from critpath.store.files import write_text
+from critpath.store import write_text
 from critpath.units import safe_text
 from critpath.untrusted import load_json
 

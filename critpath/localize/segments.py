@@ -271,17 +271,6 @@ def is_faster(comparison: Analysis) -> bool:
     )
 
 
-def is_throttled(normal: PathSet, sample: PathSet) -> bool:
-    """Tell whether a CPU quota throttled a thread in the sample, and none in the normal set.
-
-    Where the recording tells when, the paths say so themselves (``WAIT_QUOTA``), and who had
-    the cpu is not in doubt.
-    """
-    if normal.quota_held or not sample.quota_held:
-        return False
-    return not any(State.WAIT_QUOTA in paths.state for paths in sample.paths.chunks())
-
-
 def inferred_holders(sample: PathSet) -> frozenset[str]:
     """Return the roles of threads that were found, by coincidence, to have what others wait for."""
     names = {name for each in sample.environment for name in each.holders_inferred or ()}

@@ -122,7 +122,7 @@ class CompareSettings:
         Most normal executions that an anomalous one is aligned with.
     explain_limit : int
         Most anomalous executions that are aligned and explained: fewer are where more would
-        change no cause; see `critpath.localize.enough`.
+        change no cause; see `critpath.localize.explaining`.
     msa : str
         ``add`` aligns a normal group once and adds each anomalous execution to it;
         ``joint`` aligns each together with its group, as the paper does.

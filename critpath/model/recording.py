@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -341,3 +341,22 @@ class ReachedLimit:
     limits: Mapping[str | DiskRate, int]
     pids: frozenset[int]
     rows: Mapping[str | DiskRate, tuple[tuple[int, int, int, int], ...]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a budget chose of the executions that a program marked.
+
+    Attributes
+    ----------
+    kinds : mapping of str to mapping
+        For the manifest, by label: ``seen``, ``selected``, ``cut``, ``bystanders``.
+    felt : mapping of str to mapping
+        Of kinds with enough of both: how much longer recorded ones took.
+    rows : sequence of mapping
+        Of those that were selected, for ``selected.jsonl``.
+    """
+
+    kinds: Mapping[str, Mapping[str, int]]
+    felt: Mapping[str, Mapping[str, float]]
+    rows: Sequence[Mapping[str, object]]

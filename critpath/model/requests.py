@@ -20,6 +20,14 @@ from critpath.schema.environment import RequestCounts
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
 
+ASKS: Final = " → "  # between a service and those that it asks
+
+
+def service_of(label: str) -> str:
+    """Return the service that a label names, without those that it asks."""
+    return label.partition(ASKS)[0]
+
+
 NONE: Final = -1  # technical: no endpoint, request or slice
 
 

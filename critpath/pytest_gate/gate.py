@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pytest
 
-from critpath.commands.settings import (
+from critpath.commands import (
     RECORDING,
     SETTINGS,
     Settings,
@@ -123,12 +123,12 @@ class Gate:
         **settings
             As in a call.
         """
-        from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+        from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
         with self._errors_fail():
             chosen = self._settings(settings)
             sets = [_joined(_extract([Path(place)], chosen)) for place in (normal, sample)]
-            comparison = pipeline.compare(sets[0], sets[1], compare_settings(chosen))
+            comparison = flow.compare(sets[0], sets[1], compare_settings(chosen))
             return self._judged(comparison)
 
     @contextmanager
@@ -158,9 +158,9 @@ class Gate:
 
     def _check_machine(self, settings: Settings) -> None:
         """Skip, or fail, where this machine may not record."""
-        from critpath.record import preflight  # noqa: PLC0415 - start-up time
+        from critpath.record import check_machine  # noqa: PLC0415 - start-up time
 
-        found = preflight.check_machine(self.place)
+        found = check_machine(self.place)
         wanted = settings["recorder"]
         names = list(found.recorders) if wanted == "auto" else [wanted]
         able = [n for n in names if not any(o.fatal for o in found.recorders[n])]
@@ -176,7 +176,7 @@ class Gate:
     def _record(
         self, command: Command, settings: Settings, runs: int, warmup: int, timeout: float
     ) -> Path:
-        from critpath.record.child import record_in_child  # noqa: PLC0415 - start-up time
+        from critpath.record import record_in_child  # noqa: PLC0415 - start-up time
 
         words = (
             shlex.split(command) if isinstance(command, str) else [os.fspath(w) for w in command]
@@ -203,19 +203,23 @@ class Gate:
         self, file: Path, parts: Sequence[PathSet], settings: Settings
     ) -> Analysis | None:
         """Compare with the baseline, and change it if that was asked for."""
-        from critpath import __version__, pipeline  # noqa: PLC0415 - numpy and the stages
-        from critpath.store.baseline import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
+        from critpath import (  # noqa: PLC0415 - numpy and the stages
+            __version__,
+            flow,
+            store,
+        )
+        from critpath.store import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
 
         if not file.exists():
-            sessions = pipeline.make_sessions(parts, _EXECUTIONS)
+            sessions = flow.make_sessions(parts, _EXECUTIONS)
             made = Baseline(sessions, settings["interrupts"], __version__)
             save_baseline(made, file)
-            self.note(f"{file}: made of {pipeline.describe_baseline(made)}")
+            self.note(f"{file}: made of {store.describe_baseline(made)}")
             return None
         if not (self.update or self.accept):
             normal = _joined(_extract([file], settings))
-            return pipeline.compare(normal, _joined(parts), compare_settings(settings))
-        outcome = pipeline.update(
+            return flow.compare(normal, _joined(parts), compare_settings(settings))
+        outcome = flow.update(
             load_baseline(file),
             file,
             parts,
@@ -230,13 +234,15 @@ class Gate:
         save_baseline(outcome.baseline, file)
         anew = outcome.comparison.verdict != "ok"
         how = "begun anew with" if anew else "has now"
-        self.note(f"{file}: {how} {pipeline.describe_baseline(outcome.baseline)}")
+        self.note(f"{file}: {how} {store.describe_baseline(outcome.baseline)}")
         return None if anew else outcome.comparison
 
     def _judged(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
         """Return the document, or fail; `kept` is a baseline that was not updated."""
-        from critpath.report.document.as_json import to_plain  # noqa: PLC0415 - start-up time
-        from critpath.report.document.comparison import comparison_document  # noqa: PLC0415 - as above
+        from critpath.report.document import (  # noqa: PLC0415 - as above
+            comparison_document,
+            to_plain,
+        )
 
         document = comparison_document(comparison)
         if comparison.verdict == "ok":
@@ -254,7 +260,7 @@ class Gate:
 
     def _told(self, document: ComparisonDocument) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
-        from critpath.report.html.as_html import render_html  # noqa: PLC0415 - start-up time
+        from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
         from critpath.text import verdict  # noqa: PLC0415 - start-up time
         from critpath.text.answer import listed_causes, serious_warnings  # noqa: PLC0415 - as above
@@ -292,18 +298,18 @@ def _leave(how: str, text: str) -> NoReturn:
 
 
 def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
-    from critpath.commands.sources import check_inputs, require_executions  # noqa: PLC0415 - start-up time
+    from critpath import flow, read  # noqa: PLC0415 - numpy and the stages
+    from critpath.commands import check_inputs, require_executions  # noqa: PLC0415 - start-up time
 
     check_inputs(sources)
-    with pipeline.decide_hosts(settings["hosts"]):
-        parts = pipeline.extract_each(sources, **reading_options(settings))
+    with read.decide_hosts(settings["hosts"]):
+        parts = flow.extract_each(sources, **reading_options(settings))
     for part in parts:
         require_executions(part, part.sources)
     return parts
 
 
 def _joined(parts: Sequence[PathSet]) -> PathSet:
-    from critpath import pipeline  # noqa: PLC0415 - numpy and the stages
+    from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
 
-    return pipeline.join_sets(parts)
+    return joining.join_sets(parts)

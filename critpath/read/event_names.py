@@ -289,3 +289,18 @@ CALL_EVENTS: Final[tuple[EventRequest, ...]] = (
         (("pid",), ("fd",), ("inode",), ("in_tid",)),
     ),
 )
+
+# What a TCP packet keeps on its way, as the fields above are named.
+HEADERS: Final = tuple(
+    f"network_header.{name}"
+    for name in (
+        "saddr",
+        "transport_header.source_port",
+        "daddr",
+        "transport_header.dest_port",
+        "transport_header.seq",
+        "transport_header.ack_seq",
+        "transport_header.flags",
+    )
+)
+PACKETS = frozenset({Kind.NET_SEND, Kind.NET_RECEIVE})

@@ -132,6 +132,13 @@ class Recording:
 
         return [found for names in EVERY if (found := open_stacks(self.path, names)) is not None]
 
+    @property
+    def has_stacks(self) -> bool:
+        """Whether any were."""
+        from critpath.read.stacks import EVERY, find_stacks  # noqa: PLC0415 - numpy
+
+        return any(find_stacks(self.path, names) for names in EVERY)
+
     def find_gaps(self, hosts: Sequence[str], clocks: Sequence[HostClock]) -> Gaps:
         """Return when it was not recorded; without clocks, in each host's own time.
 

@@ -1,1 +1,40 @@
 """a workload -> a recording (CTF trace + manifest)."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.record.budget.control import COMMAND as BUDGET_OF_COMMAND
+    from critpath.record.budget.control import Budget
+    from critpath.record.child import record_in_child
+    from critpath.record.cleanup import find_leftovers, remove_leftovers
+    from critpath.record.counts.counting import COMMAND, MACHINE, Counting
+    from critpath.record.counts.recorder import missing_requirements
+    from critpath.record.flight.conditions import parse_condition
+    from critpath.record.flight.service import PROFILES, Flight, FlightRequest
+    from critpath.record.flight.state import STATE, ask, find_place
+    from critpath.record.ftrace.marks import MarkRequests
+    from critpath.record.manifests import read_manifest
+    from critpath.record.preflight import Preflight, check_machine
+    from critpath.record.recorder import (
+        Count,
+        CountsRequest,
+        Leftover,
+        Outcome,
+        Recording,
+        RecordRequest,
+        Reporter,
+        Requirement,
+    )
+    from critpath.record.recovery import finish_recording
+    from critpath.record.remote import RemoteRequest, check_hosts, record_hosts
+    from critpath.record.runner import RunResult
+    from critpath.record.session import record
+    from critpath.record.signals import InheritedState
+    from critpath.record.slots import block_order, open_slots
+    from critpath.record.stacks.sources import AUTO, SOURCES, check_stacks, find_obstacles
+    from critpath.record.user import User, invoking_user, mark_users, run_critpath_as
+    from critpath.record.workload import FAULTS as WORKLOAD_FAULTS
+    from critpath.record.workload import plan as plan_workload
+else:
+    __getattr__ = hand_on(__name__)

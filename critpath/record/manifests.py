@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.recording import COUNTS, GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Script
-from critpath.record.budget.selection import Chosen
+from critpath.model.recording import COUNTS, GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Chosen, Script
 from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network

@@ -48,7 +48,7 @@ class Preflight:
         ``free_bytes``.
     ways : mapping
         By which way requests of servers can be found in what each recorder records here
-        (`critpath.record.profiles.way_of_requests`).
+        (`critpath.schema.ways.way_of_requests`).
     counting : mapping
         What the kernel offers to count by, to root; empty for others.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.resources
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -177,17 +177,6 @@ def _text(element: ET.Element, name: str, default: str = "") -> str:
     return (element.findtext(name) or default).strip()
 
 
-# How requests of servers can be found in what is recorded (docs/recording.md)
-
-
-SOCKETS: Final = "sockets"
-_SOCKETS: Final = ("sk_data_ready", "sock_recv_length", "sock_send_length", "inet_sock_set_state")
-_CALLS: Final = ("syscall_entry_recvfrom", "syscall_exit_recvfrom", "syscall_exit_sendto")
-# Arrivals at sockets that are known by their ends: LTTng's event, and ftrace's, whose event of
-# that name does not tell the ports.
-PACKETS: Final = ("net_if_receive_skb", "tcp_probe")
-
-
 # With any of these, whose an address is tells of a packet's or a connection's direction.
 _NETWORK: Final = ("sk_data_ready", "inet_sock_set_state", "net_if_receive_skb", "net_dev_queue")
 
@@ -195,22 +184,3 @@ _NETWORK: Final = ("sk_data_ready", "inet_sock_set_state", "net_if_receive_skb",
 def records_network(name: str) -> bool:
     """Return whether a profile records sockets or packets."""
     return any(fnmatchcase(n, r) for n in _NETWORK for r in profile_events(name).tracepoints)
-
-
-def way_of_requests(events: Iterable[str], *packets: str, sockets: bool = True) -> str:
-    """Return the way that a recording of these events (LTTng's names and patterns) allows.
-
-    ``sockets``, ``calls+packets``, ``calls``, or "" for none; one of `packets` tells arrivals.
-    Without ``sockets`` their events are not looked at.
-    """
-    recorded = frozenset(events)
-    patterns = [rule for rule in recorded if "*" in rule]
-
-    def has(*names: str) -> bool:
-        return all(n in recorded or any(fnmatchcase(n, r) for r in patterns) for n in names)
-
-    if sockets and has(*_SOCKETS):
-        return SOCKETS
-    if not has(*_CALLS):
-        return ""
-    return "calls+packets" if any(has(name) for name in packets) else "calls"

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
-from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE
+from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE, Chosen
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
 from critpath.record.budget.account import share_of
-from critpath.record.budget.selection import Chosen
 from critpath.record.cleanup import remove_leftovers
 from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.functions import (
@@ -54,7 +53,7 @@ from critpath.record.manifests import (
     write_selected,
 )
 from critpath.record.output import OutputDirectory
-from critpath.record.profiles import SOCKETS, profile_events
+from critpath.record.profiles import profile_events
 from critpath.record.recorder import (
     TRACE,
     Leftover,
@@ -87,6 +86,7 @@ from critpath.record.stacks.sources import (
     open_stacks,
 )
 from critpath.record.user import User, invoking_user, mark_users
+from critpath.schema.ways import SOCKETS
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
 
@@ -126,7 +126,7 @@ def record(
         Told of every run: which command it was of (``A`` or ``B``), and how it ended.
     count : callable
         Counts what a budget chose of the executions that programs mark
-        (`critpath.pipeline.count_chosen`).
+        (`critpath.graph.count_chosen`).
 
     Returns
     -------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 
 from critpath.model import F64, I32, I64, U8, Workers
 from critpath.model.requests import (
+    ASKS,
     LINK_KINDS,
     NONE,
     Act,
@@ -28,13 +29,6 @@ from critpath.requests.endpoints import NAMELESS
 from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
 from critpath.requests.transitions import Way
 from critpath.schema.parameters.requests import TOKENS
-
-_ASKS: Final = " → "  # between a service and those that it asks
-
-
-def service_of(label: str) -> str:
-    """Return the service that a label names, without those that it asks."""
-    return label.partition(_ASKS)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +278,7 @@ def _write_labels(
             if key[1] > 0:  # not known: 0 or less
                 text += f" {requests.strings[key[1]]}"
             if targets:
-                text += _ASKS + ", ".join(sorted({names[t] for t in targets}))
+                text += ASKS + ", ".join(sorted({names[t] for t in targets}))
             known[key] = codes.setdefault(text, len(codes))
         label[request] = known[key]
     return label, tuple(codes)

@@ -5,8 +5,6 @@ One table each; names end up as the qualifier (``detail``) of a segment.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from critpath.model import State
@@ -112,49 +110,3 @@ def vector_name(event: str) -> str:
     """Return the vector of an event's name (``x86_irq_vectors_local_timer_entry``)."""
     name = event.removeprefix("x86_irq_vectors_").removeprefix("irq_vectors:")
     return name.removesuffix("_entry").removesuffix("_exit")
-
-
-# What ``prev_state`` of ``sched_switch`` means, per kernel release: the one table.
-
-
-@dataclass(frozen=True)
-class PrevState:
-    """How to read ``prev_state``.
-
-    Attributes
-    ----------
-    runnable : frozenset of int
-        Exact values of a thread that still wants the cpu.
-    dead : int
-        Any of these bits: the thread will not run again.
-    stopped : int
-        Any of these bits: stopped by a signal or a debugger.
-    """
-
-    runnable: frozenset[int]
-    dead: int
-    stopped: int = 4 | 8
-
-
-# (first release it holds for, meaning), newest first.
-_TABLE: tuple[tuple[tuple[int, int], PrevState], ...] = (
-    ((4, 18), PrevState(frozenset({0, 256, 4096}), dead=16 | 32)),
-    ((4, 14), PrevState(frozenset({0, 256, 4096}), dead=16 | 32 | 128)),
-    ((4, 8), PrevState(frozenset({0, 4096}), dead=16 | 32 | 64)),
-    ((4, 2), PrevState(frozenset({0, 2048}), dead=16 | 32 | 64)),
-    ((3, 9), PrevState(frozenset({0, 1024}), dead=16 | 32 | 64)),
-    ((0, 0), PrevState(frozenset({0, 512}), dead=16 | 32 | 64)),
-)
-
-# Where no trace names its kernel: every marker that is unambiguous when it stands
-# alone; 64 and 128 may be death or parking, so there the exit event decides.
-UNKNOWN_RELEASE = PrevState(frozenset({0, 256, 1024, 2048, 4096}), dead=16 | 32)
-
-
-def find_prev_state(release: str) -> PrevState:
-    """Return the meaning of ``prev_state`` on a kernel."""
-    found = re.match(r"(\d+)\.(\d+)", release)
-    if not found:
-        return UNKNOWN_RELEASE
-    version = (int(found[1]), int(found[2]))
-    return next(meaning for since, meaning in _TABLE if version >= since)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from critpath.model import I32, I64, Events, Kind
+from critpath.read import HEADERS, PACKETS
 
 
 class NetRecord(NamedTuple):
@@ -82,25 +83,6 @@ def linked_packets(events: Events, record: NetRecord) -> tuple[tuple[int, int, i
             )
         )
     return tuple(packets)
-
-
-# Which packet that was received is which packet that was sent.
-
-
-# What a TCP packet keeps on its way, as `critpath.read.event_names` names the fields.
-HEADERS: Final = tuple(
-    f"network_header.{name}"
-    for name in (
-        "saddr",
-        "transport_header.source_port",
-        "daddr",
-        "transport_header.dest_port",
-        "transport_header.seq",
-        "transport_header.ack_seq",
-        "transport_header.flags",
-    )
-)
-PACKETS = frozenset({Kind.NET_SEND, Kind.NET_RECEIVE})
 
 
 def network_events(events: Events) -> Events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from critpath.model import (
 )
 from critpath.model.gaps import Gaps
 from critpath.model.packing import BlockArena, BufferPool, PackedTable
+from critpath.read import PACKETS, prev_states
 from critpath.schema.environment import Environment, name_interrupts, name_timers
 from critpath.timeline._replay import CPU_LIMIT, Replay
 from critpath.timeline.after_gaps import (
@@ -37,17 +38,13 @@ from critpath.timeline.after_gaps import (
 from critpath.timeline.contexts import (
     SOFTIRQS,
     device_state,
-    find_prev_state,
     syscall_name,
     syscall_state,
     vector_name,
     vector_state,
 )
 from critpath.timeline.holders import HolderRecord, find_holds
-from critpath.timeline.network import PACKETS, NetRecord, linked_packets, network_events
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from critpath.timeline.network import NetRecord, linked_packets, network_events
 
 
 class Replayer:
@@ -431,21 +428,6 @@ def fixed_tables(code: Callable[[str], int]) -> dict[str, Any]:
         "softirq_state": np.array(states, np.int32),
         "softirq_detail": np.array(softirqs, np.int32),
     }
-
-
-def prev_states(hosts: Sequence[str], environment: Sequence[Environment]) -> NDArray[np.int64]:
-    """Return per host: dead mask, stopped mask, then the runnable values (padded by repeats)."""
-    releases = {
-        e.hostname or "": e.kernel_release for e in environment if e.kernel_release is not None
-    }
-    rows = []
-    for host in hosts:
-        meaning = find_prev_state(releases.get(host, ""))
-        runnable = sorted(meaning.runnable)
-        rows.append(
-            [meaning.dead, meaning.stopped, *runnable, *[runnable[0]] * (5 - len(runnable))]
-        )
-    return np.array(rows, np.int64)
 
 
 def _recode(resumed: Resumed, code: Callable[[str], int]) -> tuple[I64, I32]:

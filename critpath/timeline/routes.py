@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -127,3 +128,14 @@ def _merge(executions: Executions) -> tuple[I64, I64]:
     first[1:] = begin[1:] > end[:-1]
     last = np.append(np.flatnonzero(first)[1:] - 1, len(order) - 1)
     return begin[first], end[last] if len(order) else end
+
+
+def add_routes(
+    events: Events,
+    executions: Executions,
+    kinds: Mapping[str, str],
+    bridges: Mapping[str, str] | None = None,
+) -> Events:
+    """Return events that say which devices the executions' packets passed: `count_routes`."""
+    counted = count_routes(events, executions, kinds, bridges)
+    return replace(events, environment=(*events.environment, counted)) if counted else events

@@ -1,1 +1,20 @@
 """Critical paths -> VectorTable (counts, durations)."""
+
+from critpath.doors import hand_on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from critpath.vectors.chains import chain_times, sum_waits
+    from critpath.vectors.table import (
+        ALPHABETS,
+        Coder,
+        fold_interrupts,
+        like_alphabet,
+        tables_of,
+        trips_of,
+        vector_table,
+        vectors_of,
+        with_like_states,
+    )
+else:
+    __getattr__ = hand_on(__name__)

@@ -523,3 +523,14 @@ def fold_interrupts(table: VectorTable) -> VectorTable:
             durations[:, homes[0]] += durations[:, column]
             durations[:, column] = 0
     return VectorTable(table.symbols, table.counts, np.asarray(durations), table.structure)
+
+
+# ------------------------------------------------------------------ what exports need
+
+
+def tables_of(path_sets: Sequence[PathSet]) -> list[VectorTable]:
+    """Return the vectors of several sets, over one alphabet of states and threads."""
+    from critpath.vectors.table import Coder, vectors_of  # noqa: PLC0415 - start-up time
+
+    coder = Coder(path_sets, "thread")
+    return [vectors_of(paths, coder) for paths in path_sets]

@@ -36,6 +36,7 @@ from pathlib import Path
 import numpy as np
 from measuring import Installed, Taken, ratios, run
 
+from critpath.detect.judging import judge
 from critpath.model import (
     I64,
     CompareSettings,
@@ -47,7 +48,6 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.model.details import NO_DETAIL, Detail
-from critpath.pipeline.comparison import judge
 from critpath.schema.environment import Environment
 from critpath.store import save_paths, seal, write_part
 from critpath.vectors.table import ALPHABETS, vector_table

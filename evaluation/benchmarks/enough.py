@@ -2,7 +2,7 @@
 
 ``python evaluation/benchmarks/enough.py``.
 Sets of 200 executions against 200, of seven kinds of paths (see `compare_speed`), are compared
-as ever, where explaining stops when the causes are settled (`critpath.localize.enough`), and
+as ever, where explaining stops when the causes are settled (`critpath.localize.explaining`), and
 with up to 50 explained, whatever they show.  Changes are planted into the sample: time added to
 a state of some of its executions, in shares of the excess that are known.  Of the
 causes that are not minor ones, precision is the share that is about something planted,
@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from compare_speed import HELPER, MS, WORKER, Type, draw, types_of
 
+from critpath.flow import compare
 from critpath.model import Analysis, CriticalPaths, PathSet, State
-from critpath.pipeline import compare
 from critpath.schema.parameters import overridden
 from critpath.schema.parameters.localize import ENOUGH
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from critpath.cluster.types import rows_of
+from critpath.detect.judging import judge
+from critpath.flow import extract
 from critpath.model import CompareSettings, VectorTable
-from critpath.pipeline import extract
-from critpath.pipeline.comparison import judge
 from critpath.vectors.table import by_thread, vector_table
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.

@@ -36,11 +36,12 @@ from large_trace import EXECUTION, generate
 from measuring import LeftOut, Row, Taken, ratios, run, table
 from requests_speed import PORTS, record_redis, timed, why_not, width, write_windows
 
+from critpath import flow
 from critpath.clocks.corridor import make_corridor
 from critpath.clocks.pair import align_pair
+from critpath.model import ExtractSettings
 from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.model.requests import Act
-from critpath.pipeline import extraction
 from critpath.read.recording import Recording
 from critpath.requests import assign, links
 from critpath.requests.owners import cut_subrequests
@@ -239,15 +240,15 @@ def token_rows(recordings: list[Path], rounds: int) -> list[Row]:
         rounds,
     )
     for number, place in enumerate(recordings):
-        settings = extraction.ExtractSettings(specification="requests")
+        settings = ExtractSettings(specification="requests")
         work = partial(_extract, place, settings)
         work()
         rows += token_row(str(number), f"extract {place.name}", work, rounds)
     return rows
 
 
-def _extract(place: Path, settings: extraction.ExtractSettings) -> int:
-    return sum(map(len, extraction.extract_recording(Recording(place), settings)))
+def _extract(place: Path, settings: ExtractSettings) -> int:
+    return sum(map(len, flow.extract_recording(Recording(place), settings)))
 
 
 def set_rows(home: Path, events: int) -> list[Row]:

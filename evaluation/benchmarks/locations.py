@@ -36,7 +36,7 @@ import numpy as np
 from large_trace import EXECUTION, generate
 from measuring import Taken, ratios, run
 
-from critpath import pipeline
+from critpath import flow
 from critpath.model import State
 from critpath.record.stacks.samples import SamplesSource
 from critpath.record.stacks.sources import FRAMES, SAMPLES, StackRequest
@@ -246,7 +246,7 @@ def peer_words(pid: int) -> list[str]:
 def put_stacks(place: Path, seed: int) -> None:
     """Put stacks on the paths of a trace, and as many more of other threads."""
     rng = np.random.default_rng(seed)
-    path = pipeline.extract([place], specification=EXECUTION).paths
+    path = flow.extract([place], specification=EXECUTION).paths
     waits = np.char.startswith([State(n).name for n in path.state], "WAIT_")
     rows = np.zeros(MANY, ROW_TYPE)
     rows["tid"], rows["kind"] = 2**30, RUN

@@ -95,12 +95,12 @@ def by_perf() -> list[str]:
 
 def unexplained() -> str:
     """Tell how much of the workload's path is unexplained, with and without the rule."""
-    from critpath import pipeline  # noqa: PLC0415 - numpy starts threads
+    from critpath import flow  # noqa: PLC0415 - numpy starts threads
     from critpath.model import State  # noqa: PLC0415
     from critpath.timeline import missing_switches  # noqa: PLC0415
 
     def share() -> str:
-        paths = pipeline.extract([recording], specification=None).paths
+        paths = flow.extract([recording], specification=None).paths
         bad = sum(
             int(paths.duration[paths.state == state].sum())
             for state in (State.UNKNOWN, State.WAIT_UNEXPLAINED)

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from critpath.align.multiple import METHODS, align
+from critpath.flow import compare, extract
 from critpath.localize.segments import rows_of
 from critpath.model import CompareSettings
-from critpath.pipeline import compare, extract
 from critpath.vectors.table import ALPHABETS
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "lttng-guest"

@@ -30,15 +30,18 @@ from typing import Any
 import numpy as np
 from measuring import Row, Taken, ratios, run, table
 
-from critpath import pipeline
+from critpath import flow
+from critpath.engines.limits import Budget
 from critpath.executions.specification import parse_specification
+from critpath.explore.questions import facts_of
 from critpath.explore.ranking import ask
-from critpath.pipeline import extraction
-from critpath.pipeline.exploring import facts_of
+from critpath.model import ExtractSettings
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.record.ftrace.recorder import missing_requirements
 from critpath.requests import owners, turns
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.streaming import assume_declared, replay_stream
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "explore"))
@@ -81,9 +84,9 @@ def record_redis(home: Path, seconds: float) -> list[Path]:
 
 def write_windows(recording: Path, specification: str, to: Path) -> int:
     """Write requests as windows; return how many there are."""
-    settings = extraction.ExtractSettings(specification=specification)
+    settings = ExtractSettings(specification=specification)
     rows: list[tuple[Any, ...]] = []
-    for part in extraction.extract_recording(Recording(recording), settings):
+    for part in flow.extract_recording(Recording(recording), settings):
         e = part.executions
         columns = (e.begin.tolist(), e.end.tolist(), e.tid.tolist(), e.label, e.id)
         rows += zip(*columns, strict=True)
@@ -113,10 +116,8 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
         return run([_CRITPATH, *words])
 
     def warm(which: str) -> Taken:
-        settings = extraction.ExtractSettings(specification=wanted[which])
-        return timed(
-            lambda: sum(map(len, extraction.extract_recording(Recording(recording), settings)))
-        )
+        settings = ExtractSettings(specification=wanted[which])
+        return timed(lambda: sum(map(len, flow.extract_recording(Recording(recording), settings))))
 
     rows = []
     for key, what, way in (
@@ -134,12 +135,12 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
 def native_rows(recording: Path, rounds: int) -> list[Row]:
     """Time the two native passes over a recording's sockets, and weigh the tables."""
     opened = Recording(recording)
-    opener = extraction.RecordingOpener(opened, (*KERNEL_EVENTS, *SOCKET_EVENTS), "auto")
-    replayed = extraction.replay_stream(
+    opener = RecordingOpener(opened, (*KERNEL_EVENTS, *SOCKET_EVENTS), "auto")
+    replayed = replay_stream(
         opener,
-        extraction.assume_declared(opened),
+        assume_declared(opened),
         [parse_specification("requests")],
-        pipeline.limits.Budget.within(0),
+        Budget.within(0),
         complete=opened.add_manifest,
     )
     strings = replayed.events.strings.__getitem__
@@ -184,7 +185,7 @@ def explore_rows(home: Path, executions: int) -> list[Row]:
     """Time one question about many executions, the command, and its page."""
     saved, page = home / "many.parquet", home / "page.html"
     made_paths(executions).save(saved)
-    facts = facts_of(pipeline.extract([saved], specification=None))
+    facts = facts_of(flow.extract([saved], specification=None))
     question = timed(lambda: ask(facts, [], _WHAT))
     words = [_CRITPATH, "--quiet", "explore", saved, "--what", _WHAT]
     table_of, with_page = run(words), run([*words, "-o", page])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from critpath.pipeline import extract
+from critpath.flow import extract
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.streaming import EventStream
 from critpath.read.traces import find_traces

@@ -201,10 +201,10 @@ def measure_trace(rounds: int, work: Path) -> None:
 
     import numpy as np  # noqa: PLC0415 - as said
 
-    from critpath.pipeline.opening import RecordingOpener  # noqa: PLC0415 - as said
-    from critpath.pipeline.signing import run_tally, trace_requests  # noqa: PLC0415 - as said
     from critpath.read.event_names import KERNEL_EVENTS  # noqa: PLC0415 - as said
     from critpath.read.recording import Recording  # noqa: PLC0415 - as said
+    from critpath.signatures.signing import run_tally, trace_requests  # noqa: PLC0415 - as said
+    from critpath.timeline.opening import RecordingOpener  # noqa: PLC0415 - as said
 
     place = work / "trace"
     made = [sys.executable, str(HERE / "large_trace.py"), str(place), "--events", "6e6"]
@@ -399,7 +399,7 @@ def draw_store(store: Path, asked: Path, entries: int, documents: int) -> None:
 
     from critpath.known.entries import add_entry  # noqa: PLC0415 - as said
     from critpath.model.signatures import Counts  # noqa: PLC0415 - as said
-    from critpath.pipeline.lookup import make_entry  # noqa: PLC0415 - as said
+    from critpath.signatures.lookup import make_entry  # noqa: PLC0415 - as said
 
     terms = tuple(f"sys:call{number:03}" for number in range(338))
     rng = np.random.default_rng(1)

@@ -17,7 +17,7 @@ from typing import Final
 from limits import Group, Limits, NoLimitError, ended_properly
 from short_slice import shorten
 
-from critpath import pipeline
+from critpath import flow
 from critpath.model import Analysis, PathSet
 from critpath.model.details import word_detail
 from critpath.record.ftrace.recorder import missing_requirements
@@ -165,7 +165,7 @@ def _before_others() -> None:
 
 def extract(recording: Path) -> PathSet:
     """Extract the critical paths of a recording as ``critpath compare`` does."""
-    return pipeline.extract([recording], specification=None)
+    return flow.extract([recording], specification=None)
 
 
 def without_labels(paths: PathSet) -> PathSet:

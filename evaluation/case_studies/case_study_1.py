@@ -26,17 +26,17 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from bench import Bench, RecordingError, bench, extract, why_not, without_labels
 from results import write_results
 
-from critpath import pipeline
+from critpath import flow
 from critpath.errors import CritpathError
-from critpath.model import Analysis
+from critpath.model import Analysis, CompareSettings
 
 NORMAL: Final = 99
 SAMPLE: Final = 10
 FAULTS: Final = "sleep,lock,fsync,helper"
 PAPER_OWN: Final = 86.67  # percent: Janecek, Ezzati-Jivan and Hamou-Lhadj (2022)
 WAYS: Final = {
-    "critpath": pipeline.CompareSettings(),
-    "the paper's": pipeline.CompareSettings(cluster_method="raw", rule="paper"),
+    "critpath": CompareSettings(),
+    "the paper's": CompareSettings(cluster_method="raw", rule="paper"),
 }
 FIGURES: Final = {
     "own": "executions in a cluster of their own type, %",
@@ -75,7 +75,7 @@ def measure(built: Bench, seed: int) -> dict[str, dict[str, float]]:
             truth |= {row["id"]: (row["type"], row["faulty"]) for row in csv.DictReader(stream)}
     normal, sample = (without_labels(extract(r)) for r in recordings)
     return {
-        way: figures(pipeline.compare(normal, sample, settings), truth)
+        way: figures(flow.compare(normal, sample, settings), truth)
         for way, settings in WAYS.items()
     }
 

@@ -42,8 +42,9 @@ from bench import (
 from limits import Group, Limits, NoLimitError
 from results import write_results
 
-from critpath import pipeline
+from critpath import flow
 from critpath.errors import CritpathError
+from critpath.model import PathSet
 
 ANY: Final = "*"
 # Short runs in quick alternation: what the machine does meanwhile befalls both versions.
@@ -186,7 +187,7 @@ def _compare(built: Bench, row: Row, offset: int) -> dict[str, object]:
         )
         recordings = built.record(versions, ROUNDS)
     normal, sample = map(extract, recordings)
-    comparison = pipeline.compare(normal, sample)
+    comparison = flow.compare(normal, sample)
     cause = first_cause(comparison)
     faulty = {r["id"] for r in _table(built.truth(1)) if r["faulty"]}
     marked = comparison.outliers.anomalous
@@ -220,7 +221,7 @@ def _quota(built: Bench, row: Row) -> Iterator[dict[str, object]]:
         yield {"cgroup": group.places[0], "home": built.home.places[0]}
 
 
-def _mean(paths: pipeline.PathSet, label: str) -> float:
+def _mean(paths: PathSet, label: str) -> float:
     executions = paths.executions
     mine = [i for i, text in enumerate(executions.label) if text == label]
     lasted = (executions.end - executions.begin)[mine]

@@ -25,7 +25,7 @@ from faults import EXECUTIONS, KINDS, RIVAL_MS, interval
 from gap_cuts import draw_gaps
 from test_gaps import hidden, with_gaps
 
-from critpath import pipeline
+from critpath import flow
 from critpath.errors import CritpathError
 from critpath.model.gaps import BASE, Gaps, make_gaps
 from critpath.read.traces import read_events
@@ -79,7 +79,7 @@ def within(gaps: Gaps, begin: int, end: int) -> Gaps:
 def compare(normal: Path, sample: Path) -> tuple[str, FirstCause, int]:
     """Return the verdict, the first cause, and how many executions there were."""
     sets = extract(normal), extract(sample)
-    found = pipeline.compare(*sets)
+    found = flow.compare(*sets)
     return found.verdict, first_cause(found), sum(map(len, sets))
 
 

@@ -78,8 +78,8 @@ def recorded() -> None:
     """Print how far off the clocks of recorded hosts are, split from one kernel's recording."""
     from record import draw_clocks, write_split  # noqa: PLC0415 - needs the path above
 
-    from critpath.pipeline.clocks import align_traces  # noqa: PLC0415 - as above
-    from critpath.pipeline.progress import Stage  # noqa: PLC0415 - as above
+    from critpath.clocks.align import align_traces  # noqa: PLC0415 - as above
+    from critpath.progress import Stage  # noqa: PLC0415 - as above
     from critpath.read.recording import Recording  # noqa: PLC0415 - as above
     from critpath.read.traces import find_traces  # noqa: PLC0415 - as above
 

@@ -49,7 +49,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from park import find_program
 from results import write_results
 
-from critpath import pipeline
+from critpath import flow
 from critpath.detect.flame import FlameSets, build_flame
 from critpath.graph.stacks import ASLEEP, find_sleeps, usual_distance
 from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
@@ -256,13 +256,13 @@ def compare_alike(place: Path, pairs: int) -> int:
     for recording in recordings:
         if not recording.exists():
             record(recording, command)
-    paths = pipeline.extract(recordings, specification="marker")
+    paths = flow.extract(recordings, specification="marker")
     rng = np.random.default_rng(1)
     alarms = coloured = framed = tested = 0
     for _ in range(pairs):
         order = rng.permutation(len(paths))
         sets = [paths.take(np.sort(order[first : first + 60])) for first in (0, 60)]
-        analysis = pipeline.compare(*sets)
+        analysis = flow.compare(*sets)
         alarms += analysis.verdict == "anomaly"
         coloured += any(node.change for node in analysis.flame)
         framed += any(node.kind == "frame" for node in analysis.flame)
@@ -324,7 +324,7 @@ def hold_python(place: Path, python: str) -> int:
     written, out = place / "sleeps.txt", place / "recording-sleeps"
     words = ["record", "--recorder", "ftrace", "--stacks", "native,python", "-o", out]
     critpath(*words, "--", python, PROGRAMS / "sleeps.py", written, place=place)
-    path = pipeline.extract([out], specification="thread").paths
+    path = flow.extract([out], specification="thread").paths
     asleep = np.flatnonzero(np.isin(path.state, ASLEEP))
     right, count, wrong = Counter[str](), Counter[str](), Counter[str]()
     for tid, at, name in map(str.split, written.read_text().splitlines()):

@@ -16,13 +16,15 @@ from typing import Final
 
 import numpy as np
 
+from critpath.engines.limits import Budget
+from critpath.executions.specification import parse_specification
 from critpath.model.requests import RequestTable
-from critpath.pipeline import extraction
-from critpath.pipeline.limits import Budget
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.requests.links import attribute
 from critpath.requests.turns import find_turns
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.streaming import assume_declared, replay_stream
 
 _NEAR: Final = 200_000  # ns between two ends
 _Request = tuple[int, int, int, int]  # asking port, begin, end, thread
@@ -50,11 +52,11 @@ def find(recording: Path, way: str) -> dict[str, list[_Request]]:
     opened = Recording(recording)
     calls = (c for c in CALL_EVENTS if way != "calls" or c.kind.name != "SOCKET_SEGMENT")
     wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *calls)
-    opener = extraction.RecordingOpener(opened, wanted, "auto")
-    replayed = extraction.replay_stream(
+    opener = RecordingOpener(opened, wanted, "auto")
+    replayed = replay_stream(
         opener,
-        replace(extraction.assume_declared(opened), way=way),
-        [extraction.parse_specification("requests")],
+        replace(assume_declared(opened), way=way),
+        [parse_specification("requests")],
         Budget.within(0),
         complete=opened.add_manifest,
     )

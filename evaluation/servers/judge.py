@@ -21,9 +21,9 @@ from results import write_results
 
 from critpath.model import EventRequest, Kind
 from critpath.model.requests import Act, Certainty
-from critpath.pipeline.requesting import FoundRequests
 from critpath.read.recording import Recording
 from critpath.read.traces import read_events
+from critpath.requests.find import FoundRequests
 from critpath.requests.turns import WHYS
 
 _NEAR: Final = 100_000  # ns that a begin or an end may be off
@@ -272,19 +272,22 @@ def count_datagrams(found: FoundRequests, recorded: Path) -> Counter[str]:
 
 def find_requests(recording: Path, specification: str = "requests") -> FoundRequests:
     """Return what critpath finds."""
-    from critpath.executions.specification import get_event_requests
-    from critpath.pipeline import extraction, requesting
-    from critpath.pipeline.limits import Budget
+    from critpath import flow
+    from critpath.engines.limits import Budget
+    from critpath.executions.specification import get_event_requests, parse_specification
     from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
+    from critpath.requests import find as requesting
+    from critpath.timeline.opening import RecordingOpener
+    from critpath.timeline.streaming import replay_recording
 
-    chosen = extraction.parse_specification(specification)
+    chosen = parse_specification(specification)
     opened = Recording(recording)
     wanted = (*KERNEL_EVENTS, *get_event_requests(chosen), *SOCKET_EVENTS)
-    opener = extraction.RecordingOpener(opened, wanted, "auto")
+    opener = RecordingOpener(opened, wanted, "auto")
     asked = opener, opened, [chosen], Budget.within(0), ()
-    with extraction._replay_recording(*asked) as replayed:
+    with replay_recording(*asked) as replayed:
         # Not `find_requests`, which chooses executions: all that was found.
-        return requesting._find_turns(replayed, chosen, opened)
+        return requesting._find_turns(replayed, chosen, opened, flow._learn_ways)
 
 
 def count(

@@ -142,7 +142,7 @@ def record(place: Path, given: argparse.Namespace) -> None:
 
 def judge(place: Path) -> None:
     """Print how many labels and trace ids are the client's; fail if a value was kept."""
-    from critpath.pipeline.recordings import extract
+    from critpath.flow import extract
 
     truth = {
         (service, port, turn): (label, trace)

@@ -21,19 +21,14 @@ from scipy.sparse import vstack
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
+from critpath.flow import count_documents
 from critpath.known.entries import Store
 from critpath.model.signatures import Counts, Entry
-from critpath.pipeline.incidents import search_incident
-from critpath.pipeline.lookup import (
-    check,
-    make_entry,
-    make_library,
-    make_vectors,
-    search,
-)
-from critpath.pipeline.signing import SignSettings, read_source
 from critpath.signatures.classifiers import adjusted_rand, fit_svm, group, purity
 from critpath.signatures.drift import Corpus, calibrate, mean_of_nearest
+from critpath.signatures.incidents import search_incident
+from critpath.signatures.lookup import check, make_entry, make_library, make_vectors, search
+from critpath.signatures.signing import SignSettings
 from critpath.signatures.weights import weigh
 
 PAPER: Final = ("scp", "gcc", "dbench")
@@ -71,7 +66,7 @@ def read_sessions(place: Path) -> dict[tuple[str, str], Counts]:
     for session in sorted(p for p in place.iterdir() if p.is_dir()):
         for recording in sorted(session.iterdir()):
             if (recording / "counts" / "counts.jsonl").is_file():
-                counts, _ = read_source(recording, SignSettings())
+                counts, _ = count_documents(recording, SignSettings())
                 found[session.name, recording.name] = counts.take(~counts.lossy)
     return found
 

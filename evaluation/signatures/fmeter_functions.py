@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from critpath.errors import CritpathError
+from critpath.flow import count_documents
 from critpath.model.signatures import Counts
-from critpath.pipeline.signing import SignSettings, read_source
+from critpath.signatures.signing import SignSettings
 from critpath.signatures.weights import weigh
 
 KINDS = (*("functions", "system calls", "tracepoints", "functions and system calls", "everything"),)
@@ -55,7 +56,7 @@ def vectors(counts: Counts, vocabulary: list[str], weights: str) -> np.ndarray:
 def main() -> None:
     """Print accuracy across the two sessions, and what counting costs."""
     place = Path(sys.argv[1])
-    exact, _ = read_source(place / "exact", SignSettings(by="execution", scope="command"))
+    exact, _ = count_documents(place / "exact", SignSettings(by="execution", scope="command"))
     counted = dict(zip((exact.vocabulary[t] for t in exact.term), exact.count, strict=True))
     shown = ("fn:kernel_clone", "fn:copy_process", "fn:do_exit", "fn:pipe_write", "fn:pipe_read")
     found = {term: int(counted.get(term, 0)) for term in (*shown, "sys:clone", "sys:write")}
@@ -65,7 +66,7 @@ def main() -> None:
         sessions.append({})
         for recording in sorted((place / f"session{number}").glob("*/critpath.json")):
             with contextlib.suppress(CritpathError):  # the guest's time was up
-                counts, _ = read_source(recording.parent, SignSettings(scope="command"))
+                counts, _ = count_documents(recording.parent, SignSettings(scope="command"))
                 sessions[-1][recording.parent.name] = counts
     if len(sessions[1]) < len(sessions[0]):
         print("one whole session only: the first half of each recording names the second half")

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from distributions import DELAYED, Setting, table
 
-from critpath.cluster.outliers import outliers
+from critpath.cluster.outliers import find_outliers
 from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, Outliers
 from critpath.stats.tails import benjamini_hochberg, conformal
 
@@ -41,7 +41,7 @@ PAIR: Final = ClusterPairs(
 
 def judged(normal: I64, sample: I64, *, k: float = 1.5, types_known: bool = False) -> Outliers:
     """Judge executions of one type as critpath does."""
-    return outliers(
+    return find_outliers(
         table(normal), one_type(len(normal)), table(sample), one_type(len(sample)), PAIR,
         k=k, level=LEVEL, types_known=types_known,
     )  # fmt: skip

@@ -34,19 +34,20 @@ import mutate_rules
 from mutate_kinds import Mutation, one_by_one
 from mutate_seeds import Seed
 
+from critpath.engines.limits import Budget
 from critpath.errors import CritpathError
 from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
-from critpath.pipeline.extraction import RecordingOpener, assume_declared, replay_stream
-from critpath.pipeline.limits import Budget
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Recording
 from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.read.traces import Description, find_traces
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.streaming import assume_declared, replay_stream
 
 LATEST = (1 << 63) - 1
 OUTCOMES = ("refused", "salvaged", "identical", "undetectable", "silent", "crash")

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from contract import ContractError
 
+from critpath.engines.limits import Budget
 from critpath.errors import CritpathError
-from critpath.model import EventRequest, Kind, PathSet
-from critpath.pipeline.extraction import ExtractSettings, extract_recording
-from critpath.pipeline.limits import Budget
-from critpath.pipeline.recordings import join_sets
+from critpath.flow import extract_recording
+from critpath.model import EventRequest, ExtractSettings, Kind, PathSet
+from critpath.model.joining import join_sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Recording
 from critpath.read.streaming import EventStream, OutOfOrder

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from contract import CODES, ContractError, hold, scratch
 from reading import Way, check_paths, read_all
 
-from critpath import pipeline
+from critpath import flow
 from critpath.commands import main
 from critpath.errors import EXIT_ANOMALY, EXIT_OK
 from critpath.known.entries import STORE_FORMAT, open_store
@@ -99,7 +99,7 @@ def _run(*words: str) -> tuple[int, str]:
 def use_paths(source: Path, how: int) -> None:
     """Do with saved paths what commands do with them, the costly ones in turn."""
     command("report", str(source), "--format", ("text", "json")[how % 2])
-    paths = pipeline.extract([source], specification=None)
+    paths = flow.extract([source], specification=None)
     check_paths(paths)
     if how % 16 < 2 and len(paths) and len(paths.paths.begin) < 2000:
         command("compare", str(source), str(source), "--json", "-")

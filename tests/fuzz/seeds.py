@@ -45,7 +45,7 @@ from critpath.model import Kind
 from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.metadata.schema import IntegerClass, VarintClass
 from critpath.schema.environment import Environment
-from critpath.store import DATASET, part_name
+from critpath.store.dataset import DATASET, part_name
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -234,7 +234,7 @@ def saved_seeds() -> None:
     sys.path[:0] = [str(ROOT / "tests" / "pure" / "report")]
     import factory  # noqa: PLC0415 - by its place
 
-    from critpath import pipeline  # noqa: PLC0415 - as below
+    from critpath import flow  # noqa: PLC0415 - as below
     from critpath.report.document.as_json import to_json  # noqa: PLC0415
     from critpath.report.document.comparison import comparison_document  # noqa: PLC0415
     from critpath.report.document.path import write_paths  # noqa: PLC0415
@@ -247,7 +247,7 @@ def saved_seeds() -> None:
     streams.write_files(
         recording / "kernel", [(HERE / "metadata" / "lttng-2.13.stream").read_bytes()]
     )
-    whole = pipeline.extract([recording], specification="thread")
+    whole = flow.extract([recording], specification="thread")
     paths = take_executions(whole, np.arange(min(len(whole), 12)))
     paths = replace(
         paths, sources=("recording",), environment=(Environment(recording="r", clock_epoch=1),)
@@ -263,7 +263,7 @@ def saved_seeds() -> None:
             "sha256": hashlib.sha256(parquet).hexdigest(),
         }],
     }  # fmt: skip
-    sessions = pipeline.make_sessions([paths], 0)
+    sessions = flow.make_sessions([paths], 0)
     small = factory.comparison(normals=8, samples=3, anomalous=1, columns=12)
     for kind, data in (
         ("manifest", json.dumps(MANIFEST_SEED).encode()),

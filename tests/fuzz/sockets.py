@@ -19,7 +19,7 @@ import numpy as np
 from contract import ContractError, hold
 from pure.explore import made
 
-from critpath import pipeline
+from critpath.explore.questions import facts_of
 from critpath.explore.ranking import ask
 from critpath.model import EventChunk, EventClass, Kind, Workers
 from critpath.model.exploration import FactTable
@@ -143,7 +143,7 @@ def require(holds: bool, what: str) -> None:
 @cache
 def facts() -> FactTable:
     """Return executions to ask about."""
-    return pipeline.facts_of(made.paths(60))
+    return facts_of(made.paths(60))
 
 
 def one(data: bytes) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from shop import PORTS
 
-from critpath.pipeline.requesting import FoundRequests
+from critpath.requests.find import FoundRequests
 
 _NEAR = 100_000  # ns that a begin or an end may be off
 

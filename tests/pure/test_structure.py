@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -22,47 +23,57 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
+    *("progress", "doors"),
 }
-STAGES: Final = {
-    *("record", "read", "timeline", "graph", "executions", "requests", "clocks", "vectors"),
-    *("detect", "cluster", "align", "explore", "localize", "ab", "report", "signatures"),
+# The stages, and the doors that each may go through: a stage asks those above it in this list.
+STAGES: Final[dict[str, set[str]]] = {
+    "store": set(),
+    "known": {"store"},
+    "record": set(),
+    "engines": {"store"},
+    "read": set(),
+    "executions": set(),
+    "requests": {"read", "executions"},
+    # What hosts sent each other is found in what their threads did with sockets.
+    "clocks": {"read", "requests"},
+    # A recording is opened by the clocks of its hosts, and read only for what finders ask.
+    "timeline": {"engines", "read", "executions", "requests", "clocks"},
+    "graph": {"engines", "read", "executions", "timeline"},
+    "vectors": set(),
+    "cluster": set(),
+    "align": set(),
+    # Like is compared with like: by types, within labels, and as whoever asked.
+    "detect": {"executions", "vectors", "cluster"},
+    "localize": {"vectors", "cluster", "align", "detect"},
+    "explore": {"vectors", "cluster"},
+    "signatures": {"store", "known", "read", "timeline"},
+    "ab": {"record"},
+    # The rules of verdicts have names.
+    "report": {"detect"},
 }
 # What each part of the tree may import of ours, besides its own siblings.
 MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set[str]() for leaf in LEAVES},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     # What passes between stages ends in what a document says of it.
-    "model": {"units", "schema", "documents"},
+    "model": {"units", "schema", "documents", "errors"},
     # Statistics of tables; the numbers they decide by are declared.
     "stats": {"schema", "model"},
+    "progress": {"units"},
     # What is wrong with a regular expression is said to who wrote it.
     "untrusted": {"errors", "units"},
     # A document names the states; one shows itself in a notebook.
     "documents": {"schema", "units"},
     # Sentences are made of what passes between stages.
     "text": {"schema", "model", "documents", "units"},
-    **{stage: set(LEAVES) for stage in STAGES},
     # A document says which version wrote it.
-    "report": {*LEAVES, "__init__"},
-    "store": set(LEAVES),
-    # A store of files, written as the others are.
-    "known": {*LEAVES, "store"},
-    # A worker on another machine says which version it has.
-    "pipeline": {*LEAVES, *STAGES, "store", "known", "__init__"},
-    # The commands show the version, which is the package's own.
-    "commands": {*LEAVES, "pipeline", "store", "known", "record", "read", "report", "__init__"},
-    # A front end like the commands, whose settings and checks it shares.
-    "pytest_gate": {
-        *LEAVES,
-        "commands",
-        "pipeline",
-        "store",
-        "record",
-        "report",
-        "__init__",
-    },
-    # The Python API: a front end like the commands, with their settings and checks.
-    "api": {*LEAVES, "commands", "pipeline", "store", "report", "text"},
+    **{stage: {*LEAVES, *above, "__init__"} for stage, above in STAGES.items()},
+    # The whole of it: extract, compare, remember, watch.
+    "flow": {*LEAVES, *STAGES, "__init__"},
+    # Front ends: they ask for whole answers, and the doors for parts of them.
+    "commands": {*LEAVES, *STAGES, "flow", "__init__"},
+    "pytest_gate": {*LEAVES, "commands", "flow", "read", "record", "report", "store", "__init__"},
+    "api": {*LEAVES, "commands", "detect", "flow", "report", "store"},
     # Runs in the recorded program, whose interpreter may have nothing of critpath.
     "functions": set(),
     # The door: every name of the API, and what a program marks its executions with.
@@ -100,27 +111,64 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
         *("untrusted.py", "commands/query.py"),
     ),
     # Recordings are read elsewhere only when that is asked for.
-    **dict.fromkeys(("distributed", "dask"), ("pipeline/engines.py",)),
+    **dict.fromkeys(("distributed", "dask"), ("engines/tasks.py",)),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }
 # What gives facts to `text`, where every sentence of an answer is made.
-WORDLESS: Final = ("detect", "explore", "localize", "cluster", "align", "vectors", "ab", "pipeline")
+WORDLESS: Final = ("detect", "explore", "localize", "cluster", "align", "vectors", "ab", "flow")
 # A text with so many words in small letters is prose, not a name or a key.
 PROSE: Final = 3
 WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
-# The one part of a stage that others may read: the names of the rules and what depends on them.
-SHARED: Final = {"critpath.detect.rules": {"commands", "report"}}
 # What judges: its numbers are declared in schema/parameters.  The recorder's are only where its
 # budget decides; `read` and `record` have limits, times and formats.
 JUDGING: Final = {
     *("detect", "localize", "cluster", "align", "requests", "clocks", "signatures", "explore"),
-    *("text", "vectors", "ab", "known", "pipeline", "graph", "timeline", "executions", "model"),
+    *(
+        "text",
+        "vectors",
+        "ab",
+        "known",
+        "flow",
+        "engines",
+        "graph",
+        "timeline",
+        "executions",
+        "model",
+    ),
     "stats",
 }
 # Neither judges: halves, twos and ones of arithmetic; powers of ten from 10 on are units, from a
 # millionth down what rounding leaves.
 ARITHMETIC: Final = {0.0, 0.5, 1.0, 2.0}
+HERE: Final = PACKAGE  # where doors stand, also for a test that has a tree of its own
+# Rooms of a stage with doors of their own.
+ROOMS: Final = {
+    f"report.{room}" for room in ("ci", "document", "explore", "exports", "html", "text")
+}
+# A door hands on so many verbs, beside types and declared data; those that hand on more still do,
+# and the list may only shrink.
+VERBS: Final = 4
+WIDER: Final = {
+    "clocks": 5,
+    "cluster": 9,
+    "commands": 7,
+    "detect": 22,
+    "engines": 8,
+    "executions": 14,
+    "graph": 9,
+    "known": 10,
+    "read": 12,
+    "record": 21,
+    "report.document": 11,
+    "report.exports": 14,
+    "report.text": 12,
+    "requests": 12,
+    "signatures": 11,
+    "store": 31,
+    "timeline": 5,
+    "vectors": 9,
+}
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
 SMALL: Final = 120  # lines of a module that one sibling alone should not need
 
@@ -211,10 +259,36 @@ def wrong_imports(path: Path) -> list[str]:
         target = rest[0] if rest and (rest[0] in MAY_IMPORT) else "__init__"
         if target == "__init__" and rest and rest[0] != "__version__":
             target = "api"
-        shared = mine in SHARED.get(name.rpartition(".")[0], ())
-        if target not in allowed and not shared and (place(path), name) not in EXCEPTIONS:
+        if target not in allowed and (place(path), name) not in EXCEPTIONS:
             found.append(f"{place(path)}:{line} imports {name}")
     return found
+
+
+def past_doors(path: Path) -> list[str]:
+    """Return the imports of another stage that go past what its `__init__` hands on."""
+    mine, found = part(path), []
+    for line, name in look_at(path).imports:
+        top, stage, *rest = [*name.split("."), "", ""][: max(name.count(".") + 1, 2)]
+        if top != "critpath" or stage == mine or stage not in {*STAGES, "commands"} or not rest:
+            continue
+        door = f"{stage}.{rest.pop(0)}" if f"{stage}.{rest[0]}" in ROOMS else stage
+        inside = HERE / door.replace(".", "/")
+        if len(rest) > 1 or (rest and any(inside.glob(f"{rest[0]}.p*"))):
+            found.append(f"{place(path)}:{line} imports {name}, past the door of {door}")
+    return found
+
+
+def handed_on(door: str) -> list[str]:
+    """Return the names that a door lists; see `critpath.doors`."""
+    tree = ast.parse((HERE / door.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
+    return [
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.If)
+        for of in node.body
+        if isinstance(of, ast.ImportFrom) and (of.module or "").startswith("critpath.")
+        for alias in of.names
+    ]
 
 
 def wrong_libraries(path: Path) -> list[str]:
@@ -233,6 +307,34 @@ def test_the_tree_is_known():
 
 def test_the_import_rule():
     assert [w for p in PYTHON for w in wrong_imports(p)] == []
+
+
+def test_nobody_goes_past_a_door():
+    assert [w for p in PYTHON for w in past_doors(p)] == []
+
+
+def test_stages_ask_in_one_direction():
+    """A stage is listed behind those whose doors it goes through, so there is no circle."""
+    order = list(STAGES)
+    assert [(a, b) for a in order for b in STAGES[a] if order.index(b) >= order.index(a)] == []
+
+
+def test_doors_hand_on_few_verbs():
+    doors = {*STAGES, *ROOMS, "commands"}
+    counts = {door: sum(name[0].islower() for name in handed_on(door)) for door in doors}
+    wide = {door: count for door, count in counts.items() if count > VERBS}
+    assert wide == WIDER, "the list may only shrink"
+
+
+def test_doors_open():
+    """What a door lists is there, and stands in no module's way."""
+    for door in (*STAGES, *ROOMS, "commands"):
+        module = import_module(f"critpath.{door}")
+        names = handed_on(door)
+        assert len(set(names)) == len(names)
+        for name in names:
+            assert getattr(module, name) is not None
+            assert not list((HERE / door.replace(".", "/")).glob(f"{name}.p*")), f"{door}.{name}"
 
 
 def test_libraries_stay_in_their_places():
@@ -457,24 +559,24 @@ READERS: Final = {
     "what users write: specifications, conditions, patterns, addresses, names of files": (
         *("executions/specification.py", "executions/fields.py", "executions/find.py"),
         *("executions/windows.py", "explore/conditions.py", "detect/verdict.py:_fits"),
-        *("graph/stacks.py:mark_own", "known/cache.py", "known/entries.py", "pipeline/engines.py"),
-        "pipeline/recordings.py:rebase_paths",
+        *("graph/stacks.py:mark_own", "known/cache.py", "known/entries.py", "engines/tasks.py"),
+        "flow.py:rebase_paths",
     ),
     "names that kernels and tracers give: events, system calls, devices, threads": (
-        *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "pipeline/slicing.py"),
-        *("detect/machine.py:_helps", "graph/resources.py:_find_disk_parts", "pipeline/clocks.py"),
-        *("pipeline/requesting.py", "requests/calls.py", "requests/implicit.py"),
+        *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "requests/slices.py"),
+        *("detect/machine.py:_helps", "graph/resources.py:_find_disk_parts", "clocks/align.py"),
+        *("requests/find.py", "requests/calls.py", "requests/implicit.py"),
         "signatures/terms.py",
     ),
     "what programs say: messages, markers, command lines, their own names": (
         *("executions/marker.py", "executions/process.py", "requests/turns.py"),
-        *("pipeline/alike.py", "pipeline/extraction.py"),
+        *("detect/alike.py", "graph/walking.py"),
     ),
     "paths of control groups, files of /proc, errors of libraries": (
-        *("executions/membership.py", "signatures/tally.py", "pipeline/limits.py"),
+        *("executions/membership.py", "signatures/tally.py", "engines/limits.py"),
     ),
     "labels of requests and threads and ids, which saved files have alone": (
-        *("requests/links.py:service_of", "explore/columns.py"),
+        "explore/columns.py",
         "report/document/pictures.py:find_thread",
     ),
     "sentences of recorders and of files of before; words that are put together": ("text/",),
@@ -604,15 +706,15 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("graph/walk.py", "from critpath.model import State", False),
         ("graph/walk.py", "from critpath.graph.build import build", False),
         ("graph/walk.py", "from . import build", False),
-        ("graph/walk.py", "from critpath.timeline import replay", True),
-        ("graph/walk.py", "from critpath import timeline", True),
-        ("graph/walk.py", "from ..timeline import replay", True),
-        ("graph/walk.py", "def f():\n    import critpath.timeline", True),
-        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.read')", True),
+        ("graph/walk.py", "from critpath.timeline import Replayer", False),
+        ("timeline/replay.py", "from critpath.graph import extract_paths", True),
+        ("timeline/replay.py", "from critpath import graph", True),
+        ("timeline/replay.py", "from ..graph import extract_paths", True),
+        ("timeline/replay.py", "def f():\n    import critpath.graph", True),
+        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.record')", True),
         ("graph/walk.py", "from critpath import store", True),
-        ("commands/settings.py", "from critpath.detect.rules import RULES", False),
-        ("commands/settings.py", "from critpath.detect.gate import gate", True),
-        ("align/dp.py", "from critpath.detect.rules import RULES", True),
+        ("commands/settings.py", "from critpath.detect import RULES", False),
+        ("align/dp.py", "from critpath.detect import RULES", True),
         ("detect/gate.py", "from critpath.text import notes", False),
         ("text/notes.py", "from critpath.report import palette", True),
         ("model/paths.py", "from critpath.units import plural", False),
@@ -623,14 +725,14 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("schema/kinds.py", "from critpath.model import State", True),
         ("model/paths.py", "def f():\n    from critpath.store import save_paths", False),
         ("model/paths.py", "from critpath.store import load_paths", True),
-        ("pipeline/comparison.py", "from critpath import api", True),
-        ("pipeline/comparison.py", "from critpath import compare", True),
+        ("flow.py", "from critpath import api", True),
+        ("flow.py", "from critpath import compare", True),
         ("units.py", "from critpath.model import State", True),
         ("store/dataset.py", "from critpath.graph import walk", True),
-        ("pipeline/comparison.py", "from critpath.commands import main", True),
-        ("pipeline/comparison.py", "from critpath.graph import walk", False),
-        ("commands/path.py", "from critpath.graph import walk", True),
-        ("commands/path.py", "from critpath import pipeline", False),
+        ("flow.py", "from critpath.commands import main", True),
+        ("flow.py", "from critpath.graph import walk", False),
+        ("commands/path.py", "from critpath.api import extract", True),
+        ("commands/path.py", "from critpath import flow", False),
         ("graph/walk.py", "import subprocess", True),
         ("read/babeltrace.py", "import subprocess", False),
         ("read/streaming.py", "import bt2", True),
@@ -650,6 +752,29 @@ def test_these_tests_can_fail(tmp_path, monkeypatch, where, text, wrong):
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     assert bool(wrong_imports(path) + wrong_libraries(path)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "wrong"),
+    [
+        ("graph/walking.py", "from critpath.read.recording import Recording", True),
+        ("graph/walking.py", "from critpath.read import Recording", False),
+        ("graph/walking.py", "from critpath.read import recording", True),
+        ("graph/walking.py", "from critpath.graph.stacks import add_stacks", False),
+        ("graph/walking.py", "from critpath.model.gaps import Gaps", False),
+        ("flow.py", "from critpath import detect", False),
+        ("flow.py", "def f():\n    from critpath.detect.rules import RULES", True),
+        ("commands/report.py", "from critpath.report.html import render_html", False),
+        ("commands/report.py", "from critpath.report.html.as_html import render_html", True),
+        ("api.py", "from critpath.commands.settings import SETTINGS", True),
+    ],
+)
+def test_a_way_past_a_door_is_recognized(tmp_path, monkeypatch, where, text, wrong):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    path = tmp_path / where
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    assert bool(past_doors(path)) == wrong
 
 
 @pytest.mark.parametrize(

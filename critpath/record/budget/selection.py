@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -115,22 +114,3 @@ class Kinds:
         most = max(self._cost.values(), default=0.0)
         most = max(most, scale) if most > 0 else 0.0
         return min(PROGRAMS.most_saved, max(0.0, 1 + balance / most)) if most > 0 else 1.0
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What a budget chose of the executions that a program marked.
-
-    Attributes
-    ----------
-    kinds : mapping of str to mapping
-        For the manifest, by label: ``seen``, ``selected``, ``cut``, ``bystanders``.
-    felt : mapping of str to mapping
-        Of kinds with enough of both: how much longer recorded ones took.
-    rows : sequence of mapping
-        Of those that were selected, for ``selected.jsonl``.
-    """
-
-    kinds: Mapping[str, Mapping[str, int]]
-    felt: Mapping[str, Mapping[str, float]]
-    rows: Sequence[Mapping[str, object]]

@@ -44,10 +44,11 @@ from critpath.record.ftrace.events import (
 )
 from critpath.record.ftrace.gate import split_layers
 from critpath.record.ftrace.preflight import CLOCK
-from critpath.record.profiles import profile_events, profile_label, way_of_requests
+from critpath.record.profiles import profile_events, profile_label
 from critpath.record.recorder import Leftover
 from critpath.record.sockets import scan_descriptors, scan_sockets
 from critpath.schema.parameters.budget import CONTROL
+from critpath.schema.ways import way_of_requests
 from critpath.units import NS_PER_S, plural, safe_text
 from critpath_marks.sessions import new_session_name, start_time
 

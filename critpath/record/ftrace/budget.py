@@ -19,7 +19,7 @@ from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
 from critpath.record.budget.gaps import JOURNAL, SELECTED, Journal
 from critpath.record.budget.loop import Loop
-from critpath.record.budget.natural import compare_sides, pool_kinds
+from critpath.record.budget.natural import pool_kinds
 from critpath.record.budget.programs import ProgramLoop
 from critpath.record.budget.selection import Kinds
 from critpath.record.ftrace import raw as raws
@@ -27,6 +27,7 @@ from critpath.record.ftrace.drain import online_cpus
 from critpath.record.ftrace.gate import LAYERS, Layer, is_under_budget, split_layers
 from critpath.record.ftrace.marks import make_place
 from critpath.schema.parameters.budget import CONTROL
+from critpath.stats.medians import compare_sides
 from critpath.units import plural
 
 SUMMARY: Final = "budget.json"  # in raw/: what the manifest says

@@ -13,8 +13,8 @@ from critpath.errors import CritpathError
 from critpath.record.ftrace import tracefs
 from critpath.record.ftrace.drain import online_cpus
 from critpath.record.ftrace.events import SEGMENTS, lttng_name
-from critpath.record.profiles import way_of_requests
 from critpath.record.recorder import RecorderSettings, Requirement
+from critpath.schema.ways import way_of_requests
 
 CLOCK: Final = "mono"
 DEFAULT_BYTES: Final = 8 << 20  # per cpu

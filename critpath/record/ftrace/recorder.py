@@ -52,7 +52,7 @@ from critpath.record.ftrace.preflight import (
 from critpath.record.ftrace.received import FILE as LABELS
 from critpath.record.ftrace.received import ReceivedLabels
 from critpath.record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
-from critpath.record.profiles import SOCKETS, profile_events, profile_label, way_of_requests
+from critpath.record.profiles import profile_events, profile_label
 from critpath.record.recorder import (
     LABELS_FROM,
     TRACE,
@@ -63,6 +63,7 @@ from critpath.record.recorder import (
     UnfinishedError,
 )
 from critpath.record.sockets import scan_descriptors, scan_sockets
+from critpath.schema.ways import SOCKETS, way_of_requests
 from critpath.units import plural
 from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE

@@ -55,16 +55,10 @@ from critpath.record.lttng.program import (
     run_lttng,
 )
 from critpath.record.manifests import read_manifest
-from critpath.record.profiles import (
-    PACKETS,
-    WITHOUT,
-    parse_profile,
-    read_instruction,
-    refuse_profile,
-    way_of_requests,
-)
+from critpath.record.profiles import WITHOUT, parse_profile, read_instruction, refuse_profile
 from critpath.record.recorder import TRACE, Leftover, RecorderResult, UnfinishedError
 from critpath.record.sockets import scan_descriptors, scan_sockets
+from critpath.schema.ways import PACKETS, way_of_requests
 from critpath.units import plural
 from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import new_session_name, owner_of

@@ -46,7 +46,7 @@ def to_json(document: Document | dict[str, Any]) -> str:
     Parameters
     ----------
     document : Document or dict
-        From `comparison_document`, `path_document` or `critpath.pipeline.calibrate`; or plain
+        From `comparison_document`, `path_document` or `critpath.detect.calibrate`; or plain
         data of a format that is not read back.
 
     Returns

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from critpath.detect.rules import RULES
+from critpath.detect import RULES
 from critpath.documents import (
     ClusterEntry,
     ComparisonDocument,

@@ -26,7 +26,7 @@ def render_calibration(document: CalibrationDocument, console: Console) -> None:
     Parameters
     ----------
     document : CalibrationDocument
-        From `critpath.pipeline.calibrate`.
+        From `critpath.detect.calibrate`.
     console : rich.console.Console
     """
     first, *further = document.reasons

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath.pipeline.signing import SignSettings, read_source
+from critpath.flow import count_documents
 from critpath.record import bpf
 from critpath.record.counts import groups
 from critpath.record.counts.attach import ProgramCounts
@@ -21,6 +21,7 @@ from critpath.record.counts.events import EVENT_SETS, select_counted
 from critpath.record.counts.fallback import PerfCounts
 from critpath.record.counts.recorder import find_leftovers, missing_requirements
 from critpath.record.counts.syscall_names import syscall_names
+from critpath.signatures.signing import SignSettings
 from critpath.signatures.terms import ALIASES
 
 PYTHON = (sys.executable, "-S", "-E", "-c")
@@ -89,7 +90,7 @@ def by_term(counts, document=0):
 
 
 def read_runs(recording):
-    counts, _ = read_source(recording, SignSettings(by="execution", scope="command"))
+    counts, _ = count_documents(recording, SignSettings(by="execution", scope="command"))
     assert not counts.lossy.any()
     return [by_term(counts, at) for at in range(len(counts))]
 
@@ -129,13 +130,13 @@ def test_counts_are_those_of_perf(start, recording):
 
 def test_lines_of_intervals_are_whole_whatever_the_interval(recording, critpath):
     """A piece at the end of a run is none."""
-    each, _ = read_source(recording, SignSettings())
+    each, _ = count_documents(recording, SignSettings())
     assert len(each) >= 2 * 3
     assert (each.end - each.begin >= 180_000_000).all()
-    twice, _ = read_source(recording, SignSettings(interval=400_000_000))
+    twice, _ = count_documents(recording, SignSettings(interval=400_000_000))
     assert 2 * len(twice) <= len(each)
     assert (twice.end - twice.begin >= 380_000_000).all()
-    machine, _ = read_source(recording, SignSettings(scope="machine"))
+    machine, _ = count_documents(recording, SignSettings(scope="machine"))
     assert machine.hits.sum() > each.hits.sum()
     # The width of a terminal decides where the line breaks.
     assert "in command" in " ".join(critpath("signature", recording).stdout.split())
@@ -149,8 +150,8 @@ def test_saved_signatures_are_read_as_they_were(recording, critpath, tmp_path):
     for file in saved:
         assert critpath("signature", recording, "-o", file).returncode == 0
     assert saved[0].read_bytes() == saved[1].read_bytes()
-    before, _ = read_source(recording, SignSettings())
-    after, _ = read_source(saved[0], SignSettings())
+    before, _ = count_documents(recording, SignSettings())
+    after, _ = count_documents(saved[0], SignSettings())
     assert after.vocabulary == before.vocabulary
     for name in ("begin", "end", "document", "term", "count", "lossy"):
         assert np.array_equal(getattr(after, name), getattr(before, name))
@@ -164,8 +165,8 @@ def test_a_trace_of_the_same_time_has_the_same_counts(record, place):
 
     def read_both(by):
         settings = {"by": by, "scope": "command"}
-        counted, _ = read_source(place / "both", SignSettings(**settings))
-        traced, _ = read_source(place / "both", SignSettings(**settings, traced=True))
+        counted, _ = count_documents(place / "both", SignSettings(**settings))
+        traced, _ = count_documents(place / "both", SignSettings(**settings, traced=True))
         both = {*counted.vocabulary} & {*traced.vocabulary}
         assert {"sched_switch", "sys:getppid"} <= both
         assert len(counted) == len(traced) >= 2

@@ -115,7 +115,7 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     flight: Flight, critpath: Callable[..., Any]
 ) -> None:
     from critpath.record.ftrace.preflight import offered_way  # noqa: PLC0415
-    from critpath.record.profiles import SOCKETS  # noqa: PLC0415
+    from critpath.schema.ways import SOCKETS  # noqa: PLC0415
 
     if offered_way() != SOCKETS:
         pytest.skip("this kernel has no events of sockets")

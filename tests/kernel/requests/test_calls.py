@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from pure.requests.test_endpoints import no_workers
 
-from critpath import pipeline
+from critpath import flow
 from critpath.model import Kind
-from critpath.pipeline.extraction import RecordingOpener, assume_declared
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.record.ftrace.preflight import missing_requirements, offered_way
@@ -26,6 +25,8 @@ from critpath.requests import activity
 from critpath.requests._activity import Activities
 from critpath.requests.activity import SOCKETS, ActivityEvents
 from critpath.requests.turns import find_turns
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.streaming import assume_declared
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 SERVED = Path(__file__).parents[2] / "guest" / "jobs" / "served.py"
@@ -132,6 +133,6 @@ def check_without_addresses(recording, monkeypatch, shown, port):
             super().feed(time, cpu, event_class, offset, values, kinds, hosts)
 
     monkeypatch.setattr(activity, "Activities", Hiding)
-    paths = pipeline.extract([recording], specification=f"requests:port={port}")
+    paths = flow.extract([recording], specification=f"requests:port={port}")
     assert len(paths) == 240
     assert any("requests are found by system calls alone" in said for said in paths.warnings)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.record.ftrace.recorder import missing_requirements
 
 if os.geteuid():
@@ -43,7 +43,7 @@ def record(critpath_process, tmp_path_factory):
 
 def count(recording: Path, specification: str) -> dict[str, list[int]]:
     """Return the durations of slices by the name of their thread."""
-    executions = pipeline.extract([recording], specification=specification).executions
+    executions = flow.extract([recording], specification=specification).executions
     found: dict[str, list[int]] = {}
     lasting = (executions.end - executions.begin).tolist()
     for name, duration in zip(executions.comm, lasting, strict=True):
@@ -100,7 +100,7 @@ def test_stages_behind_a_barrier(critpath_process, tmp_path):
     options = ("--recorder", "ftrace", "--no-probe", "-o", "recording", "--")
     done = critpath_process("record", *options, program, stages, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    paths = pipeline.extract([tmp_path / "recording"], specification="slices:wake")
+    paths = flow.extract([tmp_path / "recording"], specification="slices:wake")
     executions = paths.executions
     workers = np.flatnonzero(executions.tid > executions.tid.min())
     assert len(np.unique(executions.tid[workers])) == 7
@@ -109,5 +109,5 @@ def test_stages_behind_a_barrier(critpath_process, tmp_path):
     for chunk in paths.paths.chunks():
         own = (chunk.tid == executions.tid[chunk.path]) & np.isin(chunk.path, workers)
         assert set(chunk.cpu[own & (chunk.cpu >= 0)].tolist()) == {0}
-    roots = pipeline.extract([tmp_path / "recording"], specification="slices:wake,root").executions
+    roots = flow.extract([tmp_path / "recording"], specification="slices:wake,root").executions
     assert len(roots) < len(executions)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from critpath.documents import ComparisonDocument
-from critpath.pipeline.comparison import compare
+from critpath.flow import compare
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import answer_of, render_html
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
-from critpath import pipeline
+from critpath import flow
+from critpath.explore.questions import explore
 from critpath.report.explore.page import render_page
 from critpath.store import save_paths
 
@@ -31,7 +32,7 @@ def written(load, tmp_path_factory):
     def write(n, **facts):
         place = home / f"{n}-{len(facts)}.html"
         paths = load("pure/explore/made.py").paths(n, **facts)
-        place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+        place.write_text(render_page(explore(paths), paths, command=["made"]), "utf-8")
         return place
 
     return write
@@ -69,7 +70,7 @@ def test_sub_requests_are_brackets_and_own_time_a_bar(show, load, tmp_path):
     made = load("pure/requests/test_facts.py")
     paths = made.running(made.found(made.two_tiers()))
     place = tmp_path / "tiers.html"
-    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    place.write_text(render_page(explore(paths), paths, command=["made"]), "utf-8")
     page = opened(show, place)
     for sketches in (as_written(page, place), "document.querySelector('#v5')"):
         assert drawn(page, 'class="ask"', 'class="own"', of=sketches) == [2, 2]
@@ -97,7 +98,7 @@ def two_tiers(load, tmp_path, **known):
     facts = {name: of(executions) for name, of in known.items()}
     paths = made.running(replace(executions, requests=replace(executions.requests, **facts)))
     place = tmp_path / "tiers.html"
-    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    place.write_text(render_page(explore(paths), paths, command=["made"]), "utf-8")
     return place
 
 
@@ -142,9 +143,9 @@ def test_a_link_from_a_tracing_ui_opens_that_trace_s_sketch(show, load, tmp_path
 
 
 def test_arrows_say_where_it_goes_on_and_what_a_slice_caused(show, guest, tmp_path):
-    paths = pipeline.extract([guest("normal")], specification="slices:wake")
+    paths = flow.extract([guest("normal")], specification="slices:wake")
     place = tmp_path / "slices.html"
-    place.write_text(render_page(pipeline.explore(paths), paths, command=["normal"]), "utf-8")
+    place.write_text(render_page(explore(paths), paths, command=["normal"]), "utf-8")
     marks = ('class="ln"', "url(#led")
     page = opened(show, place)
     assert "slices" in page.text("#trail")
@@ -234,7 +235,7 @@ return [of(document), of(new DOMParser().parseFromString(arguments[0], 'text/htm
 def across(load, tmp_path_factory):
     paths = over_hosts(load("pure/explore/made.py"))
     place = tmp_path_factory.mktemp("across") / "hosts.html"
-    place.write_text(render_page(pipeline.explore(paths), paths, command=["made"]), "utf-8")
+    place.write_text(render_page(explore(paths), paths, command=["made"]), "utf-8")
     return place
 
 
@@ -370,7 +371,7 @@ def test_hostile_names_are_text_in_the_script_s_views_too(show, written):
 def test_a_page_may_begin_with_any_condition(show, load, tmp_path, given):
     paths = load("pure/explore/made.py").paths(120)
     place = tmp_path / "any.html"
-    asked = pipeline.explore(paths, given=[given])
+    asked = explore(paths, given=[given])
     place.write_text(render_page(asked, paths, command=["made"]), "utf-8")
     page = opened(show, place)
     assert "120" in page.text("#trail")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.pipeline import ExtractSettings, extract_dataset, extract_file
+from critpath.flow import extract_dataset, extract_file
+from critpath.model import ExtractSettings
 
 # A module that tells when it is imported.
 TRAP = "open({!r}, 'w').close()\nraise SystemExit('imported')\n"

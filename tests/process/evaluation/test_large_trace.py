@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
+from critpath.flow import extract
 from critpath.model import EventRequest, Kind
-from critpath.pipeline import extract
 from critpath.read.traces import read_events
 
 EVERYTHING = (EventRequest(Kind.OTHER, ("*",), (("*",),)),)

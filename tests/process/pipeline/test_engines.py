@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from critpath.engines.tasks import dask_engine
 from critpath.errors import UsageError
-from critpath.pipeline.engines import (
-    dask_engine,
-)
 
 # Processes find a task's function by its module's name, which a test's module has not.
 PROGRAM = """
@@ -24,7 +22,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from critpath.errors import CritpathError, UnreadableError
-from critpath.pipeline.engines import run
+from critpath.engines.tasks import run
 
 def square(task):
     return os.getpid(), task * task
@@ -199,7 +197,7 @@ def lives(process: int) -> bool:
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.1)
+    monkeypatch.setattr("critpath.engines.tasks._SECONDS", 0.1)
     with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
         pass
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
@@ -209,8 +207,8 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
 
 def test_what_listens_and_is_no_scheduler(monkeypatch):
     # Dask itself would never say so.
-    monkeypatch.setattr("critpath.pipeline.engines._SECONDS", 0.1)
-    monkeypatch.setattr("critpath.pipeline.engines._GRACE", 0.1)
+    monkeypatch.setattr("critpath.engines.tasks._SECONDS", 0.1)
+    monkeypatch.setattr("critpath.engines.tasks._GRACE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(UsageError) as caught, dask_engine(address):

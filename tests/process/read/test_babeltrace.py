@@ -15,8 +15,8 @@ from pure.pipeline import test_gaps
 from pure.pipeline.whole import assert_same
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.flow import extract
 from critpath.model import EventRequest, Kind
-from critpath.pipeline import extract
 from critpath.read import babeltrace
 from critpath.read.babeltrace import Collector, read_with_babeltrace2
 from critpath.read.traces import find_traces

@@ -88,7 +88,7 @@ def known_operations(place: Path) -> dict[str, tuple[Work, Work]]:
         relabel_entries,
         remove_entries,
     )
-    from critpath.pipeline.lookup import make_entry  # noqa: PLC0415 - as above
+    from critpath.signatures.lookup import make_entry  # noqa: PLC0415 - as above
 
     store = place / "team.known"
 

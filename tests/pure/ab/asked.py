@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from critpath.pipeline.ab import AbRequest
+from critpath.ab.run import AbRequest
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.schema.parameters.shared import DEFAULTS
 

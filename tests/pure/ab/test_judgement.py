@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from pure.ab.asked import request_of
 
+from critpath.ab import run as pipeline_ab
 from critpath.ab.judgement import Judge
+from critpath.ab.run import TracedSlots, judge_again
 from critpath.documents import AbBlock, AbPlan
-from critpath.pipeline import ab as pipeline_ab
-from critpath.pipeline.ab import TracedSlots, judge_again
 from critpath.record.runner import RunResult
 from critpath.record.slots import block_order
 from critpath.report.document.as_json import load_document, to_json

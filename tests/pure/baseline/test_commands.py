@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.commands import main
 from critpath.schema.environment import Environment, read_environment
 from critpath.store import load_paths, save_paths
@@ -208,7 +208,7 @@ def test_show_config_of_an_action(run):
 
 def test_show_is_safe_on_a_terminal(run, tmp_path, extracted):
     hostile = "\x1b[2J\u202e::error::\n</ScRiPt>"
-    paths = pipeline.load_saved_paths(extracted("sample-lock"))
+    paths = flow.load_saved_paths(extracted("sample-lock"))
     executions = replace(paths.executions, label=(hostile,) * len(paths))
     environment = tuple(
         read_environment(dict.fromkeys(e.saved(), hostile)) for e in paths.environment[:-1]

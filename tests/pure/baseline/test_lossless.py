@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath import pipeline
+from critpath import flow
 from critpath.documents import ComparisonDocument
+from critpath.model import CompareSettings
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.schema.environment import read_environment
@@ -23,7 +24,7 @@ from critpath.store.baseline import (
     stratified_sample,
 )
 
-QUICK = pipeline.CompareSettings(permutations=999)
+QUICK = CompareSettings(permutations=999)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def saved(paths_of, tmp_path_factory):
 
     def save(*names, most=0):
         file = tmp_path_factory.mktemp("baseline") / "b.json"
-        sessions = pipeline.make_sessions([paths_of(name) for name in names], most)
+        sessions = flow.make_sessions([paths_of(name) for name in names], most)
         save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
         return file
 
@@ -40,7 +41,7 @@ def saved(paths_of, tmp_path_factory):
 
 
 def document_of(normal, sample) -> ComparisonDocument:
-    document = comparison_document(pipeline.compare(normal, sample, QUICK))
+    document = comparison_document(flow.compare(normal, sample, QUICK))
     for one in (document.sets.normal, document.sets.sample):
         one.sources = [source.rpartition("/")[2] for source in one.sources]
     return document
@@ -54,15 +55,15 @@ def document_of(normal, sample) -> ComparisonDocument:
     ],
 )
 def test_the_answer_is_the_recordings(paths_of, saved, sample):
-    normal = pipeline.extract([saved("normal")], specification=None)
+    normal = flow.extract([saved("normal")], specification=None)
     one = to_json(document_of(normal, paths_of(sample)))
     assert one == to_json(document_of(paths_of("normal"), paths_of(sample)))
 
 
 def test_as_the_sample_too_and_of_two_recordings(paths_of, saved, extracted):
-    sample = pipeline.extract([saved("sample-delay")], specification=None)
-    both = pipeline.extract([extracted("normal"), extracted("normal-2")], specification=None)
-    loaded = pipeline.extract([saved("normal", "normal-2")], specification=None)
+    sample = flow.extract([saved("sample-delay")], specification=None)
+    both = flow.extract([extracted("normal"), extracted("normal-2")], specification=None)
+    loaded = flow.extract([saved("normal", "normal-2")], specification=None)
     one = to_json(document_of(loaded, sample))
     assert one == to_json(document_of(both, paths_of("sample-delay")))
 
@@ -86,7 +87,7 @@ def test_what_is_left_out_is_said(saved):
     file = saved("normal", most=30)
     [session] = load_baseline(file).sessions
     assert (len(session.paths), session.left_out) == (30, 75)
-    loaded = pipeline.extract([file], specification=None)
+    loaded = flow.extract([file], specification=None)
     assert "normal: 75 of 105 executions are not in the baseline (--executions)" in loaded.warnings
     labels = loaded.executions.label
     assert {labels.count(label) for label in set(labels)} == {4, 5}

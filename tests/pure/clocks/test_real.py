@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from critpath.clocks.align import MessageEvents
 from critpath.clocks.connections import HostSockets
 from critpath.clocks.hosts import align_clocks
 from critpath.clocks.messages import find_crossings, find_messages
 from critpath.commands import main
 from critpath.model import Kind
 from critpath.model.clocks import ClockFacts, HostClock
-from critpath.pipeline.clocks import MessageEvents
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.traces import read_events
 

@@ -15,19 +15,20 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 
 from record import draw_clocks, write_split
 
+from critpath.clocks.align import align_traces, read_clocks
 from critpath.commands import main
 from critpath.errors import UnreadableError
 from critpath.model.clocks import ClockLine, HostClock
 from critpath.model.recording import HOSTS_FORMAT
-from critpath.pipeline.clocks import align_traces, read_clocks
-from critpath.pipeline.extraction import RecordingOpener, read_timelines
-from critpath.pipeline.progress import Stage
+from critpath.progress import Stage
 from critpath.read import hosts as sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.hosts import find_hosts
 from critpath.read.recording import Recording
 from critpath.read.streaming import EventStream, read_stream
 from critpath.read.traces import find_recordings, find_traces, read_events
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.streaming import read_timelines
 
 ARCHIVES = Path(__file__).parents[3] / "fixtures/hosts"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.cluster.optics import cluster
-from critpath.cluster.outliers import outliers, shifted_columns
+from critpath.cluster.outliers import find_outliers, shifted_columns
 from critpath.cluster.pairing import pair
 from critpath.cluster.types import cluster_sample
 from critpath.detect.coarse import detect
@@ -21,7 +21,7 @@ def chain(normal, sample, *, permutations=499):
     types = cluster(normal)
     sample_types = cluster_sample(sample, normal, types)
     pairs = pair(normal, types, sample, sample_types)
-    found = outliers(normal, types, sample, sample_types, pairs)
+    found = find_outliers(normal, types, sample, sample_types, pairs)
     detection = detect(
         normal,
         sample,
@@ -73,7 +73,7 @@ def table(durations):
 def judge(normal, sample, **settings):
     types, sample_types = cluster(normal), cluster(sample)
     pairs = pair(normal, types, sample, sample_types)
-    return outliers(normal, types, sample, sample_types, pairs, **settings)
+    return find_outliers(normal, types, sample, sample_types, pairs, **settings)
 
 
 def test_the_papers_rule_is_mean_plus_k_std_of_any_state():
@@ -125,7 +125,7 @@ def test_p_is_the_share_of_the_bag_that_scores_as_much(simulated):
     sample = VectorTable(symbols, counts, durations)
     types, sample_types = cluster(normal), cluster(sample, min_samples=2)
     pairs = pair(normal, types, sample, sample_types)
-    found = outliers(normal, types, sample, sample_types, pairs, types_known=True)
+    found = find_outliers(normal, types, sample, sample_types, pairs, types_known=True)
 
     x = np.column_stack([normal.durations, normal.total]).astype(float)
     y = np.column_stack([sample.durations, sample.total]).astype(float)

@@ -13,16 +13,16 @@ import pytest
 
 import critpath
 from critpath.commands import main
+from critpath.engines.tasks import dask_address
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline.engines import dask_address
 from critpath.store import (
     atomic_directory,
     is_paths_file,
     load_paths,
-    part_name,
     save_paths,
     seal,
 )
+from critpath.store.dataset import part_name
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:
@@ -122,7 +122,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         return load_paths(sources[0]) if saved else state.paths
 
     # The real ones, before the fakes.
-    from critpath.pipeline.extraction import choose_executions, resolve_ids, traces_of  # noqa: PLC0415
+    from critpath.graph.walking import choose_executions, resolve_ids, traces_of  # noqa: PLC0415
     from critpath.report.document.as_json import to_json  # noqa: PLC0415
 
     def extracted_file(sources, file, settings, *, require, jobs, progress):
@@ -141,26 +141,26 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         return paths
 
     contents = {
-        "critpath.pipeline": {
+        "critpath.flow": {
             "extract_file": extracted_file,
             "extract_dataset": extracted_dataset,
-            "ExtractSettings": SimpleNamespace,
-            "dask_address": dask_address,
             "extract": answering("extract", extracted),
             "load_saved_paths": answering("load_saved_paths", lambda source: extracted([source])),
-            "vectors": lambda _: [None],
-            "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             "compare": answering(
                 "compare",
                 lambda *_, **__: SimpleNamespace(
                     verdict=state.verdict, warnings=state.warnings, name_types=dict
                 ),
             ),
-            "CompareSettings": SimpleNamespace,
-            "note_repaired_switches": lambda paths: paths,
-            "mark_own": lambda paths, *_: paths,
+        },
+        "critpath.engines.tasks": {"dask_address": dask_address},
+        "critpath.vectors.table": {"tables_of": lambda _: [None]},
+        "critpath.graph.walking": {
+            "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),
             **{f.__name__: f for f in (choose_executions, resolve_ids, traces_of)},
         },
+        "critpath.graph.stacks": {"mark_own": lambda paths, *_: paths},
+        "critpath.detect.judging": {"note_repaired_switches": lambda paths: paths},
         "critpath.report.document.comparison": {
             "comparison_document": lambda _, **_more: state.document,
         },
@@ -189,7 +189,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         module = ModuleType(name)
         vars(module).update(functions)
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(critpath, "pipeline", sys.modules["critpath.pipeline"], raising=False)
+    monkeypatch.setattr(critpath, "flow", sys.modules["critpath.flow"], raising=False)
     return state
 
 

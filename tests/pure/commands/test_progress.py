@@ -11,7 +11,7 @@ import pytest
 from critpath.commands import output
 from critpath.commands.output import Progress
 from critpath.commands.record import recording_so_far
-from critpath.pipeline.progress import Stage
+from critpath.progress import Stage
 from critpath.units import format_span
 
 
@@ -33,7 +33,7 @@ def become_terminal(monkeypatch) -> Terminal:
 class Clock:
     def __init__(self, monkeypatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr("critpath.pipeline.progress.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("critpath.progress.time.monotonic", lambda: self.now)
 
 
 def test_a_stage_tells_its_name_then_the_share_and_the_rest(monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 from critpath.commands.settings import COMPARING, SETTINGS, WrongValueError, effective
 from critpath.errors import UsageError
+from critpath.model import CompareSettings
 
 
 def shown(done) -> dict[str, tuple[str, str]]:
@@ -161,8 +162,7 @@ def test_a_misspelt_table_of_the_gate(tmp_path, name):
 
 
 def test_the_pipeline_has_the_same_defaults(tmp_path):
-    pipeline = pytest.importorskip("critpath.pipeline", reason="critpath.pipeline is not here yet")
-    usual = pipeline.CompareSettings()  # numbers that judge are asked for when one is made
+    usual = CompareSettings()  # numbers that judge are asked for when one is made
     fields = {f.name: getattr(usual, f.name) for f in dataclasses.fields(usual)}
     values = effective({}, None, tmp_path).values
     names = {*COMPARING, "interrupts"} - {"gate"}

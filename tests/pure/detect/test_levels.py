@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from critpath.detect.judging import judge
 from critpath.detect.verdict import decide as verdict_of
 from critpath.detect.verdict import symbol_level, symbol_levels
 from critpath.documents import DurationTest
 from critpath.documents.base import change, narrow
 from critpath.model import CompareSettings, State, Symbol, VectorTable
-from critpath.pipeline.comparison import judge
 from critpath.text.notes import word, word_all
 
 RUN = Symbol(State.RUN)

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from critpath.detect.judging import judge
 from critpath.detect.machine import beyond_sessions, find_queue, find_signs
 from critpath.detect.tails import compare_quantile, slow_end
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
-from critpath.pipeline.comparison import judge
 from critpath.text.notes import word
 
 SYMBOLS = (

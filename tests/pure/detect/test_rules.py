@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from critpath.commands.settings import SETTINGS
+from critpath.detect.judging import judge
 from critpath.detect.rules import RULES, Rule
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
-from critpath.pipeline.comparison import judge
 from critpath.schema.notes import NotFlaggedByRule
 from critpath.text.notes import word
 

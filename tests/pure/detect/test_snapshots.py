@@ -22,6 +22,7 @@ from critpath.detect import (
     tails,
     verdict,
 )
+from critpath.detect.judging import judge
 from critpath.documents import DetectableEntry, FalseAlarmsEntry
 from critpath.documents.base import change
 from critpath.model import (
@@ -32,7 +33,6 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
-from critpath.pipeline.comparison import judge
 from critpath.schema.environment import read_environment
 from critpath.stats import means, permutations
 from critpath.stats.rows import make_seed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +12,17 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.specification import parse_specification
 from critpath.explore.conditions import LONGEST, TERMS, parse_condition
 from critpath.model import Kind, Manifest
-from critpath.pipeline.requesting import require_sockets
 from critpath.read.recording import Recording
+from critpath.requests.find import require_sockets
 from critpath.schema.notes import RequestsDoubtful
 from critpath.text.notes import word
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
+
+
+def describe(names):
+    """What a trace with these events says that it can hold."""
+    return [SimpleNamespace(events=dict.fromkeys(names, ()))]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +32,9 @@ def asked(load):
 
 @pytest.mark.parametrize("names", [["sched_switch"], ["sched_switch", "sched_waking"], []])
 def test_no_events_of_sockets(names):
+    recording = Recording(Path("normal"), manifest=MANIFEST, descriptions=describe(names))
     with pytest.raises(UnreadableError) as caught:
-        require_sockets(Recording(Path("normal"), manifest=MANIFEST), names)
+        require_sockets(recording)
     error = caught.value
     assert (error.exit_code, error.what, error.do) == (
         *(4, "normal: recorded with minimal, which has no sockets"),

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from building import build
 
-from critpath import pipeline
+from critpath import flow
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import (
     LOCAL_PACKET,
@@ -198,7 +198,7 @@ def reached():
     found = {}
     for kind in BY_ID:
         document = comparison_document(
-            pipeline.compare(*sets_of(kind), CompareSettings(permutations=999))
+            flow.compare(*sets_of(kind), CompareSettings(permutations=999))
         )
         mine = [c.sentence for c in document.causes if c.facts and c.facts.cause_id == kind]
         found[kind] = mine[0] if mine else ""

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from detailing import detailed
 
+from critpath import flow
 from critpath.detect.machine import find_strangers
 from critpath.model import CompareSettings, State
 from critpath.model.details import Detail
-from critpath.pipeline import comparison
 from critpath.report.document.comparison import comparison_document
 from critpath.text.answer import describe_headline, describe_why
 from critpath.text.page import find_deciding_p
@@ -21,7 +21,7 @@ from .drawn_sets import draw
 
 
 def compare(normal, sample):
-    return comparison.compare(normal, sample, CompareSettings(permutations=999))
+    return flow.compare(normal, sample, CompareSettings(permutations=999))
 
 
 def executions(count, unit, times, rest="r3000", seed=1):

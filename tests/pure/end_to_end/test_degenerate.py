@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from critpath.errors import InconclusiveError
-from critpath.pipeline import CompareSettings, compare
+from critpath.flow import compare
+from critpath.model import CompareSettings
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.model import Analysis, CompareSettings, State
 
 from .drawn_sets import draw
@@ -16,7 +16,7 @@ NORMALS, SAMPLES = 40, 12
 
 
 def compare(normal: list[str], sample: list[str]) -> Analysis:
-    return pipeline.compare(draw(normal), draw(sample), CompareSettings(permutations=999))
+    return flow.compare(draw(normal), draw(sample), CompareSettings(permutations=999))
 
 
 def jittered(rng: np.random.Generator, words: str) -> str:
@@ -68,7 +68,7 @@ def test_a_cpu_that_others_had_while_another_was_idle(share, cpus):
     idle = np.where(waits, share * sample.paths.duration, 0).astype(np.int64)
     cpu = np.where(waits, 3 + np.cumsum(waits) % cpus, 0).astype(np.int32)
     sample = replace(sample, paths=replace(sample.paths, elsewhere_idle=idle, cpu=cpu))
-    result = pipeline.compare(normal, sample, CompareSettings(permutations=999))
+    result = flow.compare(normal, sample, CompareSettings(permutations=999))
     facts = result.causes[0].facts
     assert facts is not None
     assert facts.elsewhere_idle == pytest.approx(share, abs=0.01)

@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from critpath.flow import extract
 from critpath.model import RUNNING, PathSet, State
 from critpath.model.details import word_detail
-from critpath.pipeline import extract
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.pipeline import CompareSettings, compare
+from critpath.flow import compare
+from critpath.model import CompareSettings
 
 from .drawn_sets import draw
 

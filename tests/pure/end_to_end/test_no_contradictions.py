@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from critpath.flow import compare
 from critpath.model import CompareSettings
-from critpath.pipeline.comparison import compare
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import show_ratio
 from critpath.schema.environment import Environment

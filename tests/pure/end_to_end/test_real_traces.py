@@ -22,8 +22,8 @@ import replay as replay_twin
 from twin_rows import rows_of as twin_rows
 
 from critpath.graph.execution_graph import build_graph, walk_paths
+from critpath.graph.walking import thread_paths
 from critpath.model import RUNNING, Kind, State
-from critpath.pipeline import thread_paths
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 from critpath.timeline.replay import replay

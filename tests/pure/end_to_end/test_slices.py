@@ -9,7 +9,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.report.explore.sketches import DOINGS, draw_sketches
 
 SLICES = ("--execution", "slices:wake")
@@ -119,7 +119,7 @@ def test_sketches_are_replaced_only_where_they_are_ours(critpath, places, tmp_pa
 
 
 def test_a_sketch_has_what_caused_a_slice_and_what_that_caused(places):
-    paths = pipeline.extract([places[0]], specification="slices:wake")
+    paths = flow.extract([places[0]], specification="slices:wake")
     of = paths.executions
     row = {name: at for at, name in enumerate(of.id)}
     drawn = draw_sketches(paths, range(len(of)), {})

@@ -14,7 +14,7 @@ SHELL = (50, "sh")
 
 
 def test_every_kind_of_specification_has_a_finder():
-    # These are not found in events alone: critpath.pipeline.requesting and slicing.
+    # These are not found in events alone: critpath.requests.find and slicing.
     assert set(FINDERS) == set(KINDS) - {"requests", "slices"}
 
 

@@ -11,8 +11,8 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.specification import get_event_requests, parse_specification
 from critpath.model import Manifest
 from critpath.model.requests import MARKERS
-from critpath.pipeline.slicing import require_markers
 from critpath.read.recording import Recording
+from critpath.requests.slices import require_markers
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
 

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from critpath.model import State
-from critpath.pipeline.recordings import join_sets
+from critpath.model.joining import join_sets
 from critpath.store import save_paths
 
 HOSTILE = (

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from critpath import pipeline
+from critpath.explore.questions import explore
 from critpath.explore.ranking import ask, log_ratio, newcombe, wilson
 from critpath.explore.shifts import count_common, judge, place_groups, shifts_of
 from critpath.model.exploration import Fact
@@ -92,7 +92,7 @@ def test_turned_selections_are_counted_as_a_plain_twin_counts_them(lengths, seed
 
 
 def test_what_makes_executions_slow_is_found_and_said():
-    exploration = pipeline.explore(made.paths(400, labels=("get",)))
+    exploration = explore(made.paths(400, labels=("get",)))
     [question] = exploration.questions
     chip, headline, why = describe_question(question, exploration.facts)
     assert chip == "● IN COMMON"
@@ -112,7 +112,7 @@ def test_what_makes_executions_slow_is_found_and_said():
 
 
 def test_few_executions_are_shown_and_not_judged():
-    exploration = pipeline.explore(made.paths(39, labels=("get",)))
+    exploration = explore(made.paths(39, labels=("get",)))
     [question] = exploration.questions
     assert question.outcome == "few"
     assert question.shifts == 0
@@ -121,9 +121,9 @@ def test_few_executions_are_shown_and_not_judged():
 
 
 def test_each_label_is_a_question_of_its_own():
-    exploration = pipeline.explore(made.paths(200))
+    exploration = explore(made.paths(200))
     assert {one.label for one in exploration.questions} == {"get", "put"}
-    given = pipeline.explore(made.paths(200), given=["label == 'put'", "latency >= p25"])
+    given = explore(made.paths(200), given=["label == 'put'", "latency >= p25"])
     assert [n for _, n in given.questions[0].given] == [100, 75]
 
 
@@ -208,7 +208,7 @@ def test_a_true_condition_is_found_less_often_where_everything_clumps():
 
 def test_labels_that_few_have_are_named_and_not_asked_about():
     paths = made.paths(260, labels=("get",) * 12 + ("put",))
-    exploration = pipeline.explore(paths)
+    exploration = explore(paths)
     assert [one.label for one in exploration.questions] == ["get"]
     assert exploration.notes == (
         "not asked about, as fewer have them: put (20); --given looks at one",

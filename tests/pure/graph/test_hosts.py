@@ -12,16 +12,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from hosts_world import World
 
+from critpath.clocks.align import align_events
+from critpath.engines.limits import Budget
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import Executions, Manifest, State
-from critpath.pipeline.clocks import align_events
-from critpath.pipeline.extraction import Assumptions, replay_stream
-from critpath.pipeline.limits import Budget
-from critpath.pipeline.requesting import find_requests
 from critpath.read.recording import Recording
 from critpath.read.streaming import WholeRecording
+from critpath.requests.find import find_requests
+from critpath.timeline.streaming import Assumptions, replay_stream
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "requests", {}, {}, 0, 0)
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from test_sweep import MOMENTS, facts, recordings
 
-from critpath import pipeline
+from critpath import flow
 from critpath.graph import critical_path
 from critpath.graph.critical_path import Sweep, _join_pieces
 from critpath.graph.execution_graph import make_single_block
@@ -156,7 +156,7 @@ def test_of_a_recorded_server_too(requests_recording, monkeypatch):
         return joined(sweep, replayed, pieces, rows, most)
 
     monkeypatch.setattr(critical_path, "_join_pieces", checked)
-    found = pipeline.extract([requests_recording], specification="requests")
+    found = flow.extract([requests_recording], specification="requests")
     assert len(found) == 320
     assert sum(seen) > 100
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from critpath.known.cache import keep_derived, load_derived
-from critpath.pipeline import lookup
-from critpath.signatures import drift
+from critpath.signatures import drift, lookup
 
 KEY = "0" * 40
 

@@ -28,14 +28,8 @@ from critpath.known.entries import (
     remove_entries,
 )
 from critpath.model.signatures import Counts, Entry
-from critpath.pipeline.incidents import search_incident
-from critpath.pipeline.lookup import (
-    check,
-    make_entry,
-    make_library,
-    make_vectors,
-    search,
-)
+from critpath.signatures.incidents import search_incident
+from critpath.signatures.lookup import check, make_entry, make_library, make_vectors, search
 from critpath.text.known import describe_answer, describe_check
 from critpath.units import NS_PER_S
 

@@ -6,7 +6,7 @@ import pytest
 from pure.localize.findings import make_finding
 
 from critpath.localize.causes import Explained, group_causes
-from critpath.localize.enough import in_batches, is_settled
+from critpath.localize.explaining import in_batches, is_settled
 from critpath.model import Cause, Finding, State, Symbol
 from critpath.schema.parameters.localize import ENOUGH
 

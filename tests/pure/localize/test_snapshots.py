@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from pure.localize.findings import alter, make_finding
 
-from critpath import pipeline
+from critpath import flow
 from critpath.documents import FindingPart
-from critpath.localize import columns, counts, enough, findings, segments
+from critpath.localize import columns, counts, explaining, findings, segments
 from critpath.localize import facts as told
 from critpath.localize.causes import (
     Explained,
@@ -412,7 +412,7 @@ def test_a_comparison_of_drawn_sets(snapshot, load, name):
     for which, hit in (("all", 10), ("some", 4)):
         drawn = [jittered(rng, SETS[name][i < hit], 4) for i in range(10)]
         sample = draw(drawn)
-        found = pipeline.compare(normal, sample, CompareSettings(permutations=299), flame=False)
+        found = flow.compare(normal, sample, CompareSettings(permutations=299), flame=False)
         facts[which] = found.verdict, found.findings, found.causes
         facts[f"{which} selected"] = [segments.select_executions(found, k) for k in (1, 3, 50)]
         facts[f"{which} faster"] = segments.is_faster(found)
@@ -424,7 +424,7 @@ def test_a_comparison_of_drawn_sets(snapshot, load, name):
 def test_when_enough_are_explained(snapshot):
     facts = {}
     for number in (0, 1, 8, 9, 10, 17, 18, 19, 27, 40, 60, 100, 333):
-        batches = enough.in_batches(range(number))
+        batches = explaining.in_batches(range(number))
         facts[f"batches {number}"] = [len(b) for b in batches]
         facts[f"batch {number}"] = [np.array(b, np.int64) for b in batches[:3]]
     for seed in range(6):
@@ -454,7 +454,7 @@ def test_when_enough_are_explained(snapshot):
                 mine = [f for f in found if f.position < known]
                 causes.append(group_causes(mine, explained, known))
             excess = {e: 1.5 * ns for e, ns in sizes.items()}
-            facts[f"settled {seed} {spread}"] = enough.is_settled(*causes, found, excess)
+            facts[f"settled {seed} {spread}"] = explaining.is_settled(*causes, found, excess)
     snapshot("enough", facts)
 
 

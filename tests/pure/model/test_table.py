@@ -18,6 +18,7 @@ import pytest
 
 import critpath
 import critpath.model
+from critpath.explore.questions import facts_of
 from critpath.model import (
     Activity,
     Block,
@@ -43,9 +44,8 @@ from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
 from critpath.model.signatures import Counts
 from critpath.model.stacks import Frames, Stacks
-from critpath.pipeline.exploring import facts_of
-from critpath.pipeline.extraction import read_timelines
 from critpath.signatures.weights import weigh
+from critpath.timeline.streaming import read_timelines
 
 MODEL = Path(critpath.model.__file__).parent
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.pipeline import CompareSettings
+from critpath.model import CompareSettings, CriticalPaths, Executions, PathSet, State
 from critpath.schema.parameters import overridden
 
 STATES = (

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from critpath.detect.coarse import detect
+from critpath.detect.trials import calibrate
 from critpath.errors import InconclusiveError
-from critpath.pipeline import CompareSettings, calibrate
+from critpath.model import CompareSettings
 from critpath.vectors.table import by_thread, vector_table
 
 pytestmark = pytest.mark.usefixtures("few_draws")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.flow import _sufficient
+from critpath.graph.partial import _even_chances, choose_by_begin
 from critpath.model import CompareSettings, Executions
 from critpath.model.gaps import make_gaps
-from critpath.pipeline.comparison import _sufficient
-from critpath.pipeline.partial import _even_chances, choose_by_begin
 from critpath.schema.environment import read_environment
 from critpath.text.notes import word_all
 

@@ -9,16 +9,17 @@ from threading import Event
 import numpy as np
 import pytest
 
-from critpath.errors import CritpathError, UnreadableError, UsageError
-from critpath.pipeline import ExtractSettings
-from critpath.pipeline.engines import (
+from critpath.engines.tasks import (
     Failure,
     catch_failure,
     choose_jobs,
     dask_address,
+    fit_jobs,
     run,
+    split_resources,
 )
-from critpath.pipeline.recordings import fit_jobs, split_resources
+from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.model import ExtractSettings
 
 
 def test_one_job_does_each_task_when_it_is_asked_for():
@@ -122,8 +123,8 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
         recording.mkdir()
         with (recording / "stream").open("wb") as stream:
             stream.truncate(40 << 20)
-    monkeypatch.setattr("critpath.pipeline.engines.usable_cores", lambda: 4)
-    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 1 << 40)
+    monkeypatch.setattr("critpath.engines.tasks.usable_cores", lambda: 4)
+    monkeypatch.setattr("critpath.engines.tasks.available_memory", lambda: 1 << 40)
     assert choose_jobs(None, recordings) == 3
     assert choose_jobs(None, recordings[:1]) == 1
     assert choose_jobs(None, []) == 1
@@ -131,12 +132,12 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
     assert choose_jobs(64, recordings) == 5
     assert choose_jobs(None, [*recordings, *recordings]) == 4
     # Each may take 256 MiB, and half of its trace.
-    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 560 << 20)
+    monkeypatch.setattr("critpath.engines.tasks.available_memory", lambda: 560 << 20)
     assert choose_jobs(None, recordings) == 2
     # Or no more than a limit that is below that.
     assert choose_jobs(None, recordings, 1 << 40) == 2
     assert choose_jobs(None, recordings, 180 << 20) == 3
-    monkeypatch.setattr("critpath.pipeline.engines.available_memory", lambda: 0)
+    monkeypatch.setattr("critpath.engines.tasks.available_memory", lambda: 0)
     assert choose_jobs(None, recordings) == 1
     assert choose_jobs(None, recordings, 180 << 20) == 1
     assert choose_jobs(3, recordings) == 3
@@ -145,9 +146,9 @@ def test_as_many_jobs_as_pay(tmp_path, monkeypatch):
 def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
     """What the process takes grows between two looks: there is only one."""
     looks = iter(range(100 << 20, 200 << 20, 10 << 20))
-    monkeypatch.setattr("critpath.pipeline.recordings.least_room", lambda: next(looks))
-    monkeypatch.setattr("critpath.pipeline.limits.least_room", lambda: next(looks))
-    monkeypatch.setattr("critpath.pipeline.recordings.choose_jobs", lambda *_: 4)
+    monkeypatch.setattr("critpath.engines.tasks.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.engines.limits.least_room", lambda: next(looks))
+    monkeypatch.setattr("critpath.engines.tasks.choose_jobs", lambda *_: 4)
     recordings = [tmp_path / str(number) for number in range(5)]
     assert fit_jobs(None, recordings, ExtractSettings(max_memory=300 << 20)) == 3
     assert next(looks) == 110 << 20
@@ -164,7 +165,7 @@ def test_what_auto_chose_is_not_refused(tmp_path, monkeypatch):
     ],
 )
 def test_a_second_processor_for_each_decodes_ahead(monkeypatch, jobs, count, ahead):
-    monkeypatch.setattr("critpath.pipeline.recordings.usable_cores", lambda: 4)
+    monkeypatch.setattr("critpath.engines.tasks.usable_cores", lambda: 4)
     shared = split_resources(ExtractSettings(max_memory=1000), count, jobs)
     assert (shared.ahead, shared.max_memory) == (ahead, 1000 // count)
     assert not split_resources(ExtractSettings(), count, jobs, remote=True).ahead

@@ -12,12 +12,14 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.errors import UsageError
+from critpath.graph import choose_executions, window
 from critpath.graph import execution_graph as window_module
 from critpath.graph.critical_path import take_executions
 from critpath.model import State
 from critpath.report.exports.as_graphml import graphml
+from critpath.timeline import read_timelines
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "graph"))
 from drawing import merged
@@ -39,14 +41,14 @@ def read(pieces):
 def recording(guest):
     source = guest("sample-lock")
     # The graph knows no interrupt work, so the paths that it is held against have none.
-    return source, pipeline.extract([source], specification=SPECIFICATION, interrupts=False)
+    return source, flow.extract([source], specification=SPECIFICATION, interrupts=False)
 
 
 @pytest.mark.parametrize("index", range(11))
 def test_the_path_found_in_the_file_is_ours(recording, index):
     source, every = recording
     paths = take_executions(every, np.array([index]))
-    graph, tids = read(graphml(*pipeline.window(source, begin=None, end=None, paths=paths)))
+    graph, tids = read(graphml(*window(source, begin=None, end=None, paths=paths)))
     begin, end = int(paths.executions.begin[0]), int(paths.executions.end[0])
     assert (graph.graph["begin"], graph.graph["end"]) == (begin, end)
     (subject,) = [
@@ -104,24 +106,24 @@ def test_the_path_found_in_the_file_is_ours(recording, index):
 def test_a_window_without_a_subject_marks_nothing(recording):
     source, paths = recording
     begin = int(paths.executions.begin[3])
-    window = {"begin": begin, "end": begin + 2_000_000}
-    graph, _ = read(graphml(*pipeline.window(source, **window)))
+    span = {"begin": begin, "end": begin + 2_000_000}
+    graph, _ = read(graphml(*window(source, **span)))
     assert graph.number_of_edges()
     assert not any("critical" in data for _, _, data in graph.edges(data=True))
     kinds = {data["kind"] for _, _, data in graph.edges(data=True)}
     assert kinds <= {"interval", "wake", "net", "create"}
-    first = b"".join(graphml(*pipeline.window(source, **window)))
-    assert first == b"".join(graphml(*pipeline.window(source, **window)))
+    first = b"".join(graphml(*window(source, **span)))
+    assert first == b"".join(graphml(*window(source, **span)))
 
 
 def test_windows_that_are_too_large_or_empty_are_refused(recording, monkeypatch):
     source, paths = recording
     monkeypatch.setattr(window_module, "MOST_EDGES", 100)
     with pytest.raises(UsageError, match=r"the window has up to [\d,]+ edges") as error:
-        pipeline.window(source, begin=None, end=None)
+        window(source, begin=None, end=None)
     assert "--from and --to" in error.value.do
     with pytest.raises(UsageError, match="nothing was recorded"):
-        pipeline.window(source, begin=1, end=2)
+        window(source, begin=1, end=2)
     del paths
 
 
@@ -132,7 +134,7 @@ def test_the_count_of_edges_is_an_upper_bound(recording, begin):
     end = begin + 30_000_000
     from critpath.graph.execution_graph import build_graph  # noqa: PLC0415 - only here
 
-    _, timelines = pipeline.extraction.read_timelines(source)
+    _, timelines = read_timelines(source)
     graph = build_graph(timelines)
     made = graph.to_networkx(begin, end).number_of_edges()
     assert 0 < made <= window_module.count_edges(graph, begin, end)
@@ -148,7 +150,7 @@ HOSTILE = (
 def test_names_of_a_trace_are_only_text(recording, name):
     source, paths = recording
     begin = int(paths.executions.begin[0])
-    graph, timelines = pipeline.window(source, begin=begin, end=begin + 1_000_000)
+    graph, timelines = window(source, begin=begin, end=begin + 1_000_000)
     strings = tuple(name if text else "" for text in timelines.strings)
     usual, _ = read(graphml(graph, timelines))
     found, _ = read(graphml(graph, replace(timelines, strings=strings)))
@@ -171,5 +173,5 @@ def test_executions_that_are_taken_out_keep_their_paths(recording):
         for name in ("begin", "end", "state", "detail", "comm", "tid", "cpu", "lossy", "host"):
             assert (getattr(taken.paths, name)[mine] == getattr(every.paths, name)[theirs]).all()
     assert len(take_executions(every, rows[:0])) == 0
-    assert pipeline.choose_executions(every, ()) is every
-    assert pipeline.choose_executions(every, ["8"]).executions.id == ("8",)
+    assert choose_executions(every, ()) is every
+    assert choose_executions(every, ["8"]).executions.id == ("8",)

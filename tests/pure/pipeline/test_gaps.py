@@ -15,14 +15,14 @@ from detailing import texts_of
 sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from gap_cuts import draw_gaps
 
+from critpath.engines.limits import Budget
 from critpath.errors import UnreadableError
-from critpath.model import STATES, State
+from critpath.flow import extract, extract_recording
+from critpath.model import STATES, ExtractSettings, State
 from critpath.model.gaps import LAYERS, REASONS, Gaps, make_gaps
-from critpath.pipeline.extraction import ExtractSettings, extract_recording, read_timelines
-from critpath.pipeline.limits import Budget
-from critpath.pipeline.recordings import extract
 from critpath.read.recording import Recording
 from critpath.read.traces import describe, read_events
+from critpath.timeline.streaming import read_timelines
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 FIELDS = ("begin", "closed", "opening", "end")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from critpath.errors import UsageError
+from critpath.flow import compare
+from critpath.model import CompareSettings
+from critpath.model.joining import join_sets
 from critpath.model.requests import RequestFacts
-from critpath.pipeline import CompareSettings, compare
-from critpath.pipeline.recordings import join_sets
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 from critpath.schema.notes import PartialComparison, Shift, SlowerType

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.pipeline.limits import available_memory, usable_cores
+from critpath.engines.limits import available_memory, usable_cores
 
 MACHINE = 1 << 34
 # What version 1 says where there is no limit.

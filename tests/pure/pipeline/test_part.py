@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critpath import pipeline
+from critpath import flow
+from critpath.detect.judging import note_repaired_switches
 from critpath.graph.critical_path import take_executions
-from critpath.pipeline import note_repaired_switches
+from critpath.model import CompareSettings
 from critpath.schema.environment import Environment, read_environment
 from critpath.text.notes import Words, word, word_all
 from critpath.text.recognized import identify
@@ -47,30 +48,30 @@ def stretched(paths, factor):
 def test_a_sample_of_one_type_of_seven(normal, quick):
     kinds = sorted(set(normal.executions.label))
     few = stretched(of_types(normal, kinds[:1]), 2.0)
-    found = pipeline.compare(normal, few, quick)
+    found = flow.compare(normal, few, quick)
     part = found.warnings[0]
     words = Words(types=found.name_types())
     assert word(part, words).startswith("compared with 15 of 105 executions before (type `cpu`")
     assert found.verdict == "anomaly"
     assert part in found.reasons
     most = of_types(normal, kinds[:-1])
-    assert "partial-comparison" not in map(identify, pipeline.compare(normal, most, quick).warnings)
+    assert "partial-comparison" not in map(identify, flow.compare(normal, most, quick).warnings)
 
 
 def test_a_faster_sample_is_said_to_be(normal, quick):
-    found = pipeline.compare(normal, stretched(normal, 0.5), quick)
+    found = flow.compare(normal, stretched(normal, 0.5), quick)
     assert found.verdict == "ok"
     assert word(found.reasons[0]).startswith("faster: the total is -6.")
     assert "(-50 %), 95 % interval -" in word(found.reasons[0])
     assert "no state is slower at alpha 0.01" in word(found.reasons[0])
-    equal = pipeline.compare(normal, stretched(normal, 1.0), quick)
+    equal = flow.compare(normal, stretched(normal, 1.0), quick)
     assert word(equal.reasons[0]).startswith("no state differs")
 
 
 def test_where_the_total_alone_decides_no_state_is_named(normal, paths_of):
     sample = paths_of("sample-lock")
     levels = (("*", "off"), ("total", "error"))
-    found = pipeline.compare(normal, sample, pipeline.CompareSettings(level=levels))
+    found = flow.compare(normal, sample, CompareSettings(level=levels))
     assert found.verdict == "anomaly"
     assert word(found.reasons[0]).startswith("total is +8.03 ms an execution of cpu (p = ")
     words = Words(types=found.name_types())
@@ -93,7 +94,7 @@ def test_missing_switches_are_one_sentence(normal, quick):
     many = note_repaired_switches(counted(normal, (100, 900), (20, 980)))
     assert many.warnings[-1].startswith("the kernel did not write 120 of 2,000 switches (6.0 %)")
     assert many.executions.notes == normal.executions.notes
-    found = pipeline.compare(counted(normal, (100, 900)), normal, quick)
+    found = flow.compare(counted(normal, (100, 900)), normal, quick)
     assert sum("did not write" in w for w in word_all(found.warnings)) == 1
     wrong = {"switches_put_in": "many", "switches_written": -5}
     odd = replace(normal, environment=(read_environment(wrong),))

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from critpath import pipeline, store
+from critpath import flow, store
+from critpath.flow import _join_parts
 from critpath.model import CompareSettings, State, StoredPaths, join_paths
-from critpath.pipeline.recordings import _join_parts
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
@@ -40,7 +40,7 @@ def test_the_same_document(sets, stored, options):
     settings = CompareSettings(permutations=999, **options)
     assert all(isinstance(one.paths, StoredPaths) for one in stored)
     documents = [
-        to_json(comparison_document(pipeline.compare(*each, settings))) for each in (sets, stored)
+        to_json(comparison_document(flow.compare(*each, settings))) for each in (sets, stored)
     ]
     assert documents[0] == documents[1]
     assert '"anomaly"' in documents[0]
@@ -95,7 +95,7 @@ def test_sets_of_one_recording_have_its_facts_once(sets):
 def test_who_waits_knows_the_verdict_before_all_is_explained(sets):
     told = []
     quick = CompareSettings(permutations=999)
-    verdict = pipeline.compare(*sets, quick, progress=told.append).verdict
+    verdict = flow.compare(*sets, quick, progress=told.append).verdict
     word = {"anomaly": "slower; ", "ok": "no slower; ", "inconclusive": "inconclusive; "}[verdict]
     known = [message.startswith(word) for message in told]
     # From then on every message has it, and at least the last two stages are still to come.

@@ -10,14 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from critpath import flow
+from critpath.engines import limits
+from critpath.engines.limits import Budget
+from critpath.engines.tasks import fit_jobs
 from critpath.errors import UsageError
-from critpath.pipeline import ExtractSettings, extract, extraction, limits
-from critpath.pipeline import opening as sources
-from critpath.pipeline.limits import Budget
-from critpath.pipeline.recordings import fit_jobs
+from critpath.flow import extract
+from critpath.model import ExtractSettings
 from critpath.read.recording import Recording
 from critpath.read.streaming import OutOfOrder
-from critpath.timeline import blocks as spilling
+from critpath.timeline import opening as sources
+from critpath.timeline import streaming as spilling
 
 from .whole import as_a_whole, assert_same, joined
 
@@ -149,7 +152,7 @@ def test_the_limit_is_the_settings(monkeypatch, guest):
 
     monkeypatch.setattr(Budget, "within", classmethod(watch))
     settings = ExtractSettings(REQUESTS, max_memory=2048 * MIB)
-    [paths] = extraction.extract_recording(Recording(guest("normal")), settings)
+    [paths] = flow.extract_recording(Recording(guest("normal")), settings)
     assert len(paths)
     assert seen == [2048 * MIB]
 

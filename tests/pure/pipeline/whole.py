@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 from detailing import texts_of
 
+from critpath.engines.limits import Budget
 from critpath.executions.find import find_executions
 from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.flow import extract
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
 from critpath.graph.resources import explain_waits
 from critpath.model import CriticalPaths
-from critpath.pipeline import extract
-from critpath.pipeline.limits import Budget
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.manifest import add_manifest, open_manifest
 from critpath.read.traces import describe, read_events

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 from record import write_split
 
 import critpath.pytest_gate.gate
-from critpath import pipeline
+from critpath import flow
 from critpath.commands import main
 from critpath.commands.parser import build_parser, given_settings
 from critpath.commands.settings import FLYING
@@ -98,14 +98,14 @@ def recorder(monkeypatch, recordings):
             (output / "p.parquet").symlink_to(recordings / f"{state['from']}.parquet")
         return state["code"], "critpath: what went wrong\n"
 
-    extract = pipeline.extract_each
+    extract = flow.extract_each
 
     def from_inside(sources, **options):
         inside = [s / "p.parquet" if (s / "p.parquet").exists() else s for s in sources]
         return extract(inside, **options)
 
     monkeypatch.setattr(child, "record_in_child", record)
-    monkeypatch.setattr(pipeline, "extract_each", from_inside)
+    monkeypatch.setattr(flow, "extract_each", from_inside)
     monkeypatch.setattr(
         preflight,
         "check_machine",

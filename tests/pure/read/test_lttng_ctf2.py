@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from oracle.ctf2_as_lttng import NAMESPACE, as_ctf2
 
-from critpath.model import EventRequest, Kind
-from critpath.pipeline import ExtractSettings, extract_file
+from critpath.flow import extract_file
+from critpath.model import EventRequest, ExtractSettings, Kind
 from critpath.read.metadata.load import read_metadata
 from critpath.read.traces import read_events
 

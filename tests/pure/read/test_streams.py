@@ -13,8 +13,8 @@ import pytest
 
 from critpath.commands import main
 from critpath.errors import UnreadableError
+from critpath.flow import inspect_recording
 from critpath.model import MANIFEST, MANIFEST_FORMAT
-from critpath.pipeline.extraction import inspect_recording
 from critpath.read.packets import PacketColumn
 from critpath.read.streaming import EventStream
 from critpath.read.streams import survey_streams

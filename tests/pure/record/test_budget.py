@@ -26,12 +26,13 @@ from critpath.record.budget.gaps import (
     join_overlapping,
     read_journal,
 )
-from critpath.record.budget.natural import Neighbours, compare_medians, compare_sides, pool_kinds
+from critpath.record.budget.natural import Neighbours, pool_kinds
 from critpath.record.budget.selection import Kinds
 from critpath.record.flight.dumps import dump_request
 from critpath.record.ftrace.gate import instance_name, split_layers, split_name
 from critpath.record.manifests import initial_manifest, write_manifest
 from critpath.record.recovery import finish_recording
+from critpath.stats.medians import compare_medians, compare_sides
 from critpath_marks.sessions import new_session_name
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath import pipeline
+from critpath import flow
 from critpath.report.document.as_json import load_document, to_json, to_plain
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
@@ -62,8 +62,8 @@ def found(factory, guest, tmp_path_factory):
             patch.chdir(place)
             for name in ("normal", sample):
                 Path(name).symlink_to(guest(name))
-                sets.append(pipeline.extract([Path(name)], specification=SPECIFICATION))
-            return pipeline.compare(*sets)
+                sets.append(flow.extract([Path(name)], specification=SPECIFICATION))
+            return flow.compare(*sets)
 
     made = {
         "factory": factory.comparison,

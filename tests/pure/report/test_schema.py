@@ -23,7 +23,7 @@ from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
 from critpath.errors import UnreadableError
-from critpath.pipeline.exploring import explore
+from critpath.explore.questions import explore
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
 from critpath.report.ci.as_markdown import render_markdown

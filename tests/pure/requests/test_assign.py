@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "oracle"))
 import tokens as oracle
 from truth import judge
 
+from critpath import flow
 from critpath.commands import settings as known
 from critpath.errors import UsageError
 from critpath.model.requests import Certainty
-from critpath.pipeline.requesting import learn_ways
 from critpath.requests import assign
 from critpath.requests.assign import (
     Process,
@@ -30,6 +30,7 @@ from critpath.requests.assign import (
     make_tokens,
     run_tokens,
 )
+from critpath.requests.find import learn_ways
 from critpath.requests.others import _follow_threads
 from critpath.requests.transitions import ANSWER, END, Transitions, Way, translate
 
@@ -73,7 +74,9 @@ def test_what_requests_ask_is_learned_from_another_recording(unpack, monkeypatch
     """Where a recording tells by itself neither what is asked alone nor in which order."""
     recorded = unpack(ARCHIVES / "lock-4-8.tar.xz") / "lock-4-8"
     other = unpack(ARCHIVES / "sleep-5-8.tar.xz") / "sleep-5-8/recording"
-    assert sum(learn_ways(other).values()) > 100  # which is kept: what follows forgets how
+    assert (
+        sum(learn_ways(other, flow._learn_ways).values()) > 100
+    )  # which is kept: what follows forgets how
     monkeypatch.setattr(assign, "_orders", lambda *_: ())
     monkeypatch.setattr(assign, "_learn_alone", lambda *_: ((), None))
     assert judge(recorded, find(recorded)).mean[1] < 0.7
@@ -86,7 +89,7 @@ def test_from_what_is_no_recording_nothing_is_learned(tmp_path):
     (tmp_path / "file").write_text("{}")
     for place in (tmp_path / "none", tmp_path / "file"):
         with pytest.raises(UsageError, match="no recording to learn from"):
-            learn_ways(place)
+            learn_ways(place, flow._learn_ways)
     with pytest.raises(known.WrongValueError):
         known.as_recording("normal,port=1")
     settings = known.SETTINGS["learn"]

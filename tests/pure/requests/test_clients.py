@@ -14,7 +14,8 @@ from record import write_split
 
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
-from critpath.pipeline.extraction import ExtractSettings, extract_recording
+from critpath.flow import extract_recording
+from critpath.model import ExtractSettings
 from critpath.read.hosts import decide_hosts
 from critpath.read.recording import Recording
 

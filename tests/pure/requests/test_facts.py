@@ -17,15 +17,16 @@ from test_requesting import MANIFEST, replayed
 
 from critpath.errors import UnreadableError
 from critpath.executions.specification import parse_specification
+from critpath.explore.questions import facts_of
+from critpath.flow import compare, make_sessions
 from critpath.model import CriticalPaths, Kind, PathSet, State
-from critpath.pipeline import compare, facts_of, make_sessions
-from critpath.pipeline.recordings import join_sets
-from critpath.pipeline.requesting import find_requests
+from critpath.model.joining import join_sets
 from critpath.read.recording import Recording
 from critpath.report.document.as_json import load_document, to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.redaction import redact
 from critpath.report.exports.exported import read_all_executions
+from critpath.requests.find import find_requests
 from critpath.store import PathsWriter, load_paths, save_paths
 from critpath.store.baseline import Baseline, load_baseline, save_baseline
 

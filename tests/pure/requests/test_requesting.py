@@ -16,8 +16,8 @@ from critpath.errors import UnreadableError, UsageError
 from critpath.executions.specification import parse_specification
 from critpath.model import BlockList, Events, Kind, Manifest, ReplayedRecording
 from critpath.model.gaps import REASONS, Gaps
-from critpath.pipeline.requesting import find_requests, require_sockets
 from critpath.read.recording import Recording
+from critpath.requests.find import find_requests, require_sockets
 from critpath.schema.environment import Environment, RequestCounts
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
@@ -173,7 +173,7 @@ def test_nobody_who_serves():
 
 def test_no_sockets():
     with pytest.raises(UnreadableError) as caught:
-        require_sockets(NORMAL, ["sched_switch"])
+        require_sockets(Recording(Path("normal"), manifest=MANIFEST, descriptions=()))
     assert caught.value.exit_code == 4
     assert caught.value.what == "normal: recorded with minimal, which has no sockets"
     assert caught.value.do == "record again with --profile requests"

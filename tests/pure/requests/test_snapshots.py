@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import critpath.requests
-from critpath import pipeline
+from critpath import flow
 from critpath.requests import links, owners, paths
 
 HERE = Path(__file__).resolve().parent
@@ -90,6 +90,6 @@ def test_what_simulated_servers_come_to(load, snapshots, golden):
 def test_what_a_recorded_server_comes_to(unpack, snapshots, golden):
     recording = next(unpack(FIXTURES / "requests/memcached.tar.xz").rglob("critpath.json")).parent
     lines = snapshots.run_watched(
-        MODULES, "memcached", lambda: pipeline.extract([recording], specification="requests")
+        MODULES, "memcached", lambda: flow.extract([recording], specification="requests")
     )
     golden(HERE / "snapshots" / "memcached.json", snapshots.written([*lines]))

@@ -19,14 +19,15 @@ from critpath.commands.query import Database
 from critpath.commands.settings import effective
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
+from critpath.explore.questions import facts_of
 from critpath.model.requests import Certainty, Sketches
-from critpath.pipeline import facts_of, sum_tiers
-from critpath.pipeline.requesting import find_sketches
 from critpath.read.recording import Recording
 from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
+from critpath.requests.find import find_sketches
 from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
+from critpath.requests.tiers import sum_tiers
 from critpath.store import save_paths
 
 GOLDEN = """\

@@ -16,11 +16,12 @@ from test_facts import found, running, two_tiers
 from test_requesting import find, talk
 from test_tiers import sketch
 
-from critpath import pipeline
 from critpath.commands.settings import WrongValueError, as_trace_url
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
-from critpath.pipeline import compare, explore
+from critpath.explore.questions import explore
+from critpath.flow import compare
+from critpath.graph.walking import resolve_ids
 from critpath.report.document.comparison import comparison_document
 from critpath.report.explore.page import render_page
 from critpath.report.exports.as_otlp import otlp_spans
@@ -215,10 +216,10 @@ def test_labels_that_are_not_understood(text, message):
 
 
 def test_ids_of_executions_come_before_those_of_traces():
-    assert pipeline.resolve_ids(["a", trace(1)], ["a", "b", "c"], ["", trace(1), trace(1)]) == [
+    assert resolve_ids(["a", trace(1)], ["a", "b", "c"], ["", trace(1), trace(1)]) == [
         *("a", "b", "c"),
     ]
-    assert pipeline.resolve_ids(["f" * 20], ["f" * 20], []) == ["f" * 20]
+    assert resolve_ids(["f" * 20], ["f" * 20], []) == ["f" * 20]
 
 
 def spans_of(told):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
-from critpath.pipeline.recordings import join_sets
+from critpath.model.joining import join_sets
 from critpath.schema.environment import Environment
 from critpath.store import (
     FORMAT,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from critpath.clocks.align import align_events
 from critpath.graph.execution_graph import NET, build_graph, critical_paths
 from critpath.model import EventClass, Events, Kind, State
-from critpath.pipeline.clocks import align_events
 from critpath.schema.environment import Environment
 from critpath.timeline.network import match_packets
 from critpath.timeline.replay import replay

@@ -12,6 +12,7 @@ from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.flow import compare
 from critpath.model import (
     INTERFERENCE,
     RUNNING,
@@ -22,7 +23,6 @@ from critpath.model import (
     State,
     Symbol,
 )
-from critpath.pipeline import compare
 from critpath.schema.environment import read_environment
 from critpath.schema.notes import InOneSet
 from critpath.vectors.table import (

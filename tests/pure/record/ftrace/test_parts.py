@@ -25,14 +25,9 @@ from critpath.record.ftrace.events import (
 from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
 from critpath.record.ftrace.recorder import scan_cgroups
 from critpath.record.ftrace.tracefs import scan_threads
-from critpath.record.profiles import (
-    ProfileEvents,
-    profile_events,
-    profile_names,
-    profile_path,
-    way_of_requests,
-)
+from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
 from critpath.record.recorder import RecorderSettings
+from critpath.schema.ways import way_of_requests
 from critpath_marks.sessions import new_session_name
 
 KERNEL = (

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from critpath.pipeline.lookup import Library, make_library, search
-from critpath.read.counts import parse_counts
+from critpath.read import parse_counts
 from critpath.schema.parameters.shared import WATCHING
 from critpath.schema.parameters.signatures import LOOKUP
+from critpath.signatures.lookup import Library, make_library, search
 from critpath.signatures.terms import normalised
 from critpath.signatures.weights import find_quiet
 
 if TYPE_CHECKING:
     from critpath.documents.known import KnownEntry
-    from critpath.known.entries import Store
+    from critpath.known import Store
 
 
 class Watch:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.executions.process import select_within_runs
-from critpath.executions.scheduling import Scheduling, hosts_of
-from critpath.executions.specification import request_marker_events
+from critpath.executions import Scheduling, hosts_of, request_marker_events, select_within_runs
 from critpath.model import (
     I64,
     Bool,
@@ -25,16 +23,16 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.requests import MARKERS
-from critpath.pipeline.requesting import list_unseen
 from critpath.requests.endpoints import EndpointColumn
+from critpath.requests.find import list_unseen
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
 from critpath.requests.turns import Processes
 from critpath.text import notes
 
 if TYPE_CHECKING:
-    from critpath.executions.specification import Specification
-    from critpath.read.recording import Recording
+    from critpath.executions import Specification
+    from critpath.read import Recording
 
 _ENTRIES: Final = ("syscall_entry_", "syscalls:sys_enter_")
 _CALL: Final = re.compile("^(syscall_(entry|exit)_|syscalls:sys_(enter|exit)_|signal:)")

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from critpath.cluster import labels_are_usable
 from critpath.errors import UsageError
-from critpath.executions.fields import escape
+from critpath.executions import escape
 from critpath.model.recording import is_interpreter
+from critpath.model.requests import service_of
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.ab import ALIKE
@@ -61,8 +63,6 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
 
 def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop whom requests ask from labels of services of which a kind came, or went."""
-    from critpath.requests.links import service_of
-
     sides = [Counter(path_set.executions.label) for path_set in (normal, sample)]
     of = [Counter[str]() for _ in sides]
     for whole, counts in zip(of, sides, strict=True):
@@ -88,8 +88,6 @@ def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:
 
     A kind that hardly any before were of is compared with the commonest of its service.
     """
-    from critpath.requests.links import service_of
-
     counts = Counter(normal.executions.label)
     services, usual = Counter[str](), dict[str, str]()
     for label, count in counts.most_common():
@@ -192,8 +190,6 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
     UsageError
         With the specifications that choose one program.
     """
-    from critpath.cluster.types import labels_are_usable
-
     specification = sample.specification
     # With a name the user has chosen; a recorded command's runs have no label.
     if sample.kind != "process" or "comm=" in specification:

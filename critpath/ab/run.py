@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from critpath import __version__
+from critpath import __version__, record
 from critpath.ab.effects import machine_summary
 from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.documents.base import narrow
 from critpath.errors import CritpathError, UsageError
-from critpath.record.recorder import RecordRequest, Reporter
-from critpath.record.slots import InheritedState, block_order, open_slots
+from critpath.record import InheritedState, RecordRequest, Reporter, block_order, open_slots
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
 
 if TYPE_CHECKING:
-    from critpath.model import PathSet
-    from critpath.record.runner import RunResult
+    from critpath.record import RunResult
 
 SLOT_NS: Final = 20_000_000  # technical: shorter commands are executed several times in a slot
 MOST_IN_SLOT: Final = 64  # technical
@@ -153,7 +150,7 @@ class TracedSlots:
         orders = [block_order(self.request.seed, number) for number in numbers]
         done: list[RunResult] = []
         target = self.place / f"{len(self.parts):03}"
-        _record_blocks(self.request, target, self.reporter, orders, lambda _, run: done.append(run))
+        record_blocks(self.request, target, self.reporter, orders, lambda _, run: done.append(run))
         self.parts.append(target)
         self.interrupted = len(done) < 4 * len(orders)
         for i, order in enumerate(orders[: len(done) // 4]):
@@ -321,29 +318,15 @@ def add_cause(document: AbDocument, cause: AbCause | None) -> AbDocument:
     return document
 
 
-def record_cause(
-    request: AbRequest, directory: Path | None, reporter: Reporter, progress: Callable[[str], None]
-) -> AbCause:
-    """Record blocks of both commands and compare them.
-
-    Raises CritpathError if nothing can be recorded here.
-    """
-    with tempfile.TemporaryDirectory(prefix="critpath-ab-") as place:
-        target = directory or Path(place) / "recordings"
-        _record_blocks(request, target, reporter)
-        return compare_recordings([target], request, progress)
-
-
-def _record_blocks(
+def record_blocks(
     request: AbRequest,
     target: Path,
     reporter: Reporter,
     orders: Sequence[str] = (),
     observe: Callable[[str, RunResult], None] = lambda *_: None,
 ) -> None:
-    from critpath.record.session import record
-
-    record(
+    """Record blocks of both commands, in random order or that of `orders`."""
+    record.record(
         RecordRequest(
             output=target,
             commands=tuple(tuple(command) for command in request.commands),
@@ -359,24 +342,3 @@ def _record_blocks(
         reporter,
         observe=observe,
     )
-
-
-def compare_recordings(
-    places: Sequence[Path], request: AbRequest, progress: Callable[[str], None]
-) -> AbCause:
-    """Compare recorded blocks, for what they say of why."""
-    from critpath import pipeline
-    from critpath.model import CompareSettings
-    from critpath.report.document.comparison import comparison_document
-
-    def extract(name: str) -> PathSet:
-        parts = [place / name for place in places]
-        return pipeline.extract(
-            parts, specification=request.specification or None, progress=progress
-        )
-
-    settings = CompareSettings(floor=request.floor / 2)
-    analysis = pipeline.compare(extract("normal"), extract("sample"), settings)
-    document = comparison_document(analysis)
-    causes = [cause.sentence for cause in document.causes if not cause.minor]
-    return AbCause(verdict=document.verdict, sentences=[*document.reasons[:1], *causes[:3]])

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from critpath import __version__
+from critpath.cluster import find_types, labels_are_usable, rows_of
+from critpath.detect.calibration import Trial, advise_floor, conclude, rate, smallest_shift
+from critpath.detect.comparability import recording_differences
+from critpath.detect.judging import Judgement, judge, note_repaired_switches
+from critpath.detect.rules import RULES
+from critpath.detect.verdict import is_alarm
 from critpath.documents.base import change, plain
 from critpath.documents.calibration import (
     CALIBRATION_FORMAT,
@@ -22,16 +28,16 @@ from critpath.documents.calibration import (
     SplitKind,
 )
 from critpath.errors import InconclusiveError
-from critpath.model import I64, CompareSettings
-from critpath.pipeline.comparison import Judgement, judge, note_repaired_switches
-from critpath.pipeline.progress import Progress
+from critpath.model import I64, CompareSettings, State, Symbol, VectorTable
+from critpath.progress import Progress
 from critpath.schema.parameters.ab import TRIALS
+from critpath.stats.rows import make_seed
 from critpath.text import notes
 from critpath.units import plural
+from critpath.vectors import ALPHABETS, fold_interrupts, like_alphabet, vector_table
 
 if TYPE_CHECKING:
-    from critpath.detect.calibration import Trial
-    from critpath.model import F64, PathSet, VectorTable
+    from critpath.model import F64, PathSet
 
 _BEFORE_STATES = 3  # technical: the total, the rare one and the new state are tried first
 
@@ -50,8 +56,6 @@ class _Pool:
 
     def judge(self, split: Split, *, across: bool, floor: float | None = None) -> Judgement:
         """Judge a split as `compare` would."""
-        from critpath.cluster.types import rows_of
-
         settings = self.settings if floor is None else replace(self.settings, floor=floor)
         rows = split.normal, split.sample
         return judge(
@@ -106,8 +110,6 @@ def calibrate(
     sample of such splits, and asking the gate again.
     """
     sizes = TRIALS.sizes if sizes is None else sizes
-    from critpath.detect.calibration import conclude
-    from critpath.detect.rules import RULES
 
     settings = settings or CompareSettings()
     tell = progress or (lambda _: None)
@@ -160,9 +162,6 @@ def calibrate(
 
 
 def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
-    from critpath.cluster.types import rows_of
-    from critpath.stats.rows import make_seed
-    from critpath.vectors.table import ALPHABETS, like_alphabet, vector_table
 
     kind, _ = like_alphabet(settings.alphabet, (normal,))
     alphabet = ALPHABETS[kind]((normal,))
@@ -187,8 +186,6 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
 
 
 def _floor(pool: _Pool) -> FloorEntry:
-    from critpath.cluster.types import find_types, labels_are_usable
-    from critpath.detect.calibration import advise_floor
 
     labels = pool.label if labels_are_usable(pool.label, pool.label) else ()
     method = pool.settings.cluster_method
@@ -202,10 +199,6 @@ def _false_alarms(
     pool: _Pool, kind: SplitKind, splits: Sequence[Split], floor: FloorEntry
 ) -> tuple[FalseAlarmsEntry, list[Judgement]]:
     """Judge every split; return the rates, and what was decided of the first splits."""
-    from critpath.detect.calibration import rate
-    from critpath.detect.rules import RULES
-    from critpath.detect.verdict import is_alarm
-
     across = kind == "sessions"
     settings = pool.settings
     rule = RULES[settings.rule]
@@ -254,8 +247,6 @@ def _detectable(
     pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
 ) -> list[DetectableEntry]:
     """Find the smallest slow-down of the total and of every state, of one size."""
-    from critpath.detect.calibration import smallest_shift
-
     trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
     if not any(judgement.detection.enough for judgement in judged):
         trials = []  # no slow-down could show; where some could not, they count as misses
@@ -323,11 +314,6 @@ def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Gen
 
 def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Trial:
     """Make a split ready to be slowed down; its types are those that were found."""
-    from critpath.cluster.types import rows_of
-    from critpath.detect.calibration import Trial
-    from critpath.model import VectorTable
-    from critpath.vectors.table import fold_interrupts
-
     sets = [_with_new(rows_of(pool.table, rows)) for rows in (split.normal, split.sample)]
     symbols = sets[0].symbols
     each = np.eye(len(symbols), dtype=np.int64)
@@ -346,8 +332,6 @@ def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Tri
 
 def _with_new(table: VectorTable) -> VectorTable:
     """Return a table with one more state, the last, in which no time is spent."""
-    from critpath.model import State, Symbol, VectorTable
-
     nothing = np.zeros((len(table), 1), np.int64)
     symbols = (*table.symbols, Symbol(State.UNKNOWN, "new"))
     columns = (table.counts, table.durations, table.structure)
@@ -355,7 +339,6 @@ def _with_new(table: VectorTable) -> VectorTable:
 
 
 def _warnings(normal: PathSet) -> list[str]:
-    from critpath.detect.comparability import recording_differences
 
     repaired = note_repaired_switches(normal)
     result = list(dict.fromkeys((*repaired.warnings, *normal.executions.notes)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,17 +22,23 @@ from critpath.documents.known import (
     MatchEntry,
 )
 from critpath.model import F64, role_name
-from critpath.model.recording import COUNTS
 from critpath.model.signatures import LONGEST_TERM, Counts, Entry
-from critpath.pipeline.lookup import common_terms, describe_entries, find_comparable, rates
-from critpath.pipeline.signing import SignSettings, read_source
 from critpath.schema.parameters.signatures import DRIFT, LOOKUP
+from critpath.signatures.difference import (
+    compare_causes,
+    find_scatter,
+    make_side,
+    nearest_cosine,
+    weigh_causes,
+)
+from critpath.signatures.drift import Ranking
+from critpath.signatures.lookup import common_terms, describe_entries, find_comparable, rates
 from critpath.text import known as words
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument
-    from critpath.known.entries import Store
+    from critpath.known import Store
 
     Vectors = dict[int, F64]  # by the place of the incident; of the one asked about the last
 
@@ -65,7 +70,6 @@ def search_incident(
         Labels to return.
     """
     level = DRIFT.level if level is None else level
-    from critpath.signatures.difference import weigh_causes
 
     incidents = [entry for entry in store.entries if entry.kind == "incident"]
     all_causes = [*(entry.causes for entry in incidents), causes]
@@ -83,8 +87,6 @@ def search_incident(
     if not incidents:
         reasons = [words.no_incidents()]
     elif matches:
-        from critpath.signatures.drift import Ranking
-
         labels = [*(entry.label for entry in incidents), matches[0].label]
         alike = _own_vectors(labels, vectors)
         if causes:
@@ -126,8 +128,6 @@ def _own_causes(
     labels: Sequence[str], causes: Sequence[Mapping[str, float]], weight: Mapping[str, float]
 ) -> F64:
     """Return how alike each incident is to the others of its label; -inf where it has none."""
-    from critpath.signatures.difference import compare_causes
-
     found = np.full(len(labels), -np.inf)
     for at, (label, mine) in enumerate(zip(labels, causes, strict=True)):
         for other in range(at):
@@ -138,7 +138,6 @@ def _own_causes(
 
 
 def _own_vectors(labels: Sequence[str], vectors: Vectors) -> F64:
-    from critpath.signatures.difference import nearest_cosine
 
     found = np.full(len(labels), -np.inf)
     for at, mine in vectors.items():
@@ -156,7 +155,6 @@ def _by_causes(
     weight: Mapping[str, float],
     best: int,
 ) -> list[MatchEntry]:
-    from critpath.signatures.difference import compare_causes
 
     with_causes = [entry for entry in incidents if entry.causes]
     if not causes or not with_causes:
@@ -182,7 +180,6 @@ def _by_causes(
 def _by_counts(
     incidents: Sequence[Entry], sample: Counts, normal: Counts, best: int
 ) -> tuple[list[MatchEntry], Vectors, list[str]]:
-    from critpath.signatures.difference import find_scatter, make_side, nearest_cosine
 
     usable = [e for e in incidents if e.normal is not None and len(e.counts) and len(e.normal)]
     kept, left_out = find_comparable(usable, sample)
@@ -266,22 +263,3 @@ def find_causes(document: ComparisonDocument, *, roles: bool = True) -> dict[str
             found[name] = found.get(name, 0.0) + float(cost)
     most = sorted(found, key=lambda term: (-found[term], term))[:_MOST_CAUSES]
     return {term: found[term] for term in sorted(most)}
-
-
-def look_up_comparison(
-    store: Store,
-    document: ComparisonDocument,
-    sources: tuple[Path, Path],
-    settings: SignSettings,
-    *,
-    level: float,
-    best: int = 5,
-) -> KnownEntry:
-    """Look up an anomaly: by its causes, and by counts where both sides have some."""
-    counted = [
-        read_source(source, settings)[0] if (source / COUNTS).is_file() else None
-        for source in sources
-    ]
-    return search_incident(
-        *(store, find_causes(document), counted[1], counted[0]), level=level, best=best
-    )

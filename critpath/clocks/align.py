@@ -29,23 +29,27 @@ from critpath.model.clocks import (
     join_crossings,
 )
 from critpath.model.requests import Collected
-from critpath.pipeline.progress import Progress, Stage
-from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
-from critpath.read.metadata.schema import get_event_names
-from critpath.read.recording import Recording
-from critpath.read.streaming import EventStream, OutOfOrder, read_traces
-from critpath.read.traces import find_recordings
-from critpath.requests.activity import ActivityEvents
-from critpath.requests.crossings import find_receipts
-from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
+from critpath.progress import Progress, Stage
+from critpath.read import (
+    HEADERS,
+    KERNEL_EVENTS,
+    PACKETS,
+    SOCKET_EVENTS,
+    EventStream,
+    OutOfOrder,
+    Recording,
+    find_recordings,
+    get_event_names,
+    prev_states,
+    read_traces,
+)
+from critpath.requests import UDP, ActivityEvents, EndpointColumn, find_receipts, resolve_endpoints
 from critpath.schema.environment import Environment
 from critpath.text import clocks as words
-from critpath.timeline.network import HEADERS, PACKETS
-from critpath.timeline.replay import prev_states
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
-    from critpath.read.clocks import Trace
+    from critpath.read import Trace
 
 _TCP: Final = (6, 262)  # technical
 # What a clock can say: an error of a quarter of an hour says nothing, and sums must not overflow.

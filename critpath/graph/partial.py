@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from critpath.executions import MARKER_EVENTS, find_markers, parse_specification
 from critpath.graph.critical_path import extract_paths, subject_workers
 from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
-from critpath.record.budget.natural import compare_sides
-from critpath.record.budget.selection import Chosen
+from critpath.model.recording import Chosen
+from critpath.read import Recording
 from critpath.schema.environment import Environment, GapCounts
 from critpath.schema.parameters.ab import WINDOWS
+from critpath.stats.medians import compare_sides
 from critpath.text import partial as notes
+from critpath.timeline import RecordingOpener, read_finder_events
 
 if TYPE_CHECKING:
     from critpath.model.requests import Pieces
@@ -154,12 +157,6 @@ def count_chosen(path: Path) -> Chosen | None:
     None where nothing is marked.  Without chances, as of windows in time, those that began early
     enough in one are the selected.
     """
-    from critpath.executions.marker import MARKER_EVENTS, find_markers
-    from critpath.executions.specification import parse_specification
-    from critpath.pipeline.extraction import read_finder_events
-    from critpath.pipeline.opening import RecordingOpener
-    from critpath.read.recording import Recording
-
     recording = Recording(path)
     names = recording.event_names
     if not any(name in names for entry in MARKER_EVENTS for name in entry.names):

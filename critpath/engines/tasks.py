@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
+from critpath.engines.limits import available_memory, least_room, require_room, usable_cores
 from critpath.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_UNREADABLE,
@@ -24,9 +25,9 @@ from critpath.errors import (
     UnreadableError,
     UsageError,
 )
-from critpath.pipeline.limits import available_memory, usable_cores
-from critpath.pipeline.progress import Progress
+from critpath.model import ExtractSettings
 from critpath.processes import begin_server, uninterrupted
+from critpath.progress import Progress
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -93,6 +94,35 @@ def choose_jobs(jobs: int | None, recordings: Sequence[Path], limit: int = 0) ->
     each = _PROCESS + max(sizes) // 2
     room = available_memory() // (min(each, limit) if limit else each)
     return max(1, min(usable_cores(), most, sum(sizes) // _WORTH, room))
+
+
+# How processes that read at the same time share processors and memory.
+
+
+def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
+    """Return how many processes read some recordings."""
+    limit = settings.max_memory
+    count = choose_jobs(jobs, recordings, limit)
+    if not recordings or not limit:
+        return count
+    # Once: a second look may find more, and refuse what was chosen by the first.
+    least = least_room()
+    if jobs is None:
+        count = max(1, min(count, limit // least))
+    require_room(limit, count, least)
+    return count
+
+
+def split_resources(
+    settings: ExtractSettings, count: int, jobs: int | None, *, remote: bool = False
+) -> ExtractSettings:
+    """Divide what there is among as many as read at the same time."""
+    cores = usable_cores() if jobs is None else min(jobs, usable_cores())
+    return replace(
+        settings,
+        max_memory=settings.max_memory // count,
+        ahead=cores >= 2 * count and not remote,
+    )
 
 
 def size_of(recording: Path) -> int:

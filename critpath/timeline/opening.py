@@ -7,17 +7,24 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from critpath import clocks
 from critpath.model import EventRequest, Events
 from critpath.model.gaps import Gaps
-from critpath.pipeline.progress import Stage
-from critpath.read.event_names import SOCKET_EVENTS
-from critpath.read.streaming import EventStream, OutOfOrder, Source, WholeRecording, read_stream
+from critpath.progress import Stage
+from critpath.read import (
+    SOCKET_EVENTS,
+    EventStream,
+    OutOfOrder,
+    Source,
+    WholeRecording,
+    read_stream,
+)
 from critpath.text import notes
 from critpath.timeline.missing_switches import repair_switches
 
 if TYPE_CHECKING:
     from critpath.model.clocks import ClockAlignment, JoinedAccount
-    from critpath.read.recording import Recording
+    from critpath.read import Recording
 
 # technical: chunks that are decoded ahead: one, and others for the time that a block is cut in.
 _AHEAD: Final = 3
@@ -91,16 +98,13 @@ class RecordingOpener:
         """Return events in memory with the recording's gaps, in the time of one clock."""
         gaps = self._recording.find_gaps(events.hosts, ())
         events = repair_switches(replace(events, gaps=gaps))
-        from critpath.pipeline.clocks import align_events
 
-        aligned = align_events(events)
+        aligned = clocks.align_events(events)
         return replace(aligned, gaps=self._recording.find_gaps(events.hosts, aligned.clocks))
 
     def _stream(self, stage: Stage, ahead: int = 0) -> EventStream:
         if self.several and not self._known:
-            from critpath.pipeline.clocks import align_traces
-
-            self._known.append(align_traces(self._recording, stage))
+            self._known.append(clocks.align_traces(self._recording, stage))
         stream = EventStream(
             self._recording.traces,
             self._wanted,
@@ -109,8 +113,8 @@ class RecordingOpener:
             alignment=self.alignment,
         )
         if self._gaps is None:
-            clocks = self.alignment.hosts if self.alignment else ()
-            self._gaps = self._recording.find_gaps(stream.hosts, clocks)
+            known = self.alignment.hosts if self.alignment else ()
+            self._gaps = self._recording.find_gaps(stream.hosts, known)
         stream.gaps = self._gaps
         return stream
 
@@ -126,14 +130,13 @@ class RecordingOpener:
 
     def tell_clocks(self, events: Events) -> Events:
         """Say how surely the clocks of several hosts are known, and what each host lost."""
-        clocks = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
-        if self.several and clocks:
-            events = self._recording.add_host_losses(events, clocks)
+        known = events.clocks if self.whole else [of for a, _ in self._known for of in a.hosts]
+        if self.several and known:
+            events = self._recording.add_host_losses(events, known)
         if self.whole or not self._known:
             return events
-        from critpath.pipeline.clocks import tell_alignment
 
-        return tell_alignment(events, *self._known[0])
+        return clocks.tell_alignment(events, *self._known[0])
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""

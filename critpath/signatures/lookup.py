@@ -25,15 +25,27 @@ from critpath.documents.known import (
     StretchEntry,
 )
 from critpath.errors import InconclusiveError, UsageError
+from critpath.known import keep_derived, load_derived, only_occurring, spread
 from critpath.model.signatures import Counts, Entry, is_free
 from critpath.schema.parameters.signatures import LOOKUP
+from critpath.signatures.classifiers import (
+    adjusted_rand,
+    find_syndromes,
+    fit_svm,
+    group,
+    largest_gap,
+    purity,
+    tree_of,
+    weigh_terms,
+)
+from critpath.signatures.drift import Calibration, Corpus, calibrate, sessions_needed, strangers_of
+from critpath.signatures.weights import find_quiet
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
 
 if TYPE_CHECKING:
-    from critpath.known.entries import Store
+    from critpath.known import Store
     from critpath.model import F64, I64, Manifest
-    from critpath.signatures.drift import Calibration, Corpus
 
 _SHOWN: Final = 5  # technical
 _TERMS: Final = 20  # technical: of a label
@@ -82,8 +94,6 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
     Library or None
         None where nothing can be compared.
     """
-    from critpath.signatures.drift import Corpus
-
     kept, left_out = find_comparable(entries, asked)
     if not kept:
         return None
@@ -105,7 +115,7 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
         used.append(entry)
     if not vectors:
         return None
-    from scipy.sparse import vstack
+    from scipy.sparse import vstack  # noqa: PLC0415 - start-up time
 
     stacked = vstack(vectors, format="csr")
     corpus = Corpus.of(stacked, np.array(label), np.array(session), len(labels))
@@ -114,9 +124,6 @@ def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Libra
 
 def calibrate_once(corpus: Corpus) -> Calibration:
     """Judge every session of a corpus by the others, or take it from where that was kept."""
-    from critpath.known.cache import keep_derived, load_derived
-    from critpath.signatures.drift import Calibration, calibrate
-
     if len(corpus) < _WORTH_KEEPING:
         return calibrate(corpus)
     key = corpus.digest
@@ -130,9 +137,7 @@ def calibrate_once(corpus: Corpus) -> Calibration:
 
 def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
     """Return square roots of shares over some terms, and which documents are judged."""
-    from scipy.sparse import csr_array
-
-    from critpath.signatures.weights import find_quiet
+    from scipy.sparse import csr_array  # noqa: PLC0415 - start-up time
 
     column = _columns(counts.vocabulary, tuple(terms))[counts.term]
     kept = column >= 0
@@ -304,8 +309,6 @@ def _judge(
     count = len(known.labels)
     distances = calibration.to_labels(vectors)
     if classifier == "svm":
-        from critpath.signatures.classifiers import fit_svm
-
         label = fit_svm(corpus).predict(vectors.toarray())
     else:
         label = np.argmin(distances, axis=1)
@@ -409,7 +412,7 @@ def _explain(
     known: Library, asked: Counts, vectors: Any, theirs: Any, nearest: I64, label: int
 ) -> list[MatchedTermEntry]:
     """Return the terms that make the similarity, beyond what every label has: parts of it."""
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array  # noqa: PLC0415 - start-up time
 
     documents, of = nearest.shape
     pick = csr_array(
@@ -478,8 +481,6 @@ def _timeline(
 
 def check(store: Store, *, level: float) -> CheckDocument | None:
     """Judge every session of a store by the others; None where it has no state to judge."""
-    from critpath.signatures.drift import sessions_needed, strangers_of
-
     states = [entry for entry in store.entries if entry.kind == "state"]
     known = make_library(states)
     if known is None:
@@ -579,8 +580,6 @@ def make_entry(
     anonymous : bool
         Leave out the host and the control group's name.
     """
-    from critpath.known.entries import only_occurring, spread
-
     kept = spread(counts)
     sides = only_occurring(kept, [spread(normal)] if normal is not None else [])
     if anonymous:
@@ -637,8 +636,6 @@ def no_counts() -> Counts:
 
 def describe_label(store: Store, label: str) -> list[str]:
     """Return a label's sessions and the terms that it has more of than others, in lines."""
-    from critpath.signatures.classifiers import find_syndromes, weigh_terms
-
     mine = [entry for entry in store.entries if entry.label == label]
     if not mine:
         raise UsageError(
@@ -673,9 +670,7 @@ def join_labels(
     Labels are joined two by two, the most alike first.  One in which too little happened is like
     nothing, and left out.
     """
-    from scipy.cluster.hierarchy import fcluster
-
-    from critpath.signatures.classifiers import find_syndromes, largest_gap, tree_of
+    from scipy.cluster.hierarchy import fcluster  # noqa: PLC0415 - start-up time
 
     corpus = known.calibration.corpus
     used = np.unique(corpus.label)
@@ -711,8 +706,6 @@ def group_labels(store: Store, clusters: int | None) -> list[str]:
 
 def group_documents(store: Store, method: str, clusters: int | None) -> list[str]:
     """Return groups of documents held against their labels, in lines."""
-    from critpath.signatures.classifiers import adjusted_rand, group, purity
-
     known = _library_of(store)
     corpus = known.calibration.corpus
     count = clusters or len(known.labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions.membership import match_threads
-from critpath.executions.process import select_within_runs
+from critpath.executions import match_threads, select_within_runs
 from critpath.model import (
     I32,
     I64,
@@ -35,7 +34,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
-from critpath.record.profiles import PACKETS, way_of_requests
+from critpath.read import SOURCE_PORT
 from critpath.requests.endpoints import UNIX
 from critpath.requests.links import (
     attribute,
@@ -47,19 +46,22 @@ from critpath.requests.paths import compose_paths, find_calls
 from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.schema.environment import Environment, RequestCounts
+from critpath.schema.ways import PACKETS, way_of_requests
 from critpath.text import notes
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
 
 if TYPE_CHECKING:
-    from critpath.executions.specification import Specification
-    from critpath.read.recording import Recording
+    from critpath.executions import Specification
+    from critpath.read import Recording
+
+    Learn = Callable[[Path], Mapping[Way, int]]
 
 _SHOWN: Final = 8  # technical: services that an error names
 _PORTS: Final = 4  # technical: whose connections are shared, to be named
 
 
-def require_sockets(recording: Recording, names: Collection[str]) -> str:
+def require_sockets(recording: Recording) -> str:
     """Return what tells of sockets; refuse a recording without events that requests are found in.
 
     Returns
@@ -67,8 +69,7 @@ def require_sockets(recording: Recording, names: Collection[str]) -> str:
     str
         ``sockets``, ``calls+packets`` or ``calls``.
     """
-    # perf's names have their group in front, and are otherwise ftrace's.
-    way = way_of_requests({name.partition(":")[2] or name for name in names}, *PACKETS)
+    way = way_of_requests(_list_usable(recording), *PACKETS)
     if way:
         return way
     raise UnreadableError(
@@ -79,18 +80,34 @@ def require_sockets(recording: Recording, names: Collection[str]) -> str:
     )
 
 
-def find_other_way(replayed: ReplayedRecording, names: Collection[str]) -> str:
+def find_other_way(replayed: ReplayedRecording, recording: Recording) -> str:
     """Return the way by system calls, where the kernel hid which socket is which; else ""."""
     if replayed.sockets is None or not replayed.sockets.unnamed:
         return ""
-    told = {name.partition(":")[2] or name for name in names}
-    return way_of_requests(told, *PACKETS, sockets=False)
+    return way_of_requests(_list_usable(recording), *PACKETS, sockets=False)
+
+
+def _list_usable(recording: Recording) -> set[str]:
+    """Return the events of a recording, but packets of which it does not say whose they are."""
+    names = {
+        name
+        for of in recording.descriptions
+        for name in of.events
+        if name != PACKETS[0] or SOURCE_PORT in of.events[name]
+    }
+    # perf's names have their group in front, and are otherwise ftrace's.
+    return {name.partition(":")[2] or name for name in names}
 
 
 def find_requests(
-    replayed: ReplayedRecording, specification: Specification, recording: Recording
+    replayed: ReplayedRecording,
+    specification: Specification,
+    recording: Recording,
+    learn: Learn | None = None,
 ) -> tuple[Executions, Events, Pieces]:
     """Find the requests that a specification asks for.
+
+    `learn` returns what those of another recording asked, where that is asked for.
 
     Returns
     -------
@@ -101,7 +118,7 @@ def find_requests(
         What the path of each is joined from.
     """
     events = replayed.events
-    found, executions, kept = _choose_executions(replayed, specification, recording)
+    found, executions, kept = _choose_executions(replayed, specification, recording, learn)
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
@@ -146,10 +163,13 @@ def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:
 
 
 def find_sketches(
-    replayed: ReplayedRecording, specification: Specification, recording: Recording
+    replayed: ReplayedRecording,
+    specification: Specification,
+    recording: Recording,
+    learn: Learn | None = None,
 ) -> Sketches:
     """Return all that is known of the requests of a recording, whichever are asked for."""
-    found, executions, kept = _choose_executions(replayed, specification, recording)
+    found, executions, kept = _choose_executions(replayed, specification, recording, learn)
     names = _name_connections(found)
     table = found.requests
     chosen = np.zeros(len(table), np.bool_)
@@ -175,10 +195,13 @@ def find_sketches(
 
 
 def _choose_executions(
-    replayed: ReplayedRecording, specification: Specification, recording: Recording
+    replayed: ReplayedRecording,
+    specification: Specification,
+    recording: Recording,
+    learn: Learn | None,
 ) -> tuple[FoundRequests, Executions, I64]:
     """Return all requests, those that are asked for as executions, and the row of each."""
-    found = _find_turns(replayed, specification, recording)
+    found = _find_turns(replayed, specification, recording, learn)
     strings = found.requests.strings
     services = [strings[code] for code in found.requests.service.tolist()]
     if specification.requests.listing:
@@ -232,7 +255,10 @@ class FoundRequests(FoundTurns):
 
 
 def _find_turns(
-    replayed: ReplayedRecording, specification: Specification, recording: Recording
+    replayed: ReplayedRecording,
+    specification: Specification,
+    recording: Recording,
+    learn: Learn | None = None,
 ) -> FoundRequests:
     events = replayed.events
     if replayed.sockets is None:
@@ -268,7 +294,7 @@ def _find_turns(
     made = attribute(
         *(found.activity, replayed.workers, found.endpoints, found.requests),
         specification.requests.assign,
-        learn_ways(Path(elsewhere)) if elsewhere else None,
+        learn_ways(Path(elsewhere), learn) if elsewhere and learn else None,
     )
     return FoundRequests(
         activity=found.activity,
@@ -290,7 +316,15 @@ def _find_turns(
     )
 
 
-def learn_ways(recording: Path) -> Mapping[Way, int]:
+def list_ways(
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
+) -> Mapping[Way, int]:
+    """Return what the requests of a recording asked, and how often."""
+    found = _find_turns(replayed, specification, recording)
+    return collect_ways(found.activity, found.endpoints, found.requests, found.subrequests)
+
+
+def learn_ways(recording: Path, learn: Learn) -> Mapping[Way, int]:
     """Return what the requests of a recording asked, and how often.
 
     Raises
@@ -303,7 +337,7 @@ def learn_ways(recording: Path) -> Mapping[Way, int]:
             f"no recording to learn from: {safe_text(str(recording))}",
             "name the directory that `critpath record --profile requests` wrote",
         )
-    ways = _collect_once(recording, recording.stat().st_mtime_ns)
+    ways = _learn_once(learn, recording, recording.stat().st_mtime_ns)
     if not any(way.asks for way in ways):
         raise UsageError(
             f"nothing to learn from {safe_text(str(recording))}: it is not sure of any request "
@@ -314,16 +348,9 @@ def learn_ways(recording: Path) -> Mapping[Way, int]:
 
 
 @lru_cache(maxsize=1)
-def _collect_once(path: Path, _: int) -> Mapping[Way, int]:
-    """Collect them once for all recordings that learn of it, as long as it is not written anew."""
-    from critpath.model import ExtractSettings
-    from critpath.pipeline.extraction import replay_chosen
-    from critpath.read.recording import Recording
-
-    recording = Recording(path)
-    with replay_chosen(recording, ExtractSettings("requests"), None, "", only="requests") as chosen:
-        found = _find_turns(chosen.replayed, chosen.specification, recording)
-    return collect_ways(found.activity, found.endpoints, found.requests, found.subrequests)
+def _learn_once(learn: Learn, recording: Path, _: int) -> Mapping[Way, int]:
+    """Learn them once for all recordings that ask for it, as long as it is not written anew."""
+    return learn(recording)
 
 
 def _name_services(services: Sequence[str]) -> str:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.pipeline.extraction import vectors
+from critpath.cluster import cluster, distinct, rows_of
+from critpath.explore.columns import find_facts
+from critpath.explore.ranking import SLOWEST, ask, take_steps
+from critpath.model.exploration import FEWEST, Exploration
 from critpath.schema.parameters.explore import CONDITIONS
+from critpath.text.exploring import labels_left_out, quoted_text
+from critpath.vectors import tables_of
 
 if TYPE_CHECKING:
     from critpath.model import I64, PathSet, VectorTable
-    from critpath.model.exploration import Exploration, FactTable, Question
+    from critpath.model.exploration import FactTable, Question
 
 # technical: different executions of a label; their distances are computed
 LARGEST_CLUSTERED: Final = 4_000
@@ -52,10 +57,6 @@ def explore(
     UsageError
         If a condition cannot be parsed, or no execution meets it.
     """
-    from critpath.explore.ranking import ask
-    from critpath.model.exploration import Exploration
-    from critpath.text.exploring import labels_left_out
-
     table = facts or facts_of(paths)
     if what is not None:
         return Exploration(table, (ask(table, given, what, depth=depth),))
@@ -76,11 +77,9 @@ def facts_of(
     clusters : int64 array or None
         Types that are known already, from 1; then nothing is said of what is on the paths.
     """
-    from critpath.explore.columns import find_facts
-
     if clusters is not None:
         return find_facts(paths, None, clusters, normal=normal)
-    [table] = vectors([paths])
+    [table] = tables_of([paths])
     known = paths.executions.requests
     labels = paths.executions.label if known is None else known.service
     return find_facts(paths, table, find_clusters(table, labels), normal=normal)
@@ -91,10 +90,6 @@ def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:
 
     They are numbered by size within a label, and through all labels.
     """
-    from critpath.cluster.optics import cluster
-    from critpath.cluster.space import distinct
-    from critpath.cluster.types import rows_of
-
     result = np.zeros(len(table), np.int64)
     first = 0
     for label in sorted(set(labels)):
@@ -115,10 +110,6 @@ def _slowest_of_each(
     table: FactTable, given: Sequence[str], depth: int
 ) -> tuple[list[Question], list[tuple[str, int]]]:
     """Return a question per label, and the labels that too few have to be asked about."""
-    from critpath.explore.ranking import SLOWEST, ask, take_steps
-    from critpath.model.exploration import FEWEST
-    from critpath.text.exploring import quoted_text
-
     within, _ = take_steps(table, given)
     labels = np.unique(table.label[within])
     if len(labels) < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,16 +14,19 @@ from critpath.errors import InconclusiveError, UnreadableError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.model.recording import COUNTS
 from critpath.model.signatures import MACHINE_SCOPE, Counts, Signatures
-from critpath.pipeline.progress import Stage
+from critpath.progress import Stage
+from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording, read_counts
 from critpath.schema.parameters.signatures import LOOKUP, QUIET
+from critpath.signatures.tally import ATTACH, Owners, Tally, add_up
+from critpath.signatures.terms import normalised
+from critpath.signatures.weights import NEEDING_CORPUS, join_corpora, make_corpus, weigh
+from critpath.store import is_counts_file, load_counts
+from critpath.timeline import RecordingOpener
 from critpath.units import NS_PER_S, format_ns, safe_text
 
 if TYPE_CHECKING:
-    from critpath.model import I64, Bool, Events, Manifest
-    from critpath.pipeline.opening import RecordingOpener
-    from critpath.pipeline.progress import Progress
-    from critpath.read.recording import Recording
-    from critpath.signatures.tally import Owners, Tally
+    from critpath.model import I64, Bool, Events, Executions, Manifest
+    from critpath.progress import Progress
 
 COMMAND_SCOPE: Final = "command"
 _MOST_INTERVALS: Final = 1_000_000  # technical
@@ -43,7 +46,7 @@ class SignSettings:
         As `Counts.scopes` has it; "" for the command or control group that was recorded, else the
         machine.
     specification, reader
-        As of `critpath.pipeline.ExtractSettings`.
+        As of `critpath.model.ExtractSettings`.
     traced : bool
         Count the events of the trace even where the recording has counts.
     """
@@ -57,7 +60,10 @@ class SignSettings:
 
 
 def read_source(
-    source: Path, settings: SignSettings, progress: Progress | None = None
+    source: Path,
+    settings: SignSettings,
+    find: Callable[[Path, SignSettings], Executions],
+    progress: Progress | None = None,
 ) -> tuple[Counts, tuple[str, ...]]:
     """Return how often what happened in a recording, document by document, and notes.
 
@@ -67,6 +73,8 @@ def read_source(
         A recording with counts or without, a CTF trace, or a file that `critpath signature`
         saved.
     settings : SignSettings
+    find : callable
+        Finds the executions of a recording, where documents are these.
     progress : callable, optional
 
     Returns
@@ -84,11 +92,6 @@ def read_source(
     InconclusiveError
         If it has no document.
     """
-    from critpath.read.counts import read_counts
-    from critpath.read.recording import Recording
-    from critpath.signatures.terms import normalised
-    from critpath.store.signatures import is_counts_file, load_counts
-
     notes: tuple[str, ...] = ()
     if is_counts_file(source):
         counts = load_counts(source)
@@ -98,7 +101,7 @@ def read_source(
         notes = (*recording.notes, *notes)
         counts = _choose_lines(normalised(found), recording.manifest, settings, source)
     else:
-        counts, notes = _tally_trace(Recording(source), settings, progress)
+        counts, notes = _tally_trace(Recording(source), settings, find, progress)
     if not len(counts):
         raise InconclusiveError(
             f"{source}: no whole {settings.by} was counted",
@@ -120,8 +123,6 @@ def sign(
     quiet_rate : float, optional
         Hits a second below which a document is quiet.
     """
-    from critpath.signatures.weights import NEEDING_CORPUS, join_corpora, make_corpus, weigh
-
     rate = QUIET.rate if quiet_rate is None else quiet_rate
     corpus = None
     if weights in NEEDING_CORPUS:
@@ -156,7 +157,6 @@ def _choose_lines(
                 f"{source}: has counts of no execution: no command was run",
                 "leave --by out: its documents are intervals",
             )
-        from critpath.signatures.tally import add_up
 
         names = tuple(f"{one.pid}@{one.begin}" for one in runs)
         return replace(add_up(counts, np.where(inside, run, -1), begin, end), executions=names)
@@ -167,8 +167,6 @@ def _choose_lines(
 
 def _regroup(counts: Counts, interval: int, source: Path) -> Counts:
     """Return documents of an interval that is a multiple of what was counted."""
-    from critpath.signatures.tally import add_up
-
     each = counts.interval
     times = max(1, round(interval / each)) if each else 1
     if each and interval < LOOKUP.shortest * each:
@@ -201,9 +199,6 @@ def _regroup(counts: Counts, interval: int, source: Path) -> Counts:
 
 def trace_requests() -> tuple[EventRequest, ...]:
     """Return what is decoded of a trace: every event, and what tells whose it is."""
-    from critpath.read.event_names import KERNEL_EVENTS
-    from critpath.signatures.tally import ATTACH
-
     fields = {
         Kind.SWITCH: (("next_tid", "next_pid"),),
         Kind.CURRENT: (("tid",),),
@@ -224,12 +219,14 @@ def trace_requests() -> tuple[EventRequest, ...]:
 
 
 def _tally_trace(
-    recording: Recording, settings: SignSettings, progress: Progress | None
+    recording: Recording,
+    settings: SignSettings,
+    find: Callable[[Path, SignSettings], Executions],
+    progress: Progress | None,
 ) -> tuple[Counts, tuple[str, ...]]:
-    from critpath.pipeline.opening import RecordingOpener
 
     interval = settings.interval or NS_PER_S
-    begin, end, owners, ids = _documents(recording, settings, interval, progress)
+    begin, end, owners, ids = _documents(recording, settings, interval, find)
     opener = RecordingOpener(
         *(recording, trace_requests(), settings.reader),
         begin=lambda: Stage(progress, f"counting {recording}"),
@@ -255,9 +252,6 @@ def run_tally(
     apart: bool,
 ) -> tuple[Tally, Events]:
     """Count a trace's events by document; return the rest of what is known of it, too."""
-    from critpath.read.streaming import OutOfOrder
-    from critpath.signatures.tally import Tally
-
     try:
         with closing(opener()) as stream:
             tally = Tally(np.asarray(begin, np.int64), end, owners, apart=apart)
@@ -277,11 +271,12 @@ def _scope(settings: SignSettings, manifest: Manifest) -> str:
 
 
 def _documents(
-    recording: Recording, settings: SignSettings, interval: int, progress: Progress | None
+    recording: Recording,
+    settings: SignSettings,
+    interval: int,
+    find: Callable[[Path, SignSettings], Executions],
 ) -> tuple[I64, I64, Owners | None, tuple[str, ...]]:
     """Return the windows of documents, whose events are theirs, and the ids of executions."""
-    from critpath.signatures.tally import ATTACH, Owners
-
     manifest, names = recording.manifest, recording.event_names
     scope = _scope(settings, manifest)
     runs = [run for run in manifest.runs if run.whole]
@@ -289,7 +284,7 @@ def _documents(
     grouped = manifest.counts.get("scope") == COMMAND_SCOPE and any(n in ATTACH for n in names)
     if settings.by == "execution":
         if not runs or settings.specification not in {None, "process"}:
-            return _executions(recording.path, settings, progress)
+            return _own_threads(find(recording.path, settings))
         begin = np.array([run.begin for run in runs], np.int64)
         end = np.array([run.end for run in runs], np.int64)
         ids = tuple(f"{run.pid}@{run.begin}" for run in runs)
@@ -309,7 +304,7 @@ def _documents(
     elif scope != MACHINE_SCOPE:
         owners = Owners(groups=(scope,))
     if manifest.counts and (recording.path / COUNTS).is_file():  # the same, counted again
-        counted, _ = read_source(recording.path, replace(settings, traced=False))
+        counted, _ = read_source(recording.path, replace(settings, traced=False), find)
         return counted.begin, counted.end, owners, ()
     first = manifest.begin or _first_time(recording)
     last = manifest.end or first + _MOST_INTERVALS * interval
@@ -318,19 +313,8 @@ def _documents(
     return begin, begin + interval, owners, ()
 
 
-def _executions(
-    source: Path, settings: SignSettings, progress: Progress | None
-) -> tuple[I64, I64, Owners, tuple[str, ...]]:
-    """Return the executions of a recording, each of one thread."""
-    from critpath.pipeline.recordings import extract
-    from critpath.signatures.tally import Owners
-
-    found = extract(
-        [source],
-        specification=settings.specification,
-        reader=settings.reader,
-        progress=progress,
-    ).executions
+def _own_threads(found: Executions) -> tuple[I64, I64, Owners, tuple[str, ...]]:
+    """Return executions as documents, each of one thread."""
     threads: dict[int, list[tuple[int, int, int]]] = {}
     times = zip(found.tid.tolist(), found.begin.tolist(), found.end.tolist(), strict=True)
     for number, (tid, begin, end) in enumerate(times):
@@ -340,8 +324,6 @@ def _executions(
 
 def _first_time(recording: Recording) -> int:
     """Return when the first event of a trace is."""
-    from critpath.pipeline.opening import RecordingOpener
-
     with closing(RecordingOpener(recording, trace_requests(), "auto")()) as one:
         for chunk in one:
             return int(chunk.timestamp[0])

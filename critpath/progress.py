@@ -10,6 +10,7 @@ from critpath.units import format_span
 
 Progress = Callable[[str], None]
 
+COMPARING: Final = 4  # technical: stages of a comparison, for who waits
 _EVERY: Final = 0.1  # technical: s between two messages
 _SURE: Final = 2.0  # technical: s after which the time left can be told
 

@@ -1,0 +1,45 @@
+"""Doors: a stage's `__init__` lists what it hands on, which is imported when it is asked for.
+
+The list is that of its imports under ``if TYPE_CHECKING:``, so a name stands there once, with a
+type for who checks them and at no cost for who starts.
+"""
+
+import sys
+
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IMPORT = r"^    from (\S+) import (?:\(([^)]*)\)|(.*))$"
+
+
+def hand_on(package: str) -> "Callable[[str], object]":
+    """Return the `__getattr__` of a package that imports what it hands on when it is asked for."""
+    homes: dict[str, tuple[str, str]] = {}
+
+    def find(name: str) -> object:
+        from importlib import import_module  # noqa: PLC0415 - start-up time
+
+        if not homes:
+            homes.update(_read_homes(package))
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, own = homes[name]
+        return getattr(import_module(module), own)
+
+    return find
+
+
+def _read_homes(package: str) -> dict[str, tuple[str, str]]:
+    """Return of each name that a package lists its module, and what it is called there."""
+    import re  # noqa: PLC0415 - start-up time
+
+    with open(str(sys.modules[package].__file__), encoding="utf-8") as source:  # noqa: PTH123 - as above
+        text = source.read()
+    homes = {}
+    listed = text.partition("\nif TYPE_CHECKING:\n")[2].partition("\nelse:\n")[0]
+    for module, several, one in re.findall(_IMPORT, listed, re.MULTILINE):
+        for entry in filter(str.strip, (several or one).split(",")):
+            own, _, name = entry.strip().partition(" as ")
+            homes[name or own] = module, own
+    return homes

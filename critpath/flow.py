@@ -1,0 +1,1169 @@
+"""The whole analysis, read top to bottom: extract, compare, remember, watch.
+
+Every stage is called here by its door, which imports what is behind a name when it is asked for:
+what a command does not reach costs it nothing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from critpath import (
+    __version__,
+    cluster,
+    detect,
+    engines,
+    executions,
+    graph,
+    localize,
+    read,
+    requests,
+    store,
+    timeline,
+    vectors,
+)
+from critpath.documents import AbCause, ComparisonDocument
+from critpath.documents.known import KnownEntry
+from critpath.documents.pictures import FlameNode
+from critpath.errors import (
+    EXIT_UNREADABLE,
+    CritpathError,
+    InconclusiveError,
+    UsageError,
+)
+from critpath.model import (
+    Analysis,
+    CompareSettings,
+    EventRequest,
+    Events,
+    Executions,
+    ExtractSettings,
+    Manifest,
+    PathSet,
+    ReplayedRecording,
+)
+from critpath.model.joining import join_sets
+from critpath.model.recording import COUNTS
+from critpath.model.requests import Pieces, Sketches
+from critpath.model.signatures import Counts
+from critpath.processes import do_for_both, side_by_side
+from critpath.progress import COMPARING, Progress, Stage, name_place
+from critpath.schema.notes import HiddenByLevels, Note, SufficientRecording
+from critpath.schema.parameters.detect import FLAME
+from critpath.schema.ways import SOCKETS
+from critpath.stats.rows import make_seed
+from critpath.text import notes
+from critpath.text.phrases import VERDICTS
+from critpath.units import plural, safe_text
+
+if TYPE_CHECKING:  # what most runs do not ask
+    from critpath import ab, known, record, signatures
+
+# Extract: recordings to critical paths.
+
+
+def extract_recording(
+    recording: read.Recording,
+    settings: ExtractSettings,
+    progress: Progress | None = None,
+    place: str = "",
+) -> Iterator[PathSet]:
+    """Extract the critical path of every execution of one recording.
+
+    `place` tells who waits where it is among others: `` (2 of 6)``.
+    """
+    with replay_chosen(recording, settings, progress, place) as chosen:
+        found, specification = chosen.replayed, chosen.specification
+        with recording.named():
+            asked, events, pieces = _find_chosen(chosen, recording)
+            events = executions.count_missing_runs(
+                events, specification, recording.manifest, len(asked)
+            )
+            events = timeline.add_routes(events, asked, *recording.network_devices)
+        replayed = replace(found, events=events)
+        if len(events.gaps):
+            room = chosen.budget.segments
+            share = graph.Share(
+                *(recording.manifest.overhead, settings.partial, settings.bystanders),
+                *(settings.interrupts, room),
+            )
+            replayed, asked, pieces = graph.leave_out_partial(replayed, asked, pieces, share)
+        # Their columns are as large as what is walked, and all is found that is looked for in them.
+        replayed = replace(replayed, events=replayed.events.without_rows())
+        text, budget = chosen.text, chosen.budget
+        del chosen, found, events
+        stage = Stage(progress, f"walking {plural(len(asked), 'critical path')}{place}")
+        walked = 0
+        for paths in graph.walk_paths(
+            *(replayed, asked, recording, text, budget),
+            interrupts=settings.interrupts,
+            pieces=pieces,
+        ):
+            yield paths
+            walked += len(paths)
+            stage.reach(walked / max(len(asked), 1))
+
+
+def _find_chosen(
+    chosen: _Chosen, recording: read.Recording
+) -> tuple[Executions, Events, Pieces | None]:
+    """Return the executions that are asked for, the events with what is known of them, pieces."""
+    found, specification, manifest = chosen.replayed, chosen.specification, recording.manifest
+    if specification.kind == "requests":
+        return requests.find_requests(found, specification, recording, _learn_ways)
+    if specification.kind == "slices":
+        return requests.find_slices(found, specification, manifest), found.events, None
+    asked = executions.find_executions(
+        found.events,
+        specification,
+        recording.event_names,
+        manifest.runs,
+        interleaved=bool(manifest.interleaved),
+        scripts=manifest.scripts,
+    )
+    return asked, found.events, None
+
+
+def sketch_recording(
+    recording: read.Recording,
+    settings: ExtractSettings,
+    progress: Progress | None = None,
+    place: str = "",
+) -> Sketches:
+    """Return all that is known of the requests of one recording; no paths are walked.
+
+    Raises
+    ------
+    UsageError
+        If its executions are no requests.
+    """
+    with (
+        replay_chosen(recording, settings, progress, place, only="requests") as chosen,
+        recording.named(),
+    ):
+        return requests.find_sketches(chosen.replayed, chosen.specification, recording, _learn_ways)
+
+
+def _learn_ways(path: Path) -> Mapping[requests.Way, int]:
+    """Return what the requests of another recording asked, and how often."""
+    recording, settings = read.Recording(path), ExtractSettings("requests")
+    with replay_chosen(recording, settings, None, "", only="requests") as chosen:
+        return requests.list_ways(chosen.replayed, chosen.specification, recording)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A recording that was replayed, and which executions of it are asked for."""
+
+    replayed: ReplayedRecording
+    specification: executions.Specification
+    text: str
+    budget: engines.Budget
+
+
+@contextmanager
+def replay_chosen(
+    recording: read.Recording,
+    settings: ExtractSettings,
+    progress: Progress | None,
+    place: str,
+    *,
+    only: str = "",
+) -> Iterator[_Chosen]:
+    """Find out what is an execution of a recording, and replay it for that."""
+    said, names = recording.notes, recording.event_names
+    known: list[timeline.Aligned] = []  # the clocks of several hosts, once they are
+
+    def opener(more: Sequence[EventRequest]) -> timeline.RecordingOpener:
+        return timeline.RecordingOpener(
+            *(recording, (*read.KERNEL_EVENTS, *more), settings.reader),
+            ahead=settings.ahead,
+            begin=lambda: Stage(progress, f"reading {recording}{place}"),
+            known=known,
+        )
+
+    def marks() -> Events:
+        return timeline.read_finder_events(
+            opener(executions.MARKER_EVENTS), [executions.parse_specification("marker")]
+        )
+
+    possible = any(name in names for entry in executions.MARKER_EVENTS for name in entry.names)
+    text, how = executions.choose_specification(
+        *(settings.specification, recording.manifest.execution, recording, names),
+        marks if possible else None,
+    )
+    texts = [of.texts for of in recording.descriptions]
+    chosen, labelled = executions.add_label(executions.parse_specification(text), texts)
+    if only and chosen.kind != only:
+        raise UsageError(
+            f"{recording}: its executions are no {only}: {safe_text(text)}",
+            f"add --execution {only}",
+        )
+    told, way = (*said, *how, *labelled), SOCKETS  # what tells of sockets, where it is asked for
+    budget = engines.Budget.within(settings.max_memory)
+    with recording.named():
+        # Before anything is read, so that a misspelt name fails at once.
+        executions.require_events(chosen, names)
+    wanted = executions.get_event_requests(chosen)
+    if chosen.kind == "requests":
+        way = requests.require_sockets(recording)
+        wanted = (*wanted, *read.SOCKET_EVENTS, *(read.CALL_EVENTS if way != SOCKETS else ()))
+    if chosen.kind == "slices":
+        requests.require_markers(recording, chosen.slices.marker)
+        if chosen.slices.marker == "unix":
+            wanted = (*wanted, *read.SOCKET_EVENTS)
+    with ExitStack() as stack:
+        stack.enter_context(recording.keep())
+
+        def replay(more: Sequence[EventRequest]) -> ReplayedRecording:
+            return stack.enter_context(
+                timeline.replay_recording(opener(more), recording, [chosen], budget, told, way)
+            )
+
+        found = [replay(wanted)]
+        if other := requests.find_other_way(found[0], recording):
+            stack.close()
+            told, way = (*told, notes.sockets_unnamed()), other
+            found = [replay((*wanted, *read.CALL_EVENTS))]
+        # Held by the caller alone, who may let the events go.
+        yield _Chosen(found.pop(), chosen, text, budget)
+
+
+def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifest, tuple[str, ...]]:
+    """Read a recording to its end, to say what of it is missing.
+
+    Parameters
+    ----------
+    path : Path
+        Of the recording.
+    reader : str
+
+    Returns
+    -------
+    events : Events
+        With every loss, and the runs that are missing in ``environment``.
+    manifest : Manifest
+    odd : tuple of str
+        What differs from what was recorded and is no loss.
+    """
+    recording = read.Recording(path)
+    manifest = recording.manifest
+    opener = timeline.RecordingOpener(recording, read.KERNEL_EVENTS, reader)
+    specification = executions.parse_specification("process")
+    with recording.keep():
+        events = recording.add_manifest(timeline.read_finder_events(opener, [specification]))
+        if manifest.runs and any(run.pid for run in manifest.runs):
+            found = executions.find_command_runs(events, manifest.runs)
+            events = executions.count_missing_runs(events, specification, manifest, len(found))
+        return events, manifest, recording.find_other_contents(events.streams)
+
+
+Require = Callable[["PathSet"], None]
+
+
+def extract(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+    partial: bool = False,
+    bystanders: bool = False,
+) -> PathSet:
+    """Extract the critical path of every execution of some recordings.
+
+    Parameters
+    ----------
+    sources : sequence of Path
+        Recordings, directories of recordings, CTF trace directories, files and datasets
+        that an earlier `extract` saved, or baselines.
+    specification, reader, interrupts
+        See `ExtractSettings`.
+    max_memory : int
+        Bytes that reading may take, all jobs together; 0 for no limit.
+    jobs : int or None
+        Processors that reading may use: a process for each recording, and a thread that
+        decodes ahead where there are two for each.  1 for this thread alone, None for as many
+        as pay.
+    progress : callable or None
+        Told what is being done.
+    partial, bystanders : bool
+        Which executions of recordings with gaps: as of `ExtractSettings`.
+
+    Returns
+    -------
+    PathSet
+        The segments of large files and datasets stay there until they are needed.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As the readers and finders do.
+    """
+    return join_sets(
+        extract_each(
+            sources,
+            specification=specification,
+            reader=reader,
+            interrupts=interrupts,
+            max_memory=max_memory,
+            jobs=jobs,
+            progress=progress,
+            partial=partial,
+            bystanders=bystanders,
+        )
+    )
+
+
+def extract_each(
+    sources: Sequence[Path],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+    partial: bool = False,
+    bystanders: bool = False,
+) -> list[PathSet]:
+    """Extract as `extract` does, and leave every recording a set of its own."""
+    settings = ExtractSettings(
+        *(specification, reader, interrupts, max_memory), partial=partial, bystanders=bystanders
+    )
+    with closing(_extract_sources(sources, settings, jobs, progress)) as found:
+        return [_join_parts(part) for part in found]
+
+
+def extract_groups(
+    groups: Sequence[Sequence[Path]],
+    *,
+    specification: str | None,
+    reader: str = "auto",
+    interrupts: bool = True,
+    max_memory: int = 0,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> list[PathSet]:
+    """Extract as `extract` does, the recordings of all groups at once; return a set of each."""
+    settings = ExtractSettings(specification, reader, interrupts, max_memory)
+    tell = progress or (lambda _: None)
+    items = [list(_resolve_sources(sources, interrupts, tell)) for sources in groups]
+    with closing(_extract_items([*chain(*items)], settings, jobs, progress)) as found:
+        parts = [_join_parts(part) for part in found]
+    ends = accumulate(map(len, items), initial=0)
+    return [join_sets(parts[first:last]) for first, last in pairwise(ends)]
+
+
+def read_sketches(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None = None
+) -> list[Sketches]:
+    """Return all that is known of the requests of some recordings, one after the other.
+
+    Raises
+    ------
+    UsageError
+        If a source holds paths alone, or executions that are no requests.
+    """
+    recordings = _find_recordings(sources, settings, progress, "requests")
+    return [
+        sketch_recording(
+            read.Recording(recording), settings, progress, name_place(n, len(recordings))
+        )
+        for n, recording in enumerate(recordings, 1)
+    ]
+
+
+def read_slices(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None = None
+) -> list[requests.SliceSketches]:
+    """Return all slices of some recordings, one recording after the other.
+
+    Raises
+    ------
+    UsageError
+        If a source holds paths alone, or executions that are no slices.
+    """
+    recordings = _find_recordings(sources, settings, progress, "slices")
+    return [
+        _slice_recording(
+            read.Recording(recording), settings, progress, name_place(n, len(recordings))
+        )
+        for n, recording in enumerate(recordings, 1)
+    ]
+
+
+def _find_recordings(
+    sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None, of: str
+) -> list[Path]:
+    """Return the recordings of some sources; UsageError for paths, which have not all tables."""
+    recordings = []
+    for item in _resolve_sources(sources, settings.interrupts, progress or (lambda _: None)):
+        if not isinstance(item, Path):
+            raise UsageError(
+                f"{', '.join(item.sources)}: paths alone, without the tables of {of}",
+                "name the recordings that they were extracted from",
+            )
+        recordings.append(item)
+    return recordings
+
+
+def _slice_recording(
+    recording: read.Recording, settings: ExtractSettings, progress: Progress | None, place: str
+) -> requests.SliceSketches:
+    """Return all slices of one recording and what led to which; no paths are walked."""
+    with (
+        replay_chosen(recording, settings, progress, place, only="slices") as chosen,
+        recording.named(),
+    ):
+        return requests.sketch_slices(chosen.replayed, chosen.specification, recording)
+
+
+def extract_file(
+    sources: Sequence[Path],
+    file: Path,
+    settings: ExtractSettings,
+    *,
+    require: Require,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract into one Parquet file, recording after recording.
+
+    Parameters
+    ----------
+    sources, jobs, progress
+        See `extract`.
+    file : Path
+        Appears when it is whole.
+    settings : ExtractSettings
+    require : callable
+        Given the set before the file appears; what it raises keeps it from that.
+
+    Returns
+    -------
+    PathSet
+        What is in the file now; segments of a large one stay in it.
+    """
+    # A process that has to stay within a limit cannot send what it found: that is in files.
+    limited = settings.max_memory > 0 and jobs != 1
+    scratch = store.scratch_directory(file) if limited else nullcontext()
+    with store.atomic(file) as stream, scratch as parts:
+        items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
+        stacks = any(map(_has_stacks, items))
+        found = _extract_items(items, settings, jobs, progress, parts)
+        with store.PathsWriter(stream, stacks=stacks) as writer, closing(found):
+            for part in found:
+                for number, paths in enumerate(part):
+                    writer.write(paths, more=number > 0)
+        written = store.open_paths(store.readable(stream), resident=0, later=file)
+        require(written)
+    return written
+
+
+def extract_dataset(
+    sources: Sequence[Path],
+    directory: Path,
+    settings: ExtractSettings,
+    *,
+    require: Require,
+    jobs: int | None = 1,
+    engine: engines.Engine | None = None,
+    progress: Progress | None = None,
+) -> PathSet:
+    """Extract into a dataset: a directory with a Parquet file per recording.
+
+    Parameters
+    ----------
+    sources, jobs, progress
+        See `extract`.
+    directory : Path
+        Appears when it is whole, in place of what was there.
+    settings, require
+        See `extract_file`.
+    engine : Engine or None
+        Reads the recordings instead of processes of this machine: a
+        `concurrent.futures.Executor` or its like.  Its workers write the parts, so
+        they need recordings and directory under the same names.
+
+    Returns
+    -------
+    PathSet
+        What is in the dataset now; its segments stay there.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        Of the first recording that cannot be read; nothing is left behind then.
+    CritpathError
+        If workers have another version of critpath.
+    """
+    tell = progress or (lambda _: None)
+    with store.atomic_directory(directory) as place:
+        items = list(_resolve_sources(sources, settings.interrupts, tell))
+        here = str(Path.cwd()) if engine else ""
+        tasks: list[_Task] = []
+        parts: dict[int, store.Part] = {}
+        for number, item in enumerate(items):
+            if isinstance(item, Path):
+                tasks.append(_Task(item, settings, number, place, here))
+            else:
+                parts[number] = store.write_part(place, number, [item])
+        count = (
+            1 if engine else engines.fit_jobs(jobs, [task.recording for task in tasks], settings)
+        )
+        each = engines.split_resources(settings, count, jobs, remote=engine is not None)
+        tasks = _number_tasks([replace(task, settings=each) for task in tasks])
+        work = partial(_write_part, progress=progress) if count == 1 and not engine else _write_part
+        done = engines.run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell)
+        with closing(done):
+            for written in done:
+                if written.version != __version__:
+                    raise CritpathError(
+                        f"a worker has critpath {written.version}, and this is {__version__}",
+                        "install the same version everywhere",
+                    )
+                parts[written.number] = written.part
+        ordered = [parts[number] for number in range(len(items))]
+        store.seal(place, ordered, {"version": __version__})
+        require(join_sets(store.load_dataset(place, resident=0)))
+    return join_sets(store.load_dataset(directory, resident=0))
+
+
+# ------------------------------------------------------------------ what is named
+
+
+def _resolve_sources(
+    sources: Sequence[Path], interrupts: bool, tell: Progress
+) -> Iterator[Path | PathSet]:
+    """Yield every recording of the sources by its path, and what is saved as it is."""
+    for source in sources:
+        if store.is_baseline_file(source):
+            tell(f"loading {source}")
+            yield from store.split_baseline(
+                store.load_baseline(source), source, interrupts=interrupts
+            )
+        elif store.is_paths_file(source):
+            tell(f"loading {source}")
+            yield store.open_paths(source)
+        elif store.is_dataset(source):
+            tell(f"loading {source}")
+            yield from store.load_dataset(source)
+        else:
+            yield from read.find_recordings(source)
+
+
+def _has_stacks(item: Path | PathSet) -> bool:
+    """Tell whether paths may come with stacks, before they are read."""
+    if not isinstance(item, Path):
+        return store.has_stacks(item)
+    return read.Recording(item).has_stacks
+
+
+def _extract_sources(
+    sources: Sequence[Path],
+    settings: ExtractSettings,
+    jobs: int | None,
+    progress: Progress | None,
+    parts: Path | None = None,
+) -> Generator[Iterable[PathSet]]:
+    """Yield the sets of every recording of the sources: `_extract_items`."""
+    items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
+    yield from _extract_items(items, settings, jobs, progress, parts)
+
+
+def _extract_items(
+    items: Sequence[Path | PathSet],
+    settings: ExtractSettings,
+    jobs: int | None,
+    progress: Progress | None,
+    parts: Path | None = None,
+) -> Generator[Iterable[PathSet]]:
+    """Yield the sets of every recording, in order; with one job each when it is asked for.
+
+    To be closed: other processes are at work while it is suspended.  They write what they
+    find into a directory, if there is one, and send it else.
+    """
+    tell = progress or (lambda _: None)
+    recordings = [item for item in items if isinstance(item, Path)]
+    count = engines.fit_jobs(jobs, recordings, settings)
+    each = engines.split_resources(settings, count, jobs)
+    tasks = _number_tasks(
+        [_Task(recording, each, number, parts) for number, recording in enumerate(recordings)]
+    )
+    # A stream cannot go from one process to another.
+    work: Callable[[_Task], Any] = _read_set if parts is None else _write_part
+    if count == 1:
+        work = partial(_stream_sets, progress=progress)
+    with closing(engines.run(work, tasks, jobs=count, size=_size, progress=tell)) as results:
+        for item in items:
+            if not isinstance(item, Path):
+                yield [item]
+            elif count > 1 and parts is not None:
+                file = parts / next(results).part.file
+                yield [store.open_paths(file, resident=0)]
+                file.unlink(missing_ok=True)
+            elif count > 1:
+                yield [_make_read_only(paths) for paths in next(results)]
+            else:
+                yield next(results)
+        # To the end: who is closed before it is interrupted.
+        next(results, None)
+
+
+def _join_parts(parts: Iterable[PathSet]) -> PathSet:
+    """Join the sets of one recording, whose facts each of them has."""
+    each = list(parts)
+    if len(each) == 1:
+        return each[0]
+    first, joined = each[0], join_sets(each)
+    return replace(
+        joined,
+        session=joined.session % len(first.sources),
+        executions=replace(
+            joined.executions,
+            incomplete=first.executions.incomplete,
+            notes=first.executions.notes,
+        ),
+        warnings=tuple(dict.fromkeys(text for of in each for text in of.warnings)),
+        **{name: getattr(first, name) for name in _FACTS},
+    )
+
+
+_FACTS: Final = ("sources", "specification", "losses", "environment", "events")
+
+
+# --------------------------------------------------------------------- one of them
+
+
+def _decided_hosts() -> str:
+
+    return read.decided_hosts()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One recording, and where its paths go: plain values for any process.
+
+    Attributes
+    ----------
+    recording : Path
+        By the name that the user gave.
+    settings : ExtractSettings
+    number : int
+        Of its part.
+    directory : Path or None
+        Of the dataset.
+    here : str
+        The user's current directory, if the process that reads it may have another.
+    place : str
+        Among the others, for who waits: `` (2 of 6)``; nothing of a single one.
+    hosts : str
+        Which directories are sets of hosts, as the user decided (`decide_hosts`).
+    """
+
+    recording: Path
+    settings: ExtractSettings
+    number: int = 0
+    directory: Path | None = None
+    here: str = ""
+    place: str = ""
+    hosts: str = field(default_factory=_decided_hosts)
+
+    def __str__(self) -> str:
+        return str(self.recording)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a worker says of a part that it wrote."""
+
+    number: int
+    part: store.Part
+    version: str
+
+
+def _number_tasks(tasks: list[_Task]) -> list[_Task]:
+    """Say of every task which of how many it is."""
+    if len(tasks) < 2:
+        return tasks
+    return [replace(task, place=name_place(n, len(tasks))) for n, task in enumerate(tasks, 1)]
+
+
+def _size(task: _Task) -> int:
+    return engines.size_of(task.recording)
+
+
+def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
+    """Extract a recording in this process."""
+    yield from extract_recording(
+        read.Recording(task.recording), task.settings, progress, task.place
+    )
+
+
+def _read_set(task: _Task) -> list[PathSet]:
+    """Extract a recording in another process, which sends what it found."""
+    with read.decide_hosts(task.hosts):
+        return list(_stream_sets(task))
+
+
+def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
+    """Extract a recording, wherever this is, and write its part of the dataset."""
+    if task.directory is None:
+        raise ValueError("a part of no dataset")
+    sets = (
+        rebase_paths(task.recording, task.settings, task.here)
+        if task.here
+        else _stream_sets(task, progress)
+    )
+    with read.decide_hosts(task.hosts):
+        part = store.write_part(task.directory, task.number, sets)
+    return _Written(task.number, part, __version__)
+
+
+def _make_read_only(paths: PathSet) -> PathSet:
+    """Make a set that came from another process read-only again."""
+    known = paths.executions.requests
+    executions = replace(paths.executions, requests=known and replace(known))
+    return replace(paths, executions=executions, paths=replace(paths.paths))
+
+
+# Recordings read by a worker with another current directory than the user's.
+
+
+_WINDOWS: Final = "windows:"
+
+
+def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
+    """Extract a recording where the user's current directory is another; say its given name."""
+    near = str(recording)
+    far = str(Path(here) / near)
+    names = {far: near}
+    given = settings.specification or ""
+    if given.startswith(_WINDOWS):
+        file = str(Path(here) / given.removeprefix(_WINDOWS))
+        names[file] = given.removeprefix(_WINDOWS)
+        settings = replace(settings, specification=_WINDOWS + file)
+
+    def named(text: str) -> str:
+        for there, given_name in names.items():
+            text = text.replace(there, given_name)
+        return text
+
+    try:
+        for paths in extract_recording(read.Recording(Path(far)), settings):
+            yield _rename_texts(paths, named)
+    except CritpathError as error:
+        raise engines.Failure(
+            error.exit_code,
+            named(error.what),
+            named(error.do)
+            + "; workers need it under the same name" * (error.exit_code == EXIT_UNREADABLE),
+        ).error() from error
+
+
+def _rename_texts(paths: PathSet, named: Callable[[str], str]) -> PathSet:
+    executions = paths.executions
+    return replace(
+        paths,
+        executions=replace(executions, notes=tuple(map(named, executions.notes))),
+        sources=tuple(map(named, paths.sources)),
+        specification=named(paths.specification),
+        losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
+        environment=tuple(each.map_texts(named) for each in paths.environment),
+        warnings=tuple(map(named, paths.warnings)),
+    )
+
+
+# Compare: two sets to the answer.
+
+
+def compare(
+    normal: PathSet,
+    sample: PathSet,
+    settings: CompareSettings | None = None,
+    *,
+    progress: Progress | None = None,
+    flame: bool = True,
+) -> Analysis:
+    """Compare a sample set with a normal set; the flame graph is for files, no text has it.
+
+    Raises
+    ------
+    InconclusiveError
+        If a set has no execution at all.
+
+    Notes
+    -----
+    Janecek, Ezzati-Jivan and Hamou-Lhadj, "Performance Anomaly Detection through
+    Sequence Alignment of System-Level Traces" (ICPC 2022).  Deviations: types are
+    found before the coarse detection, whose tests compare like with like, so that a
+    changed mix of types is no slow-down; the verdict comes from a permutation test.
+    """
+    settings, tell = settings or CompareSettings(), progress or (lambda _: None)
+    for name, path_set in (("normal", normal), ("sample", sample)):
+        if not len(path_set):
+            raise InconclusiveError(
+                f"the {name} set has no execution ({path_set.specification})",
+                "check --execution, or record more: at least 10 executions, better 100",
+            )
+    normal, sample, newcomers = detect.with_like_clients(normal, sample)
+    normal, sample, relabelled = detect.with_like_labels(normal, sample)
+    detect.require_alike_processes(normal, sample)
+    normal, sample, unlike = vectors.with_like_states(
+        detect.note_repaired_switches(normal), detect.note_repaired_switches(sample)
+    )
+    # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
+    coder = vectors.Coder((normal, sample), settings.alphabet)
+    normal_vectors, sample_vectors = do_for_both(normal, sample, vectors.vectors_of, coder)
+    apart = detect.recorded_apart(normal, sample)
+    runs, blocks = (None, None) if apart else detect.find_runs_and_blocks(normal, sample)
+    judgement = detect.judge(
+        normal_vectors, sample_vectors, settings,
+        labels=(normal.executions.label, sample.executions.label),
+        sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
+        apart=settings.sessions and apart, together=not apart,
+        clean=detect.leave_out_strangers(normal, sample, coder, runs), progress=tell,
+    )  # fmt: skip
+    judgement = detect.add_rivals(judgement, normal, sample, newcomers=bool(newcomers))
+    types = judgement.pairs.pair[judgement.sample_clusters.labels]
+    gaps = detect.partial_comparison_note(judgement.normal_clusters.labels, types)
+    verdict, reasons = detect.decide(
+        judgement.detection,
+        judgement.outliers,
+        *((normal.lossy, sample.lossy), (normal.losses, sample.losses)),
+        apart=judgement.apart,
+        minimum=settings.minimum_executions,
+        differences=(
+            *detect.missing_runs(normal, sample),
+            *detect.doubtful_requests(normal, sample),
+            *(
+                detect.environment_differences(normal, sample)
+                if settings.strict_environment
+                else ()
+            ),
+        ),
+        note=gaps,
+    )
+    result = Analysis(
+        verdict=verdict,
+        reasons=(*reasons, *_sufficient(verdict, normal, sample, (settings, judgement))),
+        warnings=(
+            *newcomers,
+            *([gaps] if gaps else []),
+            *relabelled,
+            *judgement.warnings,
+            *detect.set_warnings(normal, sample, coder.folded),
+            *(*unlike, *coder.warnings),
+        ),
+        normal=normal,
+        sample=sample,
+        normal_vectors=normal_vectors,
+        sample_vectors=sample_vectors,
+        detection=judgement.detection,
+        normal_clusters=judgement.normal_clusters,
+        sample_clusters=judgement.sample_clusters,
+        pairs=judgement.pairs,
+        outliers=judgement.outliers,
+        **dict.fromkeys(("aligned", "findings", "causes"), ()),
+        settings=asdict(settings),
+        apart=judgement.apart is not None,
+        grounds=detect.find_grounds(
+            *(verdict, judgement.detection, (normal.lossy, sample.lossy)),
+            apart=judgement.apart,
+            minimum=settings.minimum_executions,
+        ),
+    )
+    return _explain_and_draw(result, judgement, coder, settings, tell, flame=flame)
+
+
+def _explain_and_draw(
+    result: Analysis,
+    judgement: detect.Judgement,
+    coder: vectors.Coder,
+    settings: CompareSettings,
+    tell: Progress,
+    *,
+    flame: bool,
+) -> Analysis:
+    """Add what an answer has beside the verdict: causes, and where the time goes."""
+    if flame:  # before threads: Python 3.11 fails if two parse modules at once, as pytest has them
+        _ = detect.build_flame
+    # The verdict is known: what is left to do says only why.
+    tell(f"{VERDICTS[result.verdict]}; adding up" + name_place(3, COMPARING))
+    explained: Analysis
+    explained, nodes, waits = side_by_side(
+        partial(localize.explain, result, coder, settings, tell),
+        partial(_draw_flame, result, judgement, coder, settings) if flame else tuple,
+        partial(vectors.sum_waits, result.normal, result.sample),
+        rows=len(result.normal) + len(result.sample),
+    )
+    return replace(explained, flame=nodes, waits=waits)
+
+
+def _draw_flame(
+    result: Analysis, judgement: detect.Judgement, coder: vectors.Coder, settings: CompareSettings
+) -> tuple[FlameNode, ...]:
+    """Return where the time goes; changes are tested in directions that the verdict allows."""
+    normal, sample = result.normal, result.sample
+    labels = normal.executions.label, sample.executions.label
+    types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
+    apart = judgement.apart
+    # What the machine may have done to sets of different times is nothing to mark.
+    sure = apart is None or 1 / (1 + apart.slower) - 1 > apart.beyond
+    directions = {
+        "anomaly": ("more", "less"),
+        "ok": ("less",) if localize.is_faster(result) and sure else (),
+    }.get(result.verdict, ())
+    return detect.build_flame(
+        vectors.chain_times(normal, sample, coder if coder.kind == "thread" else None),
+        detect.FlameSets(
+            labels=labels if cluster.labels_are_usable(*labels) else ((), ()),
+            types=types,
+            sessions=(normal.session, sample.session),
+            runs=None if apart or not directions else detect.find_runs(normal, sample),
+            blocks=None if apart or not directions else detect.find_blocks(normal, sample),
+        ),
+        # Behind an alarm, whose level that of the whole tree is.
+        level=FLAME.level if result.verdict == "anomaly" else settings.alpha,
+        permutations=settings.permutations,
+        directions=directions,
+        whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
+    )
+
+
+def _sufficient(
+    verdict: str, normal: PathSet, sample: PathSet, by: tuple[CompareSettings, detect.Judgement]
+) -> Iterator[Note]:
+    """Yield what recordings under a budget should have been like to have enough executions."""
+    if verdict != "inconclusive":
+        return
+    wanted = max(by[0].minimum_executions, by[1].detection.needed)
+    for name, paths in (("normal", normal), ("sample", sample)):
+        gaps = (told.gaps for told in paths.environment)
+        of = [each for each in gaps if each is not None and each.overhead is not None]
+        if not of or not 0 < len(paths) < wanted:
+            continue
+        more = wanted / len(paths)
+        seen = sum(each.whole + each.partial + (each.bystander or 0) for each in of)
+        seconds = sum(each.recorded_ns for each in of) / 1e9
+        asked = (of[0].overhead or {}).get("target")
+        target = float(asked) if isinstance(asked, int | float) else 0.0
+        target = more * target if wanted <= seen else 0.0
+        yield SufficientRecording(name, len(paths), seen, wanted, more * seconds, target)
+
+
+def record_cause(
+    request: ab.AbRequest,
+    directory: Path | None,
+    reporter: record.Reporter,
+    progress: Callable[[str], None],
+) -> AbCause:
+    """Record blocks of both commands and compare them.
+
+    Raises CritpathError if nothing can be recorded here.
+    """
+    from critpath import ab  # noqa: PLC0415 - as said above
+
+    with tempfile.TemporaryDirectory(prefix="critpath-ab-") as place:
+        target = directory or Path(place) / "recordings"
+        ab.record_blocks(request, target, reporter)
+        return compare_recordings([target], request, progress)
+
+
+def compare_recordings(
+    places: Sequence[Path], request: ab.AbRequest, progress: Callable[[str], None]
+) -> AbCause:
+    """Compare recorded blocks, for what they say of why."""
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - as said above
+
+    def extract_side(name: str) -> PathSet:
+        parts = [place / name for place in places]
+        return extract(parts, specification=request.specification or None, progress=progress)
+
+    settings = CompareSettings(floor=request.floor / 2)
+    analysis = compare(extract_side("normal"), extract_side("sample"), settings)
+    document = comparison_document(analysis)
+    causes = [cause.sentence for cause in document.causes if not cause.minor]
+    return AbCause(verdict=document.verdict, sentences=[*document.reasons[:1], *causes[:3]])
+
+
+# Remember: what is normal.
+
+
+def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[store.Session, ...]:
+    """Make a session of every recording.
+
+    Parameters
+    ----------
+    parts : sequence of PathSet
+        One per recording, as `extract_each` gives them.
+    most : int
+        Executions that each keeps, evenly spread within each label; 0 for all.
+
+    Raises
+    ------
+    UsageError
+        If one recording is there twice.
+    """
+    from critpath.report.document import begin_dates  # noqa: PLC0415 - as said above
+
+    store.require_new(parts, set(), "")
+    sessions = []
+    for part, before in map(store.drop_left_out_note, store.anonymize(parts)):
+        moments = np.column_stack([part.executions.begin, part.executions.end])
+        rows = store.stratified_sample(part.executions.label, most, make_seed(moments))
+        kept = part if len(rows) == len(part) else part.take(rows)
+        out = before + len(part) - len(rows)
+        sessions.append(store.Session(kept, tuple(begin_dates(part)), out))
+    return tuple(sessions)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What became of an update.
+
+    Attributes
+    ----------
+    comparison : Analysis
+        The new recording as sample, the baseline as the normal set.
+    baseline : Baseline or None
+        What to save; None if the update is refused.
+    dropped : tuple of str
+        Recordings that made way.
+    """
+
+    comparison: Analysis
+    baseline: store.Baseline | None
+    dropped: tuple[str, ...] = ()
+
+
+def update(
+    baseline: store.Baseline,
+    file: Path,
+    parts: Sequence[PathSet],
+    settings: CompareSettings,
+    *,
+    version: str,
+    executions: int,
+    sessions: int,
+    accept: bool = False,
+) -> Update:
+    """Hold new recordings against a baseline, and add them if nothing is slower.
+
+    Parameters
+    ----------
+    baseline : Baseline
+    file : Path
+        Its name, for messages.
+    parts : sequence of PathSet
+        New recordings.
+    settings : CompareSettings
+    version : str
+        Of critpath.
+    executions, sessions : int
+        Most executions of a recording, and most recordings, that are kept.
+    accept : bool
+        Begin anew with the new recordings if the verdict is not ``ok``: what was
+        normal before must not be mixed with them.
+
+    Raises
+    ------
+    UsageError
+        If a recording is in the baseline already.
+    """
+    old = store.split_baseline(baseline, file, interrupts=settings.interrupts)
+    known = {moment for part in old for moment in store.list_moments(part)}
+    store.require_new(parts, known, str(file))
+    new = make_sessions(parts, executions)
+    comparison = compare(join_sets(old), join_sets(list(parts)), settings)
+    if comparison.verdict == "ok" and settings.level:
+        # What a level hides from the gate would be normal from then on.
+        full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
+        if full.verdict == "anomaly":
+            # A warning: every answer says it, and what the verdict alone says is another.
+            comparison = replace(full, warnings=(HiddenByLevels(), *full.warnings))
+    if comparison.verdict != "ok":
+        anew = replace(baseline, sessions=new, version=version) if accept else None
+        dropped = tuple(s for part in old for s in part.sources) if accept else ()
+        return Update(comparison, anew, dropped)
+    kept = list(baseline.sessions)
+    dropped_names: list[str] = []
+    # What was just recorded stays in any case.
+    while kept and store.count_recordings(kept) + store.count_recordings(new) > sessions:
+        dropped_names += kept.pop(0).paths.sources
+    taken = [name for session in kept for name in session.paths.sources]
+    renamed = store.anonymize([session.paths for session in new], taken)
+    added = [replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
+    whole = replace(baseline, sessions=(*kept, *added), version=version)
+    return Update(comparison, whole, tuple(dropped_names))
+
+
+def load_saved_paths(file: Path) -> PathSet:
+    """Return the paths in what `extract` wrote or in a baseline, as they were saved.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    if store.is_paths_file(file):
+        return store.open_paths(file)
+    if store.is_dataset(file):
+        return join_sets(store.load_dataset(file))
+    baseline = store.load_baseline(file)
+    return join_sets(store.split_baseline(baseline, file, interrupts=baseline.interrupts))
+
+
+def count_documents(
+    source: Path, settings: signatures.SignSettings, progress: Progress | None = None
+) -> tuple[Counts, tuple[str, ...]]:
+    """Return how often what happened in a recording, document by document, and notes.
+
+    See `critpath.signatures.read_source`.
+    """
+    from critpath import signatures  # noqa: PLC0415 - as said above
+
+    def find(source: Path, settings: signatures.SignSettings) -> Executions:
+        return extract(
+            [source],
+            specification=settings.specification,
+            reader=settings.reader,
+            progress=progress,
+        ).executions
+
+    return signatures.read_source(source, settings, find, progress)
+
+
+def look_up_comparison(
+    known_store: known.Store,
+    document: ComparisonDocument,
+    sources: tuple[Path, Path],
+    settings: signatures.SignSettings,
+    *,
+    level: float,
+    best: int = 5,
+) -> KnownEntry:
+    """Look up an anomaly: by its causes, and by counts where both sides have some."""
+    from critpath import signatures  # noqa: PLC0415 - as said above
+
+    counted = [
+        count_documents(source, settings)[0] if (source / COUNTS).is_file() else None
+        for source in sources
+    ]
+    return signatures.search_incident(
+        *(known_store, signatures.find_causes(document), counted[1], counted[0]),
+        level=level,
+        best=best,
+    )

@@ -1,0 +1,419 @@
+"""Replays a recording as a stream, in as many passes as it takes to know what is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from critpath import clocks, requests
+from critpath.errors import UnreadableError
+from critpath.executions import Prefilter
+from critpath.model import (
+    BlockStore,
+    Events,
+    Kind,
+    PackedBlocks,
+    ReplayedRecording,
+)
+from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording, prev_states
+from critpath.schema.environment import name_timers
+from critpath.schema.ways import SOCKETS
+from critpath.text import notes
+from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
+from critpath.timeline.functions import FunctionEvents
+from critpath.timeline.holders import find_holds
+from critpath.timeline.missing_switches import MissingSwitches, insert_switches
+from critpath.timeline.network import linked_packets, network_events
+from critpath.timeline.opening import RecordingOpener
+from critpath.timeline.replay import Replayer, replay
+from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
+
+if TYPE_CHECKING:
+    from critpath.engines import Budget
+    from critpath.executions import Specification
+    from critpath.model import (
+        Loss,
+        Timelines,
+    )
+    from critpath.read import Source
+    from critpath.timeline.missing_switches import Insertions
+
+
+import errno
+import os
+import tempfile
+from typing import IO
+
+import numpy as np
+
+from critpath.errors import UsageError
+from critpath.model import I64, PackedBlock
+from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
+
+
+@contextmanager
+def replay_recording(
+    opener: RecordingOpener,
+    recording: Recording,
+    specifications: Sequence[Specification],
+    budget: Budget,
+    told: tuple[str, ...],
+    way: str = SOCKETS,
+) -> Iterator[ReplayedRecording]:
+    """Replay a recording, of which something is `told` from before anything was read."""
+    replayed = replay_stream(
+        opener,
+        replace(assume_declared(recording), addresses=recording.addresses, way=way),
+        specifications,
+        budget,
+        complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
+    )
+    with closing(replayed.blocks):
+        warnings = (*told, *replayed.events.warnings)
+        if budget.spills and opener.whole:
+            warnings += (notes.recording_in_memory(str(recording), opener.whole),)
+        made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]
+        del replayed
+        yield made.pop()
+
+
+# -------------------------------------------------- replaying a recording as a stream
+
+
+# technical: order, losses, kinds of events that never come and missing switches are found out
+# once each, and what is put in or lost may show another: more passes find nothing new.
+_MOST_PASSES: Final = 6
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a pass takes for true before it begins.
+
+    Attributes
+    ----------
+    waking, syscalls : bool
+        Whether there are ``sched_waking`` and entries of system calls.
+    losses : tuple of Loss
+    searched : bool
+        Whether switches contradict each other, so that missing ones are looked for.
+    insertions : Insertions or None
+        Switches to put in; None before the search.
+    strings : sequence of str
+        What codes in them mean.
+    addresses : frozenset of int
+        The host's own.
+    way : str
+        What tells of sockets, where requests are asked for.
+    resumed : Resumed or None
+        What was going on at the ends of gaps; None before the search.
+    """
+
+    waking: bool
+    syscalls: bool
+    losses: tuple[Loss, ...] = ()
+    searched: bool = False
+    insertions: Insertions | None = field(default=None, compare=False)
+    strings: Sequence[str] = field(default=(), compare=False)
+    addresses: frozenset[int] = frozenset()
+    way: str = SOCKETS
+    resumed: Resumed | None = field(default=None, compare=False)
+
+
+def assume_declared(recording: Recording) -> Assumptions:
+    """Return what the metadata makes likely: nothing is lost, and what is declared comes."""
+    names = recording.event_names
+    return Assumptions(_declares(names, Kind.WAKING), _declares(names, Kind.SYSCALL_ENTRY))
+
+
+def _declares(names: Collection[str], kind: Kind) -> bool:
+    patterns = [p for wanted in KERNEL_EVENTS if wanted.kind is kind for p in wanted.names]
+    return any(fnmatchcase(name, p) for name in names for p in patterns)
+
+
+def read_finder_events(
+    opener: RecordingOpener, specifications: Collection[Specification]
+) -> Events:
+    """Return what finders of executions ask about, where nothing else is needed."""
+    prefilter = Prefilter(specifications)
+    try:
+        with closing(opener()) as source:
+            source.watch(prefilter.feed)
+            for _ in source:
+                pass
+            return prefilter.events(source.finish())
+    except OutOfOrder as reason:
+        opener.sort_whole(reason)
+        return read_finder_events(opener, specifications)
+
+
+def _make_store(budget: Budget) -> BlockStore:
+    if not budget.spills:
+        return PackedBlocks()
+
+    return SpilledBlocks()
+
+
+def replay_stream(
+    opener: RecordingOpener,
+    assumed: Assumptions,
+    specifications: Collection[Specification],
+    budget: Budget,
+    *,
+    complete: Callable[[Events], Events] = lambda events: events,
+) -> ReplayedRecording:
+    """Replay a recording, as often as it takes to know what has to be known before."""
+    for _ in range(_MOST_PASSES):
+        blocks = _make_store(budget)
+        try:
+            if assumed.resumed is None:
+                assumed, source = _search_gaps(opener, assumed)
+            else:
+                source = opener()
+            with closing(source):
+                done = _replay_once(
+                    source, assumed, Prefilter(specifications), blocks, budget, complete
+                )
+            if isinstance(done, ReplayedRecording):
+                return done
+            assumed = done
+            blocks.close()
+            if assumed.searched and assumed.insertions is None:
+                with closing(opener()) as source:
+                    assumed = _find_missing_switches(source, assumed, complete)
+        except OutOfOrder as reason:
+            # What was looked for was looked for in the wrong order.
+            opener.sort_whole(reason)
+            assumed = replace(assumed, searched=False, insertions=None, resumed=None)
+        except BaseException:
+            blocks.close()
+            raise
+        blocks.close()
+    raise UnreadableError(
+        "the recording is another one whenever it is read",
+        "wait until it is written, and copied whole",
+    )
+
+
+def _search_gaps(opener: RecordingOpener, assumed: Assumptions) -> tuple[Assumptions, Source]:
+    """Look for what was going on at the end of each gap; return the source to read next, too."""
+    source = opener()
+    if not len(source.gaps):
+        return replace(assumed, resumed=NOTHING), source
+    with closing(source):
+        found = find_resumed(iter(source), source.classes, source.gaps)
+    return replace(assumed, resumed=found), opener()
+
+
+def collect_sockets(
+    source: Source, assumed: Assumptions, *, every: bool = False, links: bool = False
+) -> requests.ActivityEvents:
+    """Return what notes a recording's sockets: for links alone, or with all that threads do."""
+    # Behind the masks: what a thread's previous state is that could go on.
+    runnable = prev_states(source.hosts, source.environment)[:, 2:]
+    # Between hosts it matters when packets leave: a send is told when its call ends.
+    kept = {"leaving": len(source.hosts) > 1, "every": every, "sockets": links, "sleeps": links}
+    return requests.ActivityEvents(
+        runnable, waking=assumed.waking, way=assumed.way, gaps=source.gaps, **kept
+    )
+
+
+def _find_missing_switches(
+    source: Source, assumed: Assumptions, complete: Callable[[Events], Events]
+) -> Assumptions:
+    """Look for switches that the kernel left out; the losses come to light as well."""
+    search = MissingSwitches(len(source.hosts))
+    for chunk in source:
+        search.feed(chunk, source.classes)
+    about = source.finish()
+    found = search.finish(about.losses, source.gaps)
+    return replace(
+        assumed, insertions=found, strings=source.strings(), losses=complete(about).losses
+    )
+
+
+def _replay_once(
+    source: Source,
+    assumed: Assumptions,
+    prefilter: Prefilter,
+    blocks: BlockStore,
+    budget: Budget,
+    complete: Callable[[Events], Events],
+) -> ReplayedRecording | Assumptions:
+    """Return what was replayed, or what to assume instead."""
+    put = assumed.insertions
+    functions = FunctionEvents()
+    replayer = Replayer(
+        hosts=source.hosts,
+        environment=source.environment,
+        losses=assumed.losses,
+        code=source.code,
+        text=source.text,
+        has_waking=assumed.waking,
+        has_syscalls=assumed.syscalls,
+        addresses=assumed.addresses,
+        gaps=source.gaps,
+        resumed=assumed.resumed or NOTHING,
+    )
+    if put is None:
+        chunks = iter(source)
+    else:
+        put = put.recoded(assumed.strings.__getitem__, source.code)
+        chunks = insert_switches(iter(source), put, source.classes)
+    rows = 0
+    timers = name_timers(source.environment)
+    ends = [at for at, name in timers.items() if name == PERIOD_TIMER]
+    resources = ResourceEvents(ends)
+    # None or one: what threads do with sockets and to each other, where that is asked for.
+    several = len(source.hosts) > 1
+    kept = {"every": prefilter.slices, "links": not prefilter.requests}
+    collect = partial(collect_sockets, source, assumed, **kept)
+    sockets = [collect()] if prefilter.requests or several else []
+    for chunk in chunks:
+        prefilter.feed(chunk, source.classes)
+        resources.feed(chunk, source.classes)
+        functions.feed(chunk, source.classes)
+        for each in sockets:
+            each.feed(chunk, source.classes)
+        replayer.feed(chunk, source.classes)
+        if put is None and replayer.contradicted and not source.filled:
+            return replace(assumed, searched=True)
+        if replayer.waiting >= budget.rows:
+            rows += replayer.waiting
+            blocks.append(replayer.cut())
+    about = source.finish()
+    if put is not None and len(put):
+        about = replace(about, environment=(*about.environment, put.counted))
+    if put is not None:
+        about = replace(about, warnings=(*about.warnings, *put.warnings))
+    events = complete(about)
+    found = replace(
+        assumed,
+        losses=events.losses,
+        waking=Kind.WAKING in replayer.present,
+        syscalls=Kind.SYSCALL_ENTRY in replayer.present,
+    )
+    if found != assumed:
+        return found
+    rows += replayer.waiting
+    blocks.append(replayer.finish(events.end))
+    events = replace(prefilter.events(events), strings=tuple(source.strings()))
+    workers = replayer.workers()
+    holds = find_holds(events, replayer.holders(), workers, events.strings)
+    if holds.links:
+        events = replace(events, environment=(*events.environment, holds.counted))
+    collected = [each.finish(workers, events.strings) for each in sockets]
+    receipts, messages = clocks.link_hosts(collected[0], workers, events) if several else ((), None)
+    return ReplayedRecording(
+        events,
+        blocks,
+        workers,
+        replayer.processors,
+        rows,
+        linked_packets(network_events(events), replayer.network()),
+        holds.links,
+        replayer.warnings,
+        resources.finish(events.end),
+        collected[0] if collected else None,
+        receipts=receipts,
+        messages=messages,
+        functions=functions.finish(events.end),
+    )
+
+
+def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
+    """Read the kernel's events of a recording, and what every thread did, into memory."""
+    recording = Recording(source)
+    opener = RecordingOpener(recording, KERNEL_EVENTS, reader)
+    if opener.several:
+        events = opener.tell_clocks(recording.add_manifest(opener.read()))
+    else:
+        events = recording.add_manifest(opener.read())
+    return events, replay(events, recording.addresses)
+
+
+# Blocks that do not fit in memory.
+
+
+class SpilledBlocks:
+    """Blocks in a temporary file without a name (`critpath.model.Blocks`).
+
+    The file is made where ``TMPDIR`` says and takes 10 to 15 bytes an event.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be made, or the place has no more room.
+    """
+
+    def __init__(self) -> None:
+        # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
+        self._place = os.environ.get("TMPDIR", "")
+        try:
+            self._place = self._place or tempfile.gettempdir()
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-", dir=self._place)  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise self._no_room(error) from error
+        self._cuts: list[int] = []
+        self._bases: list[int] = []
+        # Of each table of each block: where it begins, its owners, rows and bytes.
+        self._places: list[list[tuple[int, int, int, int]]] = []
+        self._buffers = BufferPool()
+
+    def append(self, block: PackedBlock) -> None:
+        """Write the next block."""
+        places = []
+        try:
+            begin = self._file.seek(0, os.SEEK_END)
+            for table in block.tables:
+                self._file.write(table.data.data)
+                places.append((begin, table.owners, table.rows, len(table.data)))
+                begin += len(table.data)
+            self._file.flush()
+        except OSError as error:
+            raise self._no_room(error) from error
+        self._cuts.append(block.cut)
+        self._bases.append(block.base)
+        self._places.append(places)
+
+    @property
+    def cuts(self) -> I64:
+        """The cut of every block (ns)."""
+        return np.array(self._cuts, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._cuts)
+
+    def __getitem__(self, index: int) -> FetchedBlock:
+        places = self._places[index]
+        return FetchedBlock(
+            self._cuts[index],
+            self._bases[index],
+            lambda table: self._read(*places[table]),
+            self._buffers.take,
+        )
+
+    def _read(self, begin: int, owners: int, rows: int, size: int) -> PackedTable:
+        try:
+            self._file.seek(begin)
+            data = np.fromfile(self._file, np.uint8, size)
+        except OSError as error:
+            raise self._no_room(error) from error
+        if len(data) != size:
+            raise self._no_room(OSError(errno.EIO, os.strerror(errno.EIO)))
+        return PackedTable(owners, rows, data)
+
+    def close(self) -> None:
+        """Free the file's room."""
+        self._file.close()
+
+    def _no_room(self, error: OSError) -> UsageError:
+        where = f" in {self._place}" if self._place else ""
+        return UsageError(
+            f"the temporary file of --max-memory{where}: {error.strerror or error}",
+            "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
+        )
