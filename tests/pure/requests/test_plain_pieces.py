@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "oracle"))
 import request_tables as plain
 
 from critpath.model import State
-from critpath.model.requests import Act, Certainty, Collected, Sketches
-from critpath.requests import datagrams, paths, pools, tiers
+from critpath.model.requests import Act, Certainty, Collected, Rule, Sketches
+from critpath.requests import datagrams, paths, pools, services, tiers
 from critpath.requests.endpoints import UDP, EndpointColumn
 
 HERE = Path(__file__).resolve().parent
@@ -300,3 +302,103 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
                 assert (tier.own_ns, tier.asked_ns, tier.queued_ns) == (None, None, None)
         deep += any(tier.depth > 1 for tier in found)
     assert deep > 5
+
+
+def test_services_as_the_plain_twin(worlds: list[Any]) -> None:
+    """Who asked whom, how often, how surely and by which rule, over two recordings."""
+    calls_of_all = 0
+    for number, (one, other) in enumerate(pairwise(worlds)):
+        rng = np.random.default_rng(number)
+        sketches = []
+        for world in (one, other):
+            many = len(world.requests)
+            requests = dataclasses.replace(
+                world.requests,
+                parent=np.array([int(rng.integers(-1, many)) for _ in range(many)], np.int32),
+                why=rng.choice([0, 5, 6], many).astype(np.int32),
+                strings=(*world.requests.strings, "multiplexed"),
+            )
+            ends = dataclasses.replace(
+                world.endpoints, local_address=np.full(len(world.endpoints), 4, np.int32),
+                strings=("", "127.0.0.1", "10.0.0.9", "::1", "10.0.0.1"),
+                remote_address=rng.integers(0, 5, len(world.endpoints)).astype(np.int32),
+                path=np.zeros(len(world.endpoints), np.int32),
+            )  # fmt: skip
+            sketches.append(
+                Sketches(
+                    "x", ends, requests, world.subrequests, world.slices, None,
+                    np.zeros(many, np.uint8), ("r",) * many, np.ones(many, np.bool_),
+                    ("note", f"note {number}"), hosts=("a", "b") if number % 2 else (), alone=2,
+                )
+            )  # fmt: skip
+        found = services.sum_services(sketches, "1")
+        counts: Counter[str] = Counter()
+        callers: dict[str, Counter[str]] = {}
+        asks: dict[str, Counter[str]] = {}
+        how: dict[str, Counter[str]] = {}
+        sure: dict[str, list[float]] = {}
+        several = elsewhere = 0
+        for each in sketches:
+            table, ends = each.requests, each.endpoints
+            names = [table.strings[code] for code in table.service.tolist()]
+            counts.update(names)
+            for row, parent in enumerate(table.parent.tolist()):
+                mine = callers.setdefault(names[row], Counter())
+                mine[names[parent] if parent >= 0 else ""] += 1
+            several += len({e for e, why in zip(table.endpoint, table.why, strict=True)
+                            if table.strings[why] == "multiplexed"})  # fmt: skip
+            for sub in plain.rows_of(each.subrequests):
+                if sub.connects:
+                    continue
+                at = sub.endpoint
+                address = ends.strings[ends.remote_address[at]]
+                far = ends.peer[at] < 0 and address == "10.0.0.9"
+                elsewhere += far
+                if sub.request < 0:
+                    continue
+                asker, port = names[sub.request], int(ends.remote_port[at])
+                if sub.child >= 0:
+                    asked = names[sub.child]
+                elif not port:
+                    asked = {1: "unix", 16: "netlink"}.get(int(ends.family[at]), "?")
+                elif ends.peer[at] >= 0 and len(each.hosts) > 1:
+                    asked = f"{each.hosts[ends.host[ends.peer[at]]]}:{port}"
+                else:
+                    asked = f"{address}:{port}"
+                asks.setdefault(asker, Counter())[asked] += 1
+                how.setdefault(asker, Counter())[Rule(sub.how).name.lower()] += 1
+                sure.setdefault(asker, []).append(sub.probability)
+                calls_of_all += 1
+        assert {of.service: of.requests for of in found.services} == counts
+        for of in found.services:
+            many = counts[of.service]
+            want = {to: n / many for to, n in asks.get(of.service, {}).items()}
+            assert of.calls == want
+            assert Counter(of.callers) == callers[of.service]
+            if of.service in sure:
+                total = len(sure[of.service])
+                assert of.sure == pytest.approx(sum(sure[of.service]) / total, abs=1e-6)
+                assert of.how == {r: n / total for r, n in how[of.service].items()}
+            else:
+                assert of.sure is None
+        assert (found.alone, found.several_at_once) == (4, several)
+        assert found.not_recorded == elsewhere
+        assert found.notes == ["note", f"note {number}"]
+        assert found.hosts == []
+    assert calls_of_all > 100
+
+
+def test_services_come_in_the_order_in_which_requests_reach_them() -> None:
+    def order(**asks: tuple[str, dict[str, int]]) -> list[str]:
+        entries = [
+            SimpleNamespace(service=name, calls=calls, callers={"": 1} if way == "in" else {"x": 1})
+            for name, (way, calls) in asks.items()
+        ]
+        return [of.service for of in services._put_askers_first(entries)]
+
+    chain = {"db": ("", {}), "app": ("", {"db": 1}), "web": ("in", {"app": 1, "away": 1})}
+    assert order(**chain) == ["web", "app", "db"]
+    deep = {"a": ("in", {"c": 1, "b": 1}), "b": ("", {}), "c": ("", {"d": 1}), "d": ("", {"a": 1})}
+    assert order(**deep) == ["a", "c", "d", "b"]
+    alone = {"x": ("", {"y": 1}), "y": ("", {"x": 1}), "z": ("in", {})}
+    assert order(**alone) == ["z", "x", "y"]

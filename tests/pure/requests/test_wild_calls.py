@@ -257,3 +257,96 @@ def test_addresses_are_read_as_people_write_them(text: str, how: str) -> None:
         # (What is left of an address of which only the last four bytes are not 0.)
         few = address.version == 6 and number < 1 << 32
         assert shown == (str(ipaddress.IPv4Address(number)) if few else str(address))
+
+
+def find_rows(*events: tuple[str, dict[str, int]]) -> list[tuple[str, int, int]]:
+    """Return what acts calls come to, by which thread, and how much they moved."""
+    drawn = Recording(0)
+    for name, fields in events:
+        drawn.put(name, **fields)
+    calls = CallEvents()
+    calls.feed(drawn.chunk(), CLASSES)
+    return [(Act(row[1]).name, row[2], row[5]) for row in calls.finish(()).rows.tolist()]
+
+
+def call(name: str, tid: int, ret: int, **fields: int) -> list[tuple[str, dict[str, int]]]:
+    return [
+        (f"syscall_entry_{name}", {"tid": tid, **fields}),
+        (f"syscall_exit_{name}", {"tid": tid, "ret": ret}),
+    ]
+
+
+ACCEPTED = call("accept4", 7, 5, fd=3)
+
+
+@pytest.mark.parametrize("name", ["read", "accept4", "write", "recvfrom"])
+def test_the_end_of_another_call_than_was_begun_is_of_its_own(name: str) -> None:
+    """Its begin was lost; what it read, and from what, nobody knows: but that it read."""
+    for begun in ("futex", "dup", "write", "sendto", "connect"):
+        entry = f"syscall_entry_{begun}"
+        if entry not in NUMBER or begun == name:
+            continue
+        rows = find_rows(
+            *ACCEPTED, (entry, {"tid": 7, "fd": 5}),
+            (f"syscall_exit_{name}", {"tid": 7, "ret": 9}),
+        )  # fmt: skip
+        more = [("OPEN", 7, 1)] if name == "accept4" else []
+        assert [row for row in rows if row[0] != "CLOSE"] == [("OPEN", 7, 1), *more]
+
+
+@pytest.mark.parametrize("pid", [9, 7])
+def test_a_process_of_a_number_that_was_used_before_has_no_names_of_it(pid: int) -> None:
+    """Its end was lost.  Who is a thread of its creator has the creator's."""
+    fork = ("fork", {"parent_tid": 7, "parent_pid": 7, "child_tid": 9, "child_pid": pid})
+    old = call("accept4", 9, 8, fd=3)
+    rows = find_rows(*ACCEPTED, *old, fork, *call("read", 9, 4, fd=8), *call("read", 9, 6, fd=5))
+    if pid == 9:
+        assert rows == [("OPEN", 7, 1), ("OPEN", 9, 1), ("CLOSE", 9, 0), ("RECEIVE", 9, 6)]
+    else:
+        assert rows == [("OPEN", 7, 1), ("OPEN", 9, 1), ("RECEIVE", 9, 6)]
+
+
+@pytest.mark.parametrize("fd", range(6))
+def test_only_standard_descriptors_outlive_another_program(fd: int) -> None:
+    accepted = call("accept4", 7, fd, fd=9)
+    rows = find_rows(*accepted, ("exec", {"tid": 7}), *call("read", 7, 4, fd=fd))
+    kept = fd <= 2
+    assert rows == [("OPEN", 7, 1), ("RECEIVE", 7, 4) if kept else ("CLOSE", 7, 0)]
+
+
+@pytest.mark.parametrize("ret", [-11, 0, 1, 2, 1500])
+def test_nothing_is_the_end_and_less_is_an_error(ret: int) -> None:
+    for name in ("read", "recvmsg", "write", "sendto"):
+        rows = find_rows(*ACCEPTED, *call(name, 7, ret, fd=5))
+        receives = name[0] == "r"
+        if ret < 0 or (ret == 0 and not receives):
+            assert rows == [("OPEN", 7, 1)]
+        else:
+            act = "SEND" if not receives else "RECEIVE" if ret else "FINISH"
+            assert rows == [("OPEN", 7, 1), (act, 7, ret)]
+
+
+@pytest.mark.parametrize("ret", [-115, -111, -1, 0, 1])
+def test_who_connects_has_a_connection_or_soon_will(ret: int) -> None:
+    rows = find_rows(*call("connect", 7, ret, fd=5, family=2), *call("sendto", 7, 3, fd=5))
+    opened = [("OPEN", 7, 2)] if ret in {0, -115} else []
+    assert rows == [*opened, ("SEND", 7, 3)]
+
+
+def test_names_end_with_the_last_of_them() -> None:
+    twice = [*ACCEPTED, *call("dup2", 7, 8, fd=5, newfd=8)]
+    for first, last in ((5, 8), (8, 5)):
+        closed = [*twice, *call("close", 7, 0, fd=first)]
+        assert find_rows(*closed, *call("read", 7, 2, fd=last)) == [
+            ("OPEN", 7, 1), ("RECEIVE", 7, 2),
+        ]  # fmt: skip
+        both = [*closed, *call("close", 7, 0, fd=last)]
+        assert find_rows(*both, *call("read", 7, 2, fd=last)) == [("OPEN", 7, 1), ("CLOSE", 7, 0)]
+    # What a number named before, it names no longer.
+    other = [*ACCEPTED, *call("accept4", 7, 6, fd=3), *call("dup2", 7, 5, fd=6, newfd=5)]
+    assert find_rows(*other)[-1] == ("CLOSE", 7, 0)
+    for cmd, made in ((0, True), (1030, True), (1, False), (1029, False)):
+        rows = find_rows(
+            *ACCEPTED, *call("fcntl", 7, 8, fd=5, newfd=cmd), *call("read", 7, 2, fd=8)
+        )
+        assert (("RECEIVE", 7, 2) in rows) == made
