@@ -347,3 +347,46 @@ def test_why_a_request_is_less_than_certain(recordings: Any) -> None:
     assert list(zip(found.boundary.tolist(), found.why.tolist(), strict=True)) == want
     assert [found.strings[code] for code in found.service] == ["web:80"] * 16
     assert len(lives)
+
+
+def test_services_with_several_requests_at_once_have_another_name() -> None:
+    """Only what is on such a connection; each service has one such name."""
+
+    class Ends(SimpleNamespace):
+        def __len__(self) -> int:
+            return 5
+
+    ends = Ends(
+        host=np.array([0, 1, 0, 0, 0]), family=np.array([2, 10, 1, 2, 1]),
+        local_port=np.array([80, 81, 0, 0, 0]), path=np.array([0, 0, 1, 0, 0]),
+        strings=("", "/run/served"),
+    )  # fmt: skip
+    udp = np.array([0, 0, 0, 1, 0], np.bool_)
+    columns = {n: np.zeros(2, np.int64) for n in Workers.__annotations__}
+    columns |= {"host": np.array([0, 1]), "tid": np.array([5, 5]), "name": np.array([2, 4])}
+    columns = {
+        n: c.astype(np.int32 if n in {"name", "idle_cpu"} else np.int64) for n, c in columns.items()
+    }
+    processes = Processes(Workers(**columns), NAMES.__getitem__)
+    rows = [(0, 1, 2), (1, 3, 4), (2, 5, 6), (3, 7, 8), (4, 9, 10), (0, 11, 12)]
+    of = make_turns(rows)
+    of.table[:, turns.TID] = 5
+    for hosts in ((), ("a", "b")):
+        names = turns.Names(ends, processes, udp, hosts)
+        service = names.services(of)
+        at = ["@a", "@b"] if hosts else ["", ""]
+        want = [f"web{at[0]}:80", f"db{at[1]}:81", f"web{at[0]}:/run/served", f"web{at[0]}:udp",
+                f"web{at[0]}:unix", f"web{at[0]}:80"]  # fmt: skip
+        assert [names.strings[code] for code in service] == want
+        assert names.of_endpoints(of, service).tolist() == service[:5].tolist()
+        many = np.array([1, 0, 1, 0, 0, 0], np.bool_)
+        marked = names.mark(service, many)
+        assert [names.strings[code] for code in marked] == [
+            f"{name} (multiplexed)" if which else name
+            for name, which in zip(want, many, strict=True)
+        ]
+        assert service.tolist() == names.services(of).tolist()
+        both = names.mark(service, np.ones(6, np.bool_))
+        assert both[0] == both[5] == marked[0]
+    none = turns.Names(ends, processes, np.zeros(5, np.bool_)).services(make_turns(rows[3:4]))
+    assert none.tolist() == [0]
