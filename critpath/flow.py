@@ -32,7 +32,6 @@ from critpath import (
     vectors,
 )
 from critpath.documents import AbCause, ComparisonDocument
-from critpath.documents.known import KnownEntry
 from critpath.documents.pictures import FlameNode
 from critpath.errors import (
     EXIT_UNREADABLE,
@@ -54,7 +53,6 @@ from critpath.model import (
 from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
 from critpath.model.requests import Pieces, Sketches
-from critpath.model.signatures import Counts
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
 from critpath.schema.notes import HiddenByLevels, Note, SufficientRecording
@@ -67,6 +65,8 @@ from critpath.units import plural, safe_text
 
 if TYPE_CHECKING:  # what most runs do not ask
     from critpath import ab, known, record, signatures
+    from critpath.documents.known import KnownEntry
+    from critpath.model.signatures import Counts
 
 # Extract: recordings to critical paths.
 
@@ -230,7 +230,8 @@ def replay_chosen(
             )
 
         found = [replay(wanted)]
-        if other := requests.find_other_way(found[0], recording):
+        sockets = found[0].sockets is not None
+        if other := requests.find_other_way(found[0], recording) if sockets else "":
             stack.close()
             told, way = (*told, notes.sockets_unnamed()), other
             found = [replay((*wanted, *read.CALL_EVENTS))]
