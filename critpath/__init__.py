@@ -41,9 +41,11 @@ __all__ = [
 __version__ = "0.2.0"
 
 _MODULES = {
-    "critpath.api": ("Comparison", "calibrate", "compare", "extract", "load", "load_comparison"),
+    "critpath.api": (
+        *("CompareSettings", "Comparison", "PathSet"),
+        *("calibrate", "compare", "extract", "load", "load_comparison"),
+    ),
     "critpath.errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "critpath.model": ("CompareSettings", "PathSet"),
     "critpath_marks": ("execution", "mark"),
 }
 

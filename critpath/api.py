@@ -35,12 +35,21 @@ from critpath.documents import (
 )
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import CompareSettings, PathSet
+from critpath.model.paths import WRITERS
 from critpath.model.table import Column, Records, column_of, html_table, prose
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath import model
 
+
+def _save(paths: PathSet, file: Path) -> None:
+    from critpath.store import save_paths  # noqa: PLC0415 - pyarrow
+
+    save_paths(paths, file)
+
+
+WRITERS[:] = [_save]
 Source = str | os.PathLike[str]
 Progress = Callable[[str], None]
 Entry = TypeVar("Entry")

@@ -30,6 +30,9 @@ from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
 from critpath.units import format_ns, plural, safe_text
 
+# Writes a set into a file: `critpath.api`, whose types have methods, puts there who does.
+WRITERS: list[Callable[[PathSet, Path], None]] = []
+
 if TYPE_CHECKING:
     from critpath.model.events import Loss
 
@@ -477,9 +480,8 @@ class PathSet(Table):
         UsageError
             If it cannot be written there.
         """
-        from critpath.store import save_paths  # noqa: PLC0415 - a method stands where its type does
-
-        save_paths(self, Path(path))
+        [write] = WRITERS
+        write(self, Path(path))
 
     def chunks(self) -> Iterator[PathSet]:
         """Yield the set in order, as many executions at a time as are in memory together.

@@ -40,6 +40,7 @@ from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.record.ftrace.recorder import missing_requirements
 from critpath.requests import owners, turns
+from critpath.store import save_paths
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared, replay_stream
 
@@ -184,7 +185,7 @@ def compare_row(recordings: Sequence[Path]) -> Row:
 def explore_rows(home: Path, executions: int) -> list[Row]:
     """Time one question about many executions, the command, and its page."""
     saved, page = home / "many.parquet", home / "page.html"
-    made_paths(executions).save(saved)
+    save_paths(made_paths(executions), saved)
     facts = facts_of(flow.extract([saved], specification=None))
     question = timed(lambda: ask(facts, [], _WHAT))
     words = [_CRITPATH, "--quiet", "explore", saved, "--what", _WHAT]
