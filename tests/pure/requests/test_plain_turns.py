@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from critpath.model import EventClass, Kind, Loss, Workers
+from critpath.model import EventChunk, EventClass, Kind, Loss, Workers
 from critpath.model.gaps import BASE, make_gaps
 from critpath.model.requests import Act, Certainty, Collected
 from critpath.requests import activity as collecting
@@ -390,3 +390,41 @@ def test_services_with_several_requests_at_once_have_another_name() -> None:
         assert both[0] == both[5] == marked[0]
     none = turns.Names(ends, processes, np.zeros(5, np.bool_)).services(make_turns(rows[3:4]))
     assert none.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("types", "told"),
+    [
+        (("int", "str", "int", "int"), True), (("int", "int", "int", "int"), False),
+        (("str", "int", "int", "int"), False), (("int", "str", "absent", "int"), False),
+        (("absent", "str", "int", "int"), False), (("int", "str", "int", "absent"), False),
+    ],
+)  # fmt: skip
+def test_labels_of_messages_are_taken_where_they_are_texts(
+    types: tuple[str, ...], told: bool
+) -> None:
+    fields = ("sk", "label", "trace_id_high", "trace_id_low")
+    classes = [
+        EventClass("other", Kind.SWITCH, tuple("abcde"), ("int",) * 5),
+        EventClass("label", Kind.MESSAGE_LABEL, fields, types, host=3),
+    ]
+    rows = [(10, 1, [77, 2, -5, 6]), (20, 0, [0, 1, 0, 0, 1]), (30, 1, [78, 1, 0, 9])]
+    offsets = np.cumsum([0, *(len(values) for *_, values in rows)])[:-1]
+    chunk = EventChunk(
+        np.array([time for time, *_ in rows], np.int64), np.zeros(3, np.int32),
+        np.array([of for _, of, _ in rows], np.int32), offsets.astype(np.int64),
+        np.array([v for *_, values in rows for v in values], np.int64),
+    )  # fmt: skip
+    events = ActivityEvents(np.zeros((4, 1), np.int64), waking=True)
+    events.feed(chunk, classes)
+    found = events.finish(no_threads(), ("", "GET /", "PUT /")).messages
+    want = [(10, 3, 77, -5, 6, "PUT /"), (30, 3, 78, 0, 9, "GET /")]
+    assert [*found] == (want if told else [])
+
+
+def no_threads() -> Workers:
+    """Return no threads."""
+    kinds = {
+        n: np.int32 if n in {"name", "idle_cpu"} else np.int64 for n in Workers.__annotations__
+    }
+    return Workers(**{n: np.zeros(0, kind) for n, kind in kinds.items()})
