@@ -51,7 +51,7 @@ _WHOSE: Final = {
     "cpu": "int32",
     "lossy": "bool",
 }
-SEGMENT: Final = {**_WHAT, **DETAIL, **_WHOSE}
+SEGMENT: Final = {**_WHAT, "detail": "int32", **_WHOSE}
 FIRST_SEGMENT: Final = {**_WHAT, "detail": "string", **_WHOSE}
 # Besides; older files are without.
 MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
@@ -66,8 +66,10 @@ OLDER: Final = 5  # how many there are of any file's columns
 # Executions' texts.
 NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
+DETAILS: Final = "details"  # of an execution, each once: `detail` of a segment is a place there
 # Segments' texts: few words, often repeated.
-WORDS: Final = ("state", *DETAIL_TEXTS, "detail", "comm", *REQUEST_SEGMENT, *STACK_SEGMENT)
+WORDS: Final = ("state", "detail", "comm", *REQUEST_SEGMENT, *STACK_SEGMENT)
+DETAIL_WORDS: Final = tuple(f"{DETAILS}.list.element.{name}" for name in DETAIL_TEXTS)
 # What is worth a dictionary: times and ids hardly come twice.
 REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),
@@ -78,6 +80,7 @@ REPEATED: Final = (
         )
         if name not in {"begin", "end", "lossy"}
     ),
+    *(f"{DETAILS}.list.element.{name}" for name in DETAIL),
 )
 
 
@@ -118,13 +121,18 @@ def arrow_schema(
         columns = {name: kind for name, kind in columns.items() if name != CLIENT}
         older -= 1
     kept = [*besides[: max(len(besides) - older, 0)], *([STACK_SEGMENT] if stacks else [])]
-    segment = FIRST_SEGMENT if first else SEGMENT
-    made = make({**segment, **{name: kind for each in kept for name, kind in each.items()}})
-    if coded:
-        made = [f.with_type(words) if f.type == pa.string() else f for f in made]
-    element = pa.field("element", pa.struct(made), nullable=False)
-    segments = pa.field(SEGMENTS, pa.list_(element), nullable=False)
-    return pa.schema([*make(columns), segments])
+
+    def list_of(name: str, columns: Mapping[str, str]) -> pa.Field:
+        made = make(columns)
+        if coded:
+            made = [f.with_type(words) if f.type == pa.string() else f for f in made]
+        element = pa.field("element", pa.struct(made), nullable=False)
+        return pa.field(name, pa.list_(element), nullable=False)
+
+    segment = {**(FIRST_SEGMENT if first else SEGMENT)}
+    segment |= {name: kind for each in kept for name, kind in each.items()}
+    details = [] if first else [list_of(DETAILS, DETAIL)]
+    return pa.schema([*make(columns), *details, list_of(SEGMENTS, segment)])
 
 
 def utf8(text: str) -> str:

@@ -31,6 +31,8 @@ from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
 from critpath.store.columns import (
     ABOUT,
+    DETAIL_WORDS,
+    DETAILS,
     EXECUTION,
     FIRST,
     FORMAT,
@@ -143,6 +145,7 @@ class _PathsFile:
         self._footer: Any = None  # pq.FileMetaData
         self.columns = list(EXECUTION)
         self.words: list[str] = []
+        self.lists: list[str] = []
         self._checked = False
         self._kept: dict[int, PackedPaths] = {}
         weakref.finalize(self, _forget, self._kept)
@@ -170,6 +173,8 @@ class _PathsFile:
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             self.words = [f"{SEGMENTS}.list.element.{name}" for name in texts]
+            self.words += () if first else DETAIL_WORDS
+            self.lists = [SEGMENTS] if first else [DETAILS, SEGMENTS]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
                     raise self.wrong(f"the metadata has no valid '{name}'")
@@ -188,7 +193,10 @@ class _PathsFile:
         """Refuse a small file that would be large in memory, before any of it is."""
         size = 0 if self._identity is None else self._identity.size
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
-        segments = [group.column(group.num_columns - 1).num_values for group in groups]
+        segments = [
+            max(group.column(place).num_values for place in range(group.num_columns))
+            for group in groups
+        ]
         rows = [group.num_rows for group in groups]
         if min((*rows, *segments, 0)) < 0 or sum(rows) > max(_FEW, size):
             raise self.wrong(f"{sum(rows):,} executions in {size:,} bytes")
@@ -347,7 +355,7 @@ class _PathsFile:
         self, number: int, columns: Sequence[str], parquet: pq.ParquetFile
     ) -> tuple[pa.Table, CriticalPaths]:
         """Return some columns of a row group's executions, and their paths."""
-        wanted = [*dict.fromkeys((*columns, "begin", "end", SEGMENTS))]
+        wanted = [*dict.fromkeys((*columns, "begin", "end", *self.lists))]
         table = parquet.read_row_group(number, columns=wanted, use_threads=_THREADS)
         table = table.combine_chunks()
         begin, end = _numbers(table, "begin"), _numbers(table, "end")
@@ -374,27 +382,28 @@ def _numbers(table: pa.Table, name: str) -> Any:
 def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalPaths:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    lists = table.column(SEGMENTS)
-    lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
-    if lists.null_count:
-        raise wrong("an execution without segments")
-    # .values does not honour the list's own offset; flatten() does, but by pyarrow.compute, which
-    # takes longer to import than a small set to read.
-    start = numbers(lists.offsets).astype(np.int64)
-    segments = lists.values.slice(start[0], start[-1] - start[0])
-    start -= start[0]
+    def flatten(name: str) -> tuple[Any, pa.StructArray]:
+        lists = table.column(name)
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
+        if lists.null_count:
+            raise wrong(f"an execution without {name}")
+        # .values does not honour the list's own offset; flatten() does, but by pyarrow.compute,
+        # which takes longer to import than a small set to read.
+        start = numbers(lists.offsets).astype(np.int64)
+        return start - start[0], lists.values.slice(start[0], start[-1] - start[0])
+
+    start, segments = flatten(SEGMENTS)
     code_of = {texts: {text: i for i, text in enumerate(texts)} for texts in (STATES, strings)}
 
-    def codes(name: str, texts: tuple[str, ...]) -> Any:
+    def codes(name: str, texts: tuple[str, ...], of: pa.StructArray = segments) -> Any:
         # The file's few words are looked up, and each segment's among them.
-        words = segments.field(name).dictionary_encode()
+        words = of.field(name).dictionary_encode()
         index = words.indices
         if index.null_count:
             raise wrong(f"a segment without {name}")
         code = code_of[texts]
         known = np.array([code.get(word, -1) for word in words.dictionary.to_pylist()], np.int32)
-        one = len(known) == 1  # as most columns of details have
-        result = np.full(len(index), known[0]) if one else known[numbers(index)]
+        result = known[numbers(index)]
         if bool((result < 0).any()):
             raise wrong(f"a segment with an unknown {name}")
         return result
@@ -405,24 +414,26 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
 
     more = [name for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT) if _has_field(segments.type, name)]
     state = codes("state", STATES).astype(np.uint8)
-    if _has_field(segments.type, "detail"):
+    if DETAILS not in table.column_names:
         detail, details = read_details(state, codes("detail", strings), strings)
     else:
-        tids = numbers(segments.field("peer_tid"))
-        columns = {name: codes(name, strings) for name in DETAIL_TEXTS}
-        first, found = number_rows((*columns.values(), tids), len(state))
-        table = {NO_DETAIL: 0}
-        codes_of = [
-            table.setdefault(
-                Detail(
-                    peer_tid=int(tids[row]),
-                    **{name: strings[codes[row]] for name, codes in columns.items()},
-                ),
-                len(table),
-            )
-            for row in first.tolist()
+        bounds, entries = flatten(DETAILS)
+        tids = numbers(entries.field("peer_tid"))
+        columns = {name: codes(name, strings, entries) for name in DETAIL_TEXTS}
+        first, found = number_rows((*columns.values(), tids), len(tids))
+        known = {NO_DETAIL: 0}
+        each = [
+            Detail(peer_tid=tid, **{n: strings[code[row]] for n, code in columns.items()})
+            for row, tid in zip(first.tolist(), tids[first].tolist(), strict=True)
         ]
-        detail, details = np.array(codes_of, np.int32)[found], tuple(table)
+        of_kind = np.array([known.setdefault(one, len(known)) for one in each], np.int32)
+        place = numbers(segments.field("detail"))
+        path = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        if bool(((place < -1) | (place >= np.diff(bounds)[path])).any()):
+            raise wrong("a segment with an unknown detail")
+        detail, some = np.zeros(len(place), np.int32), np.flatnonzero(place >= 0)
+        detail[some] = of_kind[found][bounds[path[some]] + place[some]]
+        details = tuple(known)
     return CriticalPaths(
         start=start,
         state=state,

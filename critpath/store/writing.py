@@ -27,8 +27,9 @@ from critpath.model import (
 )
 from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.vectors import number_codes
 from critpath.store.columns import (
-    DETAIL,
+    DETAILS,
     FORMAT,
     KEY,
     REPEATED,
@@ -295,10 +296,10 @@ def _table(
     arrays = [
         _texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
         for f in schema
-        if f.name != SEGMENTS
+        if f.name not in {DETAILS, SEGMENTS}
     ]
-    segments = _segments(chunk.paths, rows, schema.field(SEGMENTS).type, strings)
-    return pa.Table.from_arrays([*arrays, segments], schema=schema)
+    details, segments = _segments(chunk.paths, rows, schema, strings)
+    return pa.Table.from_arrays([*arrays, details, segments], schema=schema)
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
@@ -318,8 +319,9 @@ def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
 
 
 def _segments(
-    paths: CriticalPaths, rows: slice, kind: pa.DataType, strings: set[str]
-) -> pa.ListArray:
+    paths: CriticalPaths, rows: slice, schema: pa.Schema, strings: set[str]
+) -> tuple[pa.ListArray, pa.ListArray]:
+    """Return the details that each execution has, and its segments."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     start = paths.start[rows.start : rows.stop + 1]
@@ -342,23 +344,44 @@ def _segments(
         indices = of_numbers(table[codes], pa.int32())
         return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
 
+    def list_of(name: str, bounds: I64, columns: Sequence[pa.Array]) -> pa.ListArray:
+        kind = schema.field(name).type
+        structures = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(of_numbers(bounds, pa.int32()), structures, type=kind)
+
     texts = {"state": STATES, "comm": paths.strings, "beneath": STATES}
-    texts |= {n: tuple(getattr(each, n) for each in paths.details) for n in DETAIL_TEXTS}
-    if kind.value_type.get_field_index("stack") >= 0:
+    elements = schema.field(SEGMENTS).type.value_type
+    if elements.get_field_index("stack") >= 0:
         texts |= dict.fromkeys(STACK_SEGMENT, (*paths.strings, ""))  # the last is -1: none
+    bounds, entries, places = _place_details(paths, start)
     tids = np.array([each.peer_tid for each in paths.details], np.int64)
-    none = of_numbers(np.zeros(within.stop - within.start, np.int32), pa.int32())
-    nothing = pa.DictionaryArray.from_arrays(none, of_texts([""]))
+    details = [
+        words(entries, tuple(getattr(each, name) for each in paths.details))
+        for name in DETAIL_TEXTS
+    ]
+    details.append(of_numbers(tids[entries], pa.int64()))
 
     def column(f: pa.Field) -> pa.Array:
-        if f.name in DETAIL_TEXTS and len(none) and not any(texts[f.name]):  # as most are
-            return nothing
-        codes = getattr(paths, "detail" if f.name in DETAIL else f.name)[within]
-        if f.name in texts:
-            return words(codes, texts[f.name])
-        return of_numbers(tids[codes] if f.name == "peer_tid" else codes, f.type)
+        codes = places if f.name == "detail" else getattr(paths, f.name)[within]
+        return words(codes, texts[f.name]) if f.name in texts else of_numbers(codes, f.type)
 
-    element = list(kind.value_type)
-    structures = pa.StructArray.from_arrays([*map(column, element)], fields=element)
-    offsets = of_numbers(start - start[0], pa.int32())
-    return pa.ListArray.from_arrays(offsets, structures, type=kind)
+    segments = list_of(SEGMENTS, start - start[0], [*map(column, elements)])
+    return list_of(DETAILS, bounds, details), segments
+
+
+def _place_details(paths: CriticalPaths, start: I64) -> tuple[I64, I64, I32]:
+    """Return where each path's details begin, these, each once, and each segment's place there.
+
+    In the details' own order, however they are numbered; -1: the segment has none.
+    """
+    codes = paths.detail[start[0] : start[-1]]
+    path = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    order = np.array(sorted(range(len(paths.details)), key=paths.details.__getitem__), np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    some = np.flatnonzero(codes)
+    found, place = number_codes(path[some] * len(order) + rank[codes[some]])
+    bounds = np.searchsorted(found, np.arange(len(start)) * len(order))
+    places = np.full(len(codes), -1, np.int32)
+    places[some] = place - bounds[path[some]]
+    return bounds, order[found % len(order)], places

@@ -60,9 +60,10 @@ def forge(
     }
     lengths = lengths or [0] * rows
     total = sum(lengths)
+    usual = {"state": "RUN", "detail": "" if older else -1}
     inside = {
         name: (segments or {}).get(
-            name, repeated(kind, "RUN" if name == "state" else NOTHING.get(kind, 0), total)
+            name, repeated(kind, usual.get(name, NOTHING.get(kind, 0)), total)
         )
         for name, kind in of_segment.items()
     }
@@ -73,8 +74,10 @@ def forge(
     )
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     lists = pa.ListArray.from_arrays(offsets, struct, type=schema.field("segments").type)
+    bare = [] if older else [pa.array([[]] * rows, schema.field("details").type)]
     table = pa.table(
-        [column(kind, values[name]) for name, kind in EXECUTION.items()] + [lists], schema=schema
+        [*(column(kind, values[name]) for name, kind in EXECUTION.items()), *bare, lists],
+        schema=schema,
     )
     first = {"format": FIRST} if older else {}
     said = text or json.dumps({**ABOUT, **first, **(about or {})})
@@ -96,6 +99,13 @@ def test_a_file_of_before_waits_said_who_was_idle_is_read(tmp_path):
     paths = load_paths(tmp_path / "p.parquet").paths
     assert paths.elsewhere_idle.tolist() == [-1]  # nobody knows
     assert paths.duration.tolist() == [7]
+
+
+@pytest.mark.parametrize("place", [0, -2, 2**31 - 1])
+def test_a_detail_that_its_execution_has_not_is_refused(tmp_path, place):
+    file = forge(tmp_path / "p.parquet", lengths=[1], segments={"detail": [place]})
+    with pytest.raises(UnreadableError, match="an unknown detail"):
+        load_paths(file)
 
 
 FORGED = {
