@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import ipaddress
 import math
-import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -203,18 +201,6 @@ def _object(data: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise _WrongError(f"{what} is no object")
     return data
-
-
-@contextmanager
-def kept_while_read(recording: Path) -> Iterator[None]:
-    """Keep a flight recorder from removing a dump of its meanwhile; of no other use."""
-    with ExitStack() as stack:
-        with suppress(OSError):  # no manifest, or a file system without locks
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(recording / MANIFEST, flags)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        yield
 
 
 def open_manifest(

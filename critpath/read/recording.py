@@ -5,13 +5,16 @@ Who extracts a recording hands this on; only who names one has a path.
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from critpath.errors import UsageError
+from critpath.model import MANIFEST
 from critpath.read.hosts import HostRecording, find_hosts
 from critpath.read.manifest import (
     add_host_losses,
@@ -22,7 +25,6 @@ from critpath.read.manifest import (
     find_disks,
     find_functions,
     find_reached_limits,
-    kept_while_read,
     open_manifest,
 )
 from critpath.read.traces import Description, find_traces, read_with
@@ -183,9 +185,16 @@ class Recording:
             return ()
         return tuple(find_other_contents(self.path, self.manifest, present))
 
-    def keep(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def keep(self) -> Iterator[None]:
         """Keep a flight recorder from removing a dump of its while it is read."""
-        return kept_while_read(self.path)
+        with ExitStack() as stack:
+            with suppress(OSError):  # no manifest, or a file system without locks
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open(self.path / MANIFEST, flags)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            yield
 
     @contextmanager
     def named(self) -> Iterator[None]:
