@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "timeline"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "pipeline"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "flow"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench import Bench, FirstCause, RecordingError, bench, extract, first_cause, why_not

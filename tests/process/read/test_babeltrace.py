@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pure.pipeline import test_gaps
-from pure.pipeline.whole import assert_same
+from pure.flow import test_gaps
+from pure.flow.whole import assert_same
 
 from critpath.errors import UnreadableError, UsageError
 from critpath.flow import extract

@@ -127,7 +127,7 @@ PATHS = {
     "quota": (State.WAIT_QUOTA, QUOTA, "what groups count: graph/test_resources.py"),
     "memory": (State.RECLAIM, MEMORY, "what groups count: graph/test_resources.py"),
     "not-observed": (State.UNKNOWN, "", "before a thread's first event"),
-    "not-recorded": (State.NOT_RECORDED, "", "gaps: tests/pure/pipeline/test_partial.py"),
+    "not-recorded": (State.NOT_RECORDED, "", "gaps: tests/pure/flow/test_partial.py"),
 }
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pure.pipeline.whole import as_a_whole, assert_same, joined
+from pure.flow.whole import as_a_whole, assert_same, joined
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 MIB = 1 << 20
