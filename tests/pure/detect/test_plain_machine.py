@@ -246,6 +246,10 @@ def test_who_is_in_most_runs_and_was_not_before_is_no_stranger(after: int) -> No
         assert found == ({"make-3"} if before + after and not new else set())
         # Nor is who is in the paths themselves, or is an execution.
         assert machine.find_strangers(*sets, {"make-#"}, None) == set()
+    # Of many runs a third is beyond chance as well, and no sign of a change.
+    many = [make_paths([(row, "cc1", 5) for row in range(n)], 30) for n in (0, 10, 16)]
+    assert machine.find_strangers(*many[:2], set(), None) == {"cc1"}
+    assert machine.find_strangers(many[0], many[2], set(), None) == set()
     own = make_paths([(0, "app", 5), (1, IDLE, 5), (2, "", 5)], 8)
     assert machine.find_strangers(own, own, set(), None) == set()
 

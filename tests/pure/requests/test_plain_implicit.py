@@ -149,6 +149,31 @@ def test_signals_as_the_plain_twin(drawing: ModuleType, seed: int) -> None:
         assert found.parent[at] == (above[-1] if above else -1)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_received_first_after_a_sleep_is_what_it_was_for(
+    drawing: ModuleType, seed: int
+) -> None:
+    """Of all that a thread receives until it sleeps again; if it is of a wanted endpoint."""
+    workers = drawing.workers_of(PROCESSES)
+    threads = implicit._Threads(make_activity(draw_rows(seed, 600)), workers)
+    wanted = np.array([0, 2])
+    of, chosen = threads.receive_on(wanted)
+    sleeps = threads.sleep.tolist()
+    some = 0
+    for number, sleep in enumerate(sleeps):
+        until = sleeps[number + 1] if number + 1 < len(sleeps) else len(threads.act)
+        receives = [
+            at for at in range(sleep, until)
+            if threads.act[at] == Act.RECEIVE and threads.life[at] == threads.life[sleep]
+        ]  # fmt: skip
+        mine = [at for at in receives if threads.endpoint[at] in wanted]
+        assert of[number] == (threads.endpoint[mine[0]] if mine else -1)
+        first = bool(mine) and mine[0] == receives[0]
+        assert chosen[number] == (first and threads.woken_by_thread[number])
+        some += bool(chosen[number])
+    assert some
+
+
 @pytest.mark.parametrize("marker", ["wake", "fork"])
 def test_what_a_loss_touches_is_left_out_and_counted(drawing: ModuleType, marker: str) -> None:
     for seed in range(10):
