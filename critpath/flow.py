@@ -820,9 +820,7 @@ def compare(
                 f"the {name} set has no execution ({path_set.specification})",
                 "check --execution, or record more: at least 10 executions, better 100",
             )
-    normal, sample, newcomers = detect.with_like_clients(normal, sample)
-    normal, sample, relabelled = detect.with_like_labels(normal, sample)
-    detect.require_alike_processes(normal, sample)
+    normal, sample, newcomers, relabelled = detect.make_alike(normal, sample)
     normal, sample, unlike = vectors.with_like_states(
         detect.note_repaired_switches(normal), detect.note_repaired_switches(sample)
     )
@@ -847,15 +845,7 @@ def compare(
         *((normal.lossy, sample.lossy), (normal.losses, sample.losses)),
         apart=judgement.apart,
         minimum=settings.minimum_executions,
-        differences=(
-            *detect.missing_runs(normal, sample),
-            *detect.doubtful_requests(normal, sample),
-            *(
-                detect.environment_differences(normal, sample)
-                if settings.strict_environment
-                else ()
-            ),
-        ),
+        differences=detect.find_doubts(normal, sample, strict=settings.strict_environment),
         note=gaps,
     )
     result = Analysis(

@@ -4,14 +4,12 @@ from critpath.doors import hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from critpath.detect.alike import require_alike_processes, with_like_clients, with_like_labels
+    from critpath.detect.alike import make_alike
     from critpath.detect.comparability import (
-        doubtful_requests,
-        environment_differences,
         find_blocks,
+        find_doubts,
         find_routes,
         find_runs,
-        missing_runs,
         partial_comparison_note,
         recorded_apart,
         set_warnings,

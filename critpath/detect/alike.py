@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 _NAMED: Final = 3  # technical
 
 
+def make_alike(
+    normal: PathSet, sample: PathSet
+) -> tuple[PathSet, PathSet, tuple[Note, ...], tuple[Note, ...]]:
+    """Return sets whose clients, labels and programs can be compared; what was done to each.
+
+    Raises
+    ------
+    UsageError
+        If they are processes of several programs, and not the same ones.
+    """
+    normal, sample, newcomers = with_like_clients(normal, sample)
+    normal, sample, relabelled = with_like_labels(normal, sample)
+    require_alike_processes(normal, sample)
+    return normal, sample, newcomers, relabelled
+
+
 def _note_interpreters(normal: PathSet, sample: PathSet) -> list[Note]:
     if sample.kind != "process":
         return []

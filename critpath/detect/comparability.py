@@ -535,3 +535,12 @@ def exchangeable(blocks: tuple[I64, I64] | None, level: float) -> tuple[I64, I64
         return None
     both = len(np.intersect1d(*blocks))
     return blocks if Flips(both).ways * level >= GATE.least_ways else None
+
+
+def find_doubts(normal: PathSet, sample: PathSet, *, strict: bool) -> tuple[Note, ...]:
+    """Return what keeps two sets from being compared; with `strict` also other circumstances."""
+    return (
+        *missing_runs(normal, sample),
+        *doubtful_requests(normal, sample),
+        *(environment_differences(normal, sample) if strict else ()),
+    )

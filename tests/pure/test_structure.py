@@ -151,7 +151,7 @@ WIDER: Final = {
     "clocks": 5,
     "cluster": 9,
     "commands": 7,
-    "detect": 22,
+    "detect": 18,
     "engines": 8,
     "executions": 14,
     "graph": 9,
