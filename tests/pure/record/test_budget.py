@@ -326,11 +326,11 @@ def test_costs_are_kept_only_where_nobody_else_leads(
 
 
 def test_no_variable_leads_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    led = {"XDG_CACHE_HOME": "/home/user/cache", "HOME": "/home/user"}
+    led = {"XDG_CACHE_HOME": "/u/cache", "HOME": "/u"}
     monkeypatch.setattr(calibrate.os, "geteuid", lambda: 0)
     assert str(calibrate.cache_place(led)) == "/var/cache/critpath/costs.json"
     monkeypatch.setattr(calibrate.os, "geteuid", lambda: 1000)
-    assert str(calibrate.cache_place(led)) == "/home/user/cache/critpath/costs.json"
+    assert str(calibrate.cache_place(led)) == "/u/cache/critpath/costs.json"
 
 
 @pytest.mark.parametrize(
