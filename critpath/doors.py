@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Pyth
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_IMPORT = r"^    from (\S+) import (?:\(([^)]*)\)|(.*))$"
-
 
 def hand_on(package: str) -> "Callable[[str], object]":
     """Return the `__getattr__` of a package that imports what it hands on when it is asked for."""
@@ -32,14 +30,13 @@ def hand_on(package: str) -> "Callable[[str], object]":
 
 def _read_homes(package: str) -> dict[str, tuple[str, str]]:
     """Return of each name that a package lists its module, and what it is called there."""
-    import re  # noqa: PLC0415 - start-up time
-
-    with open(str(sys.modules[package].__file__), encoding="utf-8") as source:  # noqa: PTH123 - as above
+    with open(str(sys.modules[package].__file__), encoding="utf-8") as source:  # noqa: PTH123
         text = source.read()
-    homes = {}
     listed = text.partition("\nif TYPE_CHECKING:\n")[2].partition("\nelse:\n")[0]
-    for module, several, one in re.findall(_IMPORT, listed, re.MULTILINE):
-        for entry in filter(str.strip, (several or one).split(",")):
-            own, _, name = entry.strip().partition(" as ")
+    homes = {}
+    for line in listed.replace("(", "").replace(")", "").split("    from ")[1:]:
+        module, _, names = line.partition(" import ")
+        for entry in filter(None, map(str.strip, names.split(","))):
+            own, _, name = entry.partition(" as ")
             homes[name or own] = module, own
     return homes
