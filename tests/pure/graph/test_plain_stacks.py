@@ -201,8 +201,9 @@ def draw_graph(seed: int) -> ExecutionGraph:
 @pytest.mark.parametrize("seed", range(50))
 def test_the_graph_of_a_window(seed: int) -> None:
     graph = draw_graph(seed)
-    begin, end = 4 + seed % 7, 20 + seed % 11
-    edges, cuts = [], {(0, begin + 3)}
+    begin = 4 + seed % 7
+    end = begin + 3 + seed % 17
+    edges, cuts = [], {(0, begin + 2)}
     owner = np.repeat(np.arange(len(graph)), np.diff(graph.link_start)).tolist()
     columns = (graph.link_source, graph.link_sent, graph.link_time, graph.link_kind)
     for to, source, sent, time, kind in zip(owner, *(c.tolist() for c in columns), strict=True):

@@ -51,7 +51,7 @@ def draw_world(drawing: ModuleType, seed: int) -> Any:
     if seed % 4 == 2:
         for column, of in ((act, WAY), (tid, (1, 2, 2, 2, 1)), (endpoint, (0, *[seed % ends] * 4))):
             usual = rng.random(many) < 0.9
-            column[usual] = np.resize(of, many)[usual]
+            column[usual] = np.resize(np.roll(of, -(seed // 4)), many)[usual]
     subject = np.isin(act, (Act.WAKE, Act.CREATE))
     activity = drawing.fill(
         Activity, many, time_ns=np.cumsum(some(0, 3, many)), act=act, tid=tid,

@@ -297,7 +297,8 @@ def test_the_end_of_another_call_than_was_begun_is_of_its_own(name: str) -> None
 @pytest.mark.parametrize("pid", [9, 7])
 def test_a_process_of_a_number_that_was_used_before_has_no_names_of_it(pid: int) -> None:
     """Its end was lost.  Who is a thread of its creator has the creator's."""
-    fork = ("fork", {"parent_tid": 7, "parent_pid": 7, "child_tid": 9, "child_pid": pid})
+    # One of its threads makes it: it has what the process has.
+    fork = ("fork", {"parent_tid": 11, "parent_pid": 7, "child_tid": 9, "child_pid": pid})
     old = call("accept4", 9, 8, fd=3)
     rows = find_rows(*ACCEPTED, *old, fork, *call("read", 9, 4, fd=8), *call("read", 9, 6, fd=5))
     if pid == 9:
