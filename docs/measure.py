@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from critpath import flow
 from critpath.cluster.optics import METHODS, cluster
-from critpath.detect.families import unusual
+from critpath.detect.families import score_unusualness
 from critpath.model import CompareSettings, PathSet
 from critpath.stats.permutations import gate
 from critpath.vectors.table import ALPHABETS, fold_interrupts, vector_table
@@ -67,7 +67,7 @@ def families(place: Path) -> list[str]:
             result.pairs.pair[result.sample_clusters.labels],
         )
         judged = fold_interrupts(tables[0]), fold_interrupts(tables[1])
-        columns = zip(tables, unusual(*judged, *strata), strict=True)
+        columns = zip(tables, score_unusualness(*judged, *strata), strict=True)
         x, y = (np.column_stack([t.durations, t.total, score]) for t, score in columns)
         cells = []
         for chosen in (slice(-2, None), slice(0, -2), slice(0, None)):

@@ -103,7 +103,10 @@ def machine_summary(blocks: list[AbBlock]) -> AbMachine:
         psi=psi / seconds if seconds else None,
         steal=steal / capacity if capacity and known else None,
         speed_p90_p10=spread,
-        probe_r2={"run": _explained(blocks, wait=False), "wait": _explained(blocks, wait=True)},
+        probe_r2={
+            "run": _explain(blocks, wait=False),
+            "wait": _explain(blocks, wait=True),
+        },
         by_side={name: _by_side(blocks, name) for name in _probe_names(blocks)},
     )
 
@@ -112,7 +115,7 @@ def _probe_names(blocks: list[AbBlock]) -> list[str]:
     return sorted({name for block in blocks for name in block.probes})
 
 
-def _explained(blocks: list[AbBlock], *, wait: bool) -> float | None:
+def _explain(blocks: list[AbBlock], *, wait: bool) -> float | None:
     """Return the share of the variance between slots that the probes explain."""
     names = _probe_names(blocks)
     usable = [b for b in blocks if all(name in b.probes for name in names)]

@@ -27,7 +27,7 @@ from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_UNREA
 from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.stats.evidence import (
-    Evidence,
+    BlockEvidence,
     blocks_to_go,
     confidence_sequence,
     smallest_extra_share,
@@ -50,18 +50,18 @@ _MOST_TOLD: Final = 5  # technical: times the blocks so far: a longer forecast i
 class _Series:
     """The blocks that one question rests on: their evidence, and the times of each side."""
 
-    evidence: Evidence
+    evidence: BlockEvidence
     times: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     logs: list[float] = field(default_factory=list)  # of the evidence for a pass
 
     def add(self, a: list[list[int]], b: list[list[int]]) -> None:
-        self.evidence.add(_padded(a), _padded(b))
+        self.evidence.add(_pad_slots(a), _pad_slots(b))
         for side, slots in zip(self.times, (a, b), strict=True):
             side += [time for slot in slots for time in slot]
         self.logs.append(math.log(max(float(self.evidence.not_slower.wealth.value[0]), 1e-300)))
 
 
-def _padded(slots: list[list[int]]) -> F64:
+def _pad_slots(slots: list[list[int]]) -> F64:
     """Return [1, slots, executions]; a kind of execution need not be in all slots as often."""
     if len({len(slot) for slot in slots}) > 1:
         slots = [[time] for slot in slots for time in slot]
@@ -102,7 +102,7 @@ class Judge:
 
     def _series(self) -> _Series:
         return _Series(
-            Evidence(
+            BlockEvidence(
                 self.plan.floor,
                 statistic=self.plan.statistic,
                 tails=tuple(float(q) for q in self.plan.tails),
@@ -129,13 +129,13 @@ class Judge:
             run = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in run]
         whole = copy(block)
         whole.times, whole.run = times, run
-        whole, block = self._settled(whole), self._settled(block)
+        whole, block = self._drop_first(whole), self._drop_first(block)
         self._time.add(*_sides(block.order, whole.times))
         self._run.add(*_sides(block.order, whole.run))
         if block.labels:
             self._add_labels(block, block.run if self.plan.of == "run" else block.times)
 
-    def _settled(self, block: AbBlock) -> AbBlock:
+    def _drop_first(self, block: AbBlock) -> AbBlock:
         """Leave out what meets the state that the other command left."""
         if not self.plan.skip_first:
             return block
@@ -248,8 +248,8 @@ class Judge:
             running=run,
             labels=labels,
             by_evidence=_e_bh({n: r.e.alarm for n, r in labels.items()}, self.plan.alpha),
-            carry_over=carry_over(self._counted),
-            machine=machine_summary(self._counted),
+            carry_over=carry_over(self._counted_blocks),
+            machine=machine_summary(self._counted_blocks),
             spent_s=spent_s,
             stopped_by=stopped_by,
             cause=cause,
@@ -267,9 +267,9 @@ class Judge:
         return difference_change(np.array([float(d[0]) for d in series.evidence.d]))
 
     @property
-    def _counted(self) -> list[AbBlock]:
+    def _counted_blocks(self) -> list[AbBlock]:
         """The blocks of which no execution failed."""
-        return [self._settled(block) for block in self.blocks if not any(block.failed)]
+        return [self._drop_first(block) for block in self.blocks if not any(block.failed)]
 
     def _verdict(self, decides: AbResult, stopped_by: str) -> str:
         if stopped_by == "invalid" or self.invalid:
@@ -288,7 +288,7 @@ class Judge:
         d = np.array([float(value[0]) for value in evidence.d])
         limits = confidence_sequence(d, self.plan.alpha)
         return AbResult(
-            verdict=self._shown(series),
+            verdict=self._find_verdict(series),
             blocks=evidence.blocks,
             executions=Sides(len(a), len(b)),
             typical=Sides(*(round(float(np.median(side))) if side else 0 for side in (a, b))),
@@ -307,7 +307,7 @@ class Judge:
             else [],
         )
 
-    def _shown(self, series: _Series) -> Any:
+    def _find_verdict(self, series: _Series) -> Any:
         evidence, alpha = series.evidence, self.plan.alpha
         if evidence.blocks < EVIDENCE.least_blocks:
             return "too_few" if self._labels else "undecided"
@@ -358,7 +358,7 @@ class Judge:
     def _oddities(self, document: AbDocument) -> list[str]:
         """Say what is odd about the run itself."""
         found, plan = [], self.plan
-        change = drift(self._counted)
+        change = drift(self._counted_blocks)
         if abs(change) > EVIDENCE.drift:
             found.append(text.drifted(change))
         if self._change_of_difference:

@@ -24,7 +24,7 @@ BLOCK_CELLS = 131_072  # technical: scores computed at a time: they stay in the 
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps:
+class GapCosts:
     """What gaps cost (all figures are added to the score, so negative).
 
     Attributes
@@ -67,7 +67,7 @@ def paired(path: U8) -> tuple[I64, I64]:
 
 def solve(
     scores: Callable[..., Scores],
-    gaps: Gaps,
+    gaps: GapCosts,
     *,
     band: Band | None = None,
     max_cells: int = MAX_CELLS,
@@ -119,7 +119,7 @@ class _Programme:
     """The rows of one programme: whole numbers if the scores are, else doubles."""
 
     def __init__(
-        self, scores: Callable[..., Scores], gaps: Gaps, band: Band | None, block: int
+        self, scores: Callable[..., Scores], gaps: GapCosts, band: Band | None, block: int
     ) -> None:
         n, m = len(gaps.open_a), len(gaps.open_b)
         self.scores, self.gaps, self.banded = scores, gaps, band is not None

@@ -31,7 +31,7 @@ class Core:
 
     Attributes
     ----------
-    distinct : Distinct
+    distinct : DistinctPaths
     units : frozenset of bytes
         Of the loops; see `repeats.find_units`.
     rows : tuple of Collapsed
@@ -50,7 +50,7 @@ class Core:
     notes : tuple of Note
     """
 
-    distinct: Distinct
+    distinct: DistinctPaths
     units: frozenset[bytes]
     rows: tuple[Collapsed, ...]
     of: tuple[int, ...]
@@ -193,7 +193,7 @@ def align_core(
     return Core(distinct, units, rows, of, codes, tree, weights, model, MUSCLE, notes)
 
 
-def _core_by_posteriors(distinct: Distinct, alphabet: int) -> Core:
+def _core_by_posteriors(distinct: DistinctPaths, alphabet: int) -> Core:
     """Align rows as they are, loops and all; raise `TooMuchError` where that is too much."""
     rows, of, letters = _leaves(distinct, frozenset())
     model = f81_model(_letters(letters, alphabet))
@@ -206,7 +206,7 @@ def _core_by_posteriors(distinct: Distinct, alphabet: int) -> Core:
 
 
 def _leaves(
-    distinct: Distinct, units: frozenset[bytes]
+    distinct: DistinctPaths, units: frozenset[bytes]
 ) -> tuple[tuple[Collapsed, ...], tuple[int, ...], list[U8]]:
     """Return the rows collapsed, which of the sequences to align each is, and these."""
     rows = tuple(collapse(row, units) for row in distinct.rows)
@@ -254,7 +254,7 @@ def _letters(rows: Sequence[U8], alphabet: int) -> I64:
     return result
 
 
-def _score(positions: I32, distinct: Distinct) -> float:
+def _score(positions: I32, distinct: DistinctPaths) -> float:
     """Return the plain sum of pairs over all rows as given, copies and empty ones too."""
     if not distinct.rows:
         return 0.0
@@ -331,7 +331,7 @@ def _distances(points: F64, to: F64) -> F64:
 # Adding a row to an alignment.
 
 
-class Group:
+class RowGroup:
     """Sequences that are aligned once, for others to be added to, one at a time.
 
     Parameters
@@ -455,7 +455,7 @@ MOST_LETTERS = 64  # technical
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class DistinctPaths:
     """What is aligned of some sequences.
 
     Attributes
@@ -476,7 +476,7 @@ class Distinct:
     empty: list[int]
 
 
-def distinct_rows(sequences: Sequence[U8], alphabet: int) -> Distinct:
+def distinct_rows(sequences: Sequence[U8], alphabet: int) -> DistinctPaths:
     """Return the distinct rows of some sequences in canonical order and letters."""
     places: dict[bytes, list[int]] = {}
     for i, sequence in enumerate(sequences):
@@ -485,7 +485,7 @@ def distinct_rows(sequences: Sequence[U8], alphabet: int) -> Distinct:
     label = _canonical_labels([np.frombuffer(key, np.uint8) for key in places], alphabet)
     named = [(label[np.frombuffer(key, np.uint8)], at) for key, at in places.items()]
     named.sort(key=lambda item: (len(item[0]), item[0].tobytes()))
-    return Distinct(label, [row for row, _ in named], [at for _, at in named], empty)
+    return DistinctPaths(label, [row for row, _ in named], [at for _, at in named], empty)
 
 
 def check_sequences(sequences: Sequence[U8], durations: Sequence[I64], alphabet: int) -> None:

@@ -12,7 +12,7 @@ from critpath.align.dp import (
     HALF_WIDTH,
     MAX_CELLS,
     Band,
-    Gaps,
+    GapCosts,
     band_along,
     band_around,
     certified_half_width,
@@ -49,7 +49,7 @@ def align_profiles(
             return found
         pairs = _shared_columns(a, b)
         if len(pairs[0]):
-            return _between(a, b, model, pairs, max_cells)
+            return _align_between(a, b, model, pairs, max_cells)
     return _solve(a, b, model, _band(a, b, half_width), max_cells)
 
 
@@ -61,7 +61,7 @@ def _solve(
     a: Profile, b: Profile, model: Model, band: Band | None, max_cells: int
 ) -> tuple[float, U8]:
     """Run the programme, in a band if one is given."""
-    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+    gaps = GapCosts(a.open, a.close, b.open, b.close, model.gap_extend)
     expectation = LogExpectation(a, b, model)
     scores: Callable[..., I32 | F64] = expectation
     if min(len(a), len(b)) > MOST_PAIRS:
@@ -86,7 +86,7 @@ def _narrow_band(
         found = _solve(a, b, model, band_around(n, m, HALF_WIDTH), max_cells)
         least = found[0]
     else:
-        gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+        gaps = GapCosts(a.open, a.close, b.open, b.close, model.gap_extend)
         least = gaps.of_path(known) + LogExpectation(a, b, model).of_pairs(*paired(known))
     half_width = certified_half_width(
         least, _most_earned(a, b, model), _most_earned(b, a, model), model.gap_extend
@@ -131,7 +131,7 @@ def _shared_columns(a: Profile, b: Profile) -> tuple[I64, I64]:
     return columns[0][first].astype(np.int64), columns[1][second].astype(np.int64)
 
 
-def _between(
+def _align_between(
     a: Profile, b: Profile, model: Model, pairs: tuple[I64, I64], max_cells: int
 ) -> tuple[float, U8]:
     """Align what lies between paired columns, each piece on its own."""

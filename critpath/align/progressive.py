@@ -337,7 +337,7 @@ def _codes(sequence: U8, alphabet: int, k: int) -> I64:
     return result
 
 
-def _shared(sequences: Sequence[U8], alphabet: int, k: int) -> I64:
+def _count_shared(sequences: Sequence[U8], alphabet: int, k: int) -> I64:
     """Return for every pair how many k-mers they share, repeats counted [n, n]."""
     every = [_codes(s, alphabet, k) for s in sequences]
     owner = np.repeat(np.arange(len(every)), [len(c) for c in every])
@@ -360,7 +360,7 @@ def kmer_distances(sequences: Sequence[U8], alphabet: int, k: int) -> F64:
     for size in np.unique(usable):
         here = usable == size
         words = np.minimum.outer(lengths, lengths) - size + 1
-        shared = _shared(sequences, alphabet, int(size))
+        shared = _count_shared(sequences, alphabet, int(size))
         distances[here] = 1 - shared[here] / words[here]
     np.fill_diagonal(distances, 0)
     return distances

@@ -21,7 +21,7 @@ from critpath.schema.parameters.align import LOOPS
 
 
 @dataclass(frozen=True)
-class Run:
+class RepeatedRun:
     """Identical iterations, one after another.
 
     Attributes
@@ -48,12 +48,12 @@ class Collapsed:
     Attributes
     ----------
     letters : uint8 array
-    runs : tuple of Run
+    runs : tuple of RepeatedRun
         In the whole row, from left to right, disjoint.
     """
 
     letters: U8
-    runs: tuple[Run, ...]
+    runs: tuple[RepeatedRun, ...]
 
     def begins(self) -> list[int]:
         """Return where each run's iteration stands in `letters`."""
@@ -70,7 +70,7 @@ def find_units(rows: Sequence[U8]) -> frozenset[bytes]:
     units = runs_of(rows, LOOPS.least_iterations, LOOPS.least_states, longest)
     short = {loop: unit for loop, unit in units.items() if longest[loop] < LOOPS.long}
     for row in rows:
-        for loop in _broken(row, short):
+        for loop in _find_broken(row, short):
             units.pop(loop, None)
     return frozenset(units.values())
 
@@ -81,7 +81,7 @@ def runs_of(
     """Return the units that rows repeat: least rotation -> where most runs begin."""
     starts: dict[bytes, Counter[bytes]] = {}
     for row in rows:
-        for run in _greedy(row, iterations):
+        for run in _choose_runs(row, iterations):
             if run.last - run.first >= states:
                 unit = row[run.first : run.first + run.period].tobytes()
                 loop = _least_rotation(unit)
@@ -93,19 +93,19 @@ def runs_of(
     }
 
 
-def find_runs(row: U8, units: dict[bytes, bytes]) -> list[tuple[Run, bytes]]:
+def find_runs(row: U8, units: dict[bytes, bytes]) -> list[tuple[RepeatedRun, bytes]]:
     """Return the runs of known units (see `runs_of`) in a row, of two iterations and more."""
     return [
         (run, row[run.first : run.first + run.period].tobytes())
-        for run in _greedy(row, LOOPS.least_known, units)
+        for run in _choose_runs(row, LOOPS.least_known, units)
     ]
 
 
-def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
+def _find_broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
     """Return the loops of which a row has two runs next to each other."""
     result = set()
     ends: dict[bytes, int] = {}
-    for run in _greedy(row, LOOPS.least_known, known):
+    for run in _choose_runs(row, LOOPS.least_known, known):
         loop = _least_rotation(row[run.first : run.first + run.period].tobytes())
         if run.first - ends.get(loop, -(10**9)) <= LOOPS.break_ * run.period:
             result.add(loop)
@@ -115,7 +115,11 @@ def _broken(row: U8, known: dict[bytes, bytes]) -> set[bytes]:
 
 def collapse(row: U8, units: Collection[bytes]) -> Collapsed:
     """Keep one iteration of every run of a known unit."""
-    runs = _greedy(row, LOOPS.least_known, {_least_rotation(u): u for u in units}) if units else []
+    runs = (
+        _choose_runs(row, LOOPS.least_known, {_least_rotation(u): u for u in units})
+        if units
+        else []
+    )
     keep = np.ones(len(row), bool)
     for run in runs:
         keep[run.first + run.period : run.last] = False
@@ -148,7 +152,7 @@ def _stretches(letters: bytes) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> list[Run]:
+def _choose_runs(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> list[RepeatedRun]:
     """Choose disjoint runs from left to right, of known units (least rotation -> unit) only."""
     heap: list[tuple[int, int, int, int]] = []  # begin, minus states covered, period, end
 
@@ -166,7 +170,7 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
     for period, begin, end in _stretches(row.tobytes()):
         if end - begin >= least * period:
             offer(begin, end, period)
-    runs: list[Run] = []
+    runs: list[RepeatedRun] = []
     reached = 0
     while heap:
         begin, covered, period, end = heapq.heappop(heap)
@@ -174,7 +178,7 @@ def _greedy(row: U8, least: int, known: dict[bytes, bytes] | None = None) -> lis
             if reached < end:
                 offer(reached, end, period)
             continue
-        runs.append(Run(begin, period, -covered // period))
+        runs.append(RepeatedRun(begin, period, -covered // period))
         reached = begin - covered
     return runs
 
@@ -201,7 +205,7 @@ def find_loops(positions: I32, rows: Sequence[U8]) -> tuple[Loop, ...]:
     found = [
         (last - first, first, last, unit)
         for unit, parts in spans.items()
-        for first, last in _joined(parts)
+        for first, last in _join_stretches(parts)
     ]
     loops: list[Loop] = []
     for _, first, last, unit in sorted(found, key=lambda f: (-f[0], *f[1:])):
@@ -223,7 +227,7 @@ def _turns(text: bytes, unit: bytes) -> int:
     return max(text.count(unit[i:] + unit[:i]) for i in range(len(unit)))
 
 
-def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_stretches(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join stretches of columns that overlap."""
     result: list[tuple[int, int]] = []
     for first, last in sorted(parts):
@@ -272,7 +276,7 @@ def expand(codes: I8, rows: Sequence[Collapsed], of: Sequence[int]) -> I32:
     return positions
 
 
-def _blocks_of(row: Collapsed, columns: npt.NDArray[np.intp]) -> list[tuple[Run, Block]]:
+def _blocks_of(row: Collapsed, columns: npt.NDArray[np.intp]) -> list[tuple[RepeatedRun, Block]]:
     """Return the runs of a row, each with where its one iteration is aligned."""
     result = []
     for run, begin in zip(row.runs, row.begins(), strict=True):

@@ -8,7 +8,7 @@ relative to what is usual.  The score is the root of the sum of their squares.  
 simulations the largest z of the plain durations finds a little more; of the
 recorded executions with known bugs it missed those of `sample-fsync`.
 
-Types can look alike by their counts, so an execution is scored against every
+NormalTypes can look alike by their counts, so an execution is scored against every
 type that its counts would fit, and the least score is taken: what some normal
 type explains is not abnormal.  Normal executions are scored the same way.  Where
 labels tell the type, only that type counts.
@@ -101,7 +101,7 @@ def find_outliers(
     floor : float
         Least excess, as a share of the cluster's mean total, that counts.
     types_known : bool
-        Types come from labels: an execution is compared with its own alone.
+        NormalTypes come from labels: an execution is compared with its own alone.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def find_outliers(
     if len(normal) == 0:
         raise ValueError("no normal execution to compare with")
     partner = pairs.pair[sample_clusters.labels]
-    raw, observed = Columns(normal), Columns(sample)
+    raw, observed = DurationColumns(normal), DurationColumns(sample)
     both, both_observed = BothScales(raw, raw), BothScales(observed, raw)
     types = describe_types(both, normal_clusters.labels, normal_clusters.size)
     supported = np.asarray(types.sizes[types.labels] > 1, dtype=np.bool_)
@@ -127,7 +127,7 @@ def find_outliers(
         kinds = np.arange(normal_clusters.size)
         ours, theirs = types.labels[:, None] == kinds, partner[:, None] == kinds
     else:
-        ours, theirs = _fitting(normal, normal_clusters, sample, partner)
+        ours, theirs = _find_fitting(normal, normal_clusters, sample, partner)
     single = _judge_singly(types, observed, both_observed, theirs, partner, k=k, floor=floor)
     score = single.score
     p_value, beyond, exact = _p_values(types, both, ours, both_observed, partner, score, supported)
@@ -216,7 +216,7 @@ def with_excess(
 
 
 def _p_values(
-    types: Types,
+    types: NormalTypes,
     both: BothScales,
     ours: Bool,
     both_observed: BothScales,
@@ -238,7 +238,7 @@ def _p_values(
     return p_value, beyond, exact
 
 
-def _above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: I64) -> Bool:
+def _find_above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, partner: I64) -> Bool:
     """Return which columns are k standard deviations above their type's mean."""
     std = np.sqrt(squares / np.maximum(sizes - 1, 1)[:, None])
     above = excess > k * std[partner]
@@ -260,8 +260,8 @@ class _Single:
 
 
 def _judge_singly(
-    types: Types,
-    observed: Columns,
+    types: NormalTypes,
+    observed: DurationColumns,
     both: BothScales,
     fitting: Bool,
     partner: I64,
@@ -281,14 +281,14 @@ def _judge_singly(
         excess = observed[rows] - mean[mine]
         large = (excess >= floor * mean[mine, -1][:, None]) & (excess > 0)
         found.score[rows], found.large[rows] = score, large
-        found.above[rows] = _above(excess, k, mean, squares, types.sizes, mine)
+        found.above[rows] = _find_above(excess, k, mean, squares, types.sizes, mine)
         found.carried[rows] = (large & (z > 0)).any(axis=1)
         found.excess[rows] = np.rint(excess[:, -1]).astype(np.int64)
         found.top[rows] = np.where(z.any(axis=1), z.argmax(axis=1), excess.argmax(axis=1))
     return found
 
 
-def _fitting(
+def _find_fitting(
     normal: VectorTable, clusters: Clustering, sample: VectorTable, partner: I64
 ) -> tuple[Bool, Bool]:
     """Plausible types of normal and sample executions."""
@@ -306,7 +306,12 @@ def _fitting(
 
 
 def _groups(
-    raw: Columns, observed: Columns, labels: I64, partner: I64, least: F64, level: float
+    raw: DurationColumns,
+    observed: DurationColumns,
+    labels: I64,
+    partner: I64,
+    least: F64,
+    level: float,
 ) -> Bool:
     """Columns in which an execution's whole type is slower, per execution."""
     result = np.zeros((len(observed), observed.columns), np.bool_)
@@ -323,7 +328,9 @@ def _groups(
     return result
 
 
-def _support_notes(types: Types, partner: I64, supported: Bool, *, exact: bool) -> tuple[Note, ...]:
+def _support_notes(
+    types: NormalTypes, partner: I64, supported: Bool, *, exact: bool
+) -> tuple[Note, ...]:
     """Note where too few normal executions speak for a type, or for all."""
     result: list[Note] = []
     low, references = int((types.sizes[partner] < OUTLIERS.low_support).sum()), int(supported.sum())
@@ -358,7 +365,7 @@ def _novel_notes(novel: Bool, anomalous: Bool) -> tuple[Note, ...]:
 _CHUNK = 1 << 17  # technical: values of one temporary array: they stay in the cache
 
 
-class Columns:
+class DurationColumns:
     """Durations of every symbol and, last, the total (ns), of the rows asked for."""
 
     def __init__(self, table: VectorTable) -> None:
@@ -378,11 +385,11 @@ class BothScales:
 
     Parameters
     ----------
-    values, normal : Columns
+    values, normal : DurationColumns
         The latter those whose mean total what is added before taking logarithms comes from.
     """
 
-    def __init__(self, values: Columns, normal: Columns) -> None:
+    def __init__(self, values: DurationColumns, normal: DurationColumns) -> None:
         self._values = values
         self._offset = max(OUTLIERS.offset * float(normal.total.mean()), 1.0)
         self.columns = 2 * values.columns
@@ -396,7 +403,7 @@ class BothScales:
 
 
 @dataclass(frozen=True)
-class Types:
+class NormalTypes:
     """Sizes, means and sums of squares of the normal types.
 
     Attributes
@@ -419,7 +426,7 @@ class Types:
         return max(float(self.sizes.sum()) - len(self.sizes), 1.0)
 
 
-def describe_types(values: BothScales, labels: I64, types: int) -> Types:
+def describe_types(values: BothScales, labels: I64, types: int) -> NormalTypes:
     """Summarise normal executions."""
     mean = np.zeros((types, values.columns))
     squares = np.zeros_like(mean)
@@ -428,7 +435,9 @@ def describe_types(values: BothScales, labels: I64, types: int) -> Types:
         blocks = [mine[rows] for rows in row_blocks(len(mine))]
         mean[c] = _sum_rows(values[rows] for rows in blocks) / len(mine)
         squares[c] = _sum_rows((values[rows] - mean[c]) ** 2 for rows in blocks)
-    return Types(labels, np.bincount(labels, minlength=types).astype(np.float64), mean, squares)
+    return NormalTypes(
+        labels, np.bincount(labels, minlength=types).astype(np.float64), mean, squares
+    )
 
 
 def _sum_rows(blocks: Iterator[F64]) -> F64:
@@ -440,22 +449,22 @@ def _sum_rows(blocks: Iterator[F64]) -> F64:
 
 
 def sample_scores(
-    types: Types, values: BothScales, fitting: Bool
+    types: NormalTypes, values: BothScales, fitting: Bool
 ) -> Iterator[tuple[slice, F64, F64]]:
     """Score executions that are no part of the types: some rows at a time, also each column."""
     pooled = types.squares.sum(axis=0) / types.freedom
-    spread = _spread(types.sizes[:, None], types.mean, types.squares, pooled)
+    spread = _shrink_spread(types.sizes[:, None], types.mean, types.squares, pooled)
     step = max(1, _CHUNK // max(1, types.mean.size))
     for first in range(0, len(values), step):
         rows = slice(first, first + step)
-        every = _both((values[rows][:, None] - types.mean) / spread)
+        every = _multiply_scales((values[rows][:, None] - types.mean) / spread)
         scores = np.where(fitting[rows], np.sqrt(every.sum(axis=2)), np.inf)
         best = scores.argmin(axis=1)
         at = np.arange(len(best))
         yield rows, scores[at, best], np.sqrt(every[at, best])
 
 
-def reference_scores(types: Types, values: BothScales, fitting: Bool) -> F64:
+def reference_scores(types: NormalTypes, values: BothScales, fitting: Bool) -> F64:
     """Score every normal execution against the other normal ones alone."""
     result = np.zeros(len(values))
     step = max(1, _CHUNK // max(1, types.mean.size))
@@ -464,18 +473,18 @@ def reference_scores(types: Types, values: BothScales, fitting: Bool) -> F64:
         left = _leave_out(types, values, fitting, rows)
         # One degree of freedom less than the types have: the execution's own.
         pooled = left.pooled / max(types.freedom - 1, 1.0)
-        spread = _spread(left.sizes[:, None], left.mean, left.squares, pooled)
+        spread = _shrink_spread(left.sizes[:, None], left.mean, left.squares, pooled)
         result[rows] = left.least((left.values - left.mean) / spread)
     return result
 
 
-def bag_size(types: Types, fitting: Bool) -> int:
+def bag_size(types: NormalTypes, fitting: Bool) -> int:
     """Count the values that `bag_scores` computes for one sample execution."""
     return int(fitting.sum()) * int(types.mean.size // len(types.mean))
 
 
 def bag_scores(
-    types: Types, values: BothScales, fitting: Bool, sample: BothScales, partner: I64
+    types: NormalTypes, values: BothScales, fitting: Bool, sample: BothScales, partner: I64
 ) -> Iterator[tuple[int, F64]]:
     """Score the normal executions anew for every sample execution that joins them."""
     left = _leave_out(types, values, fitting, np.arange(len(values)))
@@ -497,7 +506,7 @@ def bag_scores(
             means = np.where(joined[:, None], mean + difference / (size + 1), left.mean)
             squares = left.squares + np.where(joined[:, None], gained, 0.0)
             sizes = (left.sizes + joined)[:, None]
-            z = (left.values - means) / _spread(sizes, means, squares, pooled)
+            z = (left.values - means) / _shrink_spread(sizes, means, squares, pooled)
             for number, scores in zip(batch, left.least(z), strict=True):
                 yield int(number), scores[company]
 
@@ -518,11 +527,11 @@ class _LeftOut:
 
     def least(self, z: F64) -> F64:
         """Return the least score of every execution's pairs: [..., executions]."""
-        squares = np.minimum.reduceat(_both(z).sum(axis=-1), self.starts, axis=-1)
+        squares = np.minimum.reduceat(_multiply_scales(z).sum(axis=-1), self.starts, axis=-1)
         return np.asarray(np.sqrt(squares), dtype=np.float64)
 
 
-def _leave_out(types: Types, values: BothScales, fitting: Bool, rows: I64) -> _LeftOut:
+def _leave_out(types: NormalTypes, values: BothScales, fitting: Bool, rows: I64) -> _LeftOut:
     labels, mine = types.labels[rows], values[rows]
     rest = types.sizes[labels] - 1
     difference = mine - types.mean[labels]
@@ -544,7 +553,7 @@ def _leave_out(types: Types, values: BothScales, fitting: Bool, rows: I64) -> _L
     )
 
 
-def _spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
+def _shrink_spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
     """Shrink the standard deviation of a type towards that of all, and keep it off zero."""
     shrunk = (squares + OUTLIERS.prior * pooled) / (np.maximum(sizes - 1, 0) + OUTLIERS.prior)
     variance = np.where(sizes < OUTLIERS.low_support, pooled, shrunk)
@@ -555,14 +564,14 @@ def _spread(sizes: F64, mean: F64, squares: F64, pooled: F64) -> F64:
     return np.asarray(np.sqrt(variance + squared), dtype=np.float64)
 
 
-def _both(z: F64) -> F64:
+def _multiply_scales(z: F64) -> F64:
     """Multiply the z of durations with those of their logarithms; 0 where one is negative."""
     columns = z.shape[-1] // 2
     high = np.maximum(z, 0.0)
     return np.asarray(high[..., :columns] * high[..., columns:])
 
 
-# Types that are slower as a whole.
+# NormalTypes that are slower as a whole.
 
 
 def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:

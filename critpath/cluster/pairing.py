@@ -130,7 +130,7 @@ def merged_scores(home: NormalSpace, points: F64, weight: I64, cluster: I64) -> 
         sums = home.points.sums_from(mine.points)
         return Scores(score, own, _mean_distances(sums, home, mine, cluster, members))
     sums, normal = _merge_each(home, mine)
-    within = _within(mine)
+    within = _sum_within(mine)
     outside = _nearest(sums / home.sizes)
     for k in range(size):
         inside = (sums[:, k] + within) / (home.sizes[k] + members[cluster] - 1)
@@ -185,7 +185,7 @@ def _mean_distances(sums: F64, home: NormalSpace, mine: Points, cluster: I64, me
     return result / members[:, None] / home.sizes
 
 
-def _within(mine: Points) -> F64:
+def _sum_within(mine: Points) -> F64:
     """Sum the distances of every point to the members of its own cluster."""
     result = np.zeros(len(mine.points))
     for c in np.flatnonzero(np.diff(mine.begin) > 1):

@@ -19,7 +19,7 @@ _CHUNK = 1 << 22  # technical: distances held at once: 32 MiB
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctRows:
     """Rows of a table without repetitions.
 
     Attributes
@@ -37,7 +37,7 @@ class Distinct:
     member: I64
 
 
-def distinct(rows: F64 | Whole) -> Distinct:
+def distinct(rows: F64 | Whole) -> DistinctRows:
     """Find the distinct rows of a table, in ascending order, first column first."""
     n = len(rows)
     order = order_rows(rows)
@@ -48,7 +48,7 @@ def distinct(rows: F64 | Whole) -> Distinct:
     member = np.empty(n, np.int64)
     member[order] = np.cumsum(new) - 1
     weight = np.diff(first, append=n)
-    return Distinct(order[first].astype(np.int64), weight.astype(np.int64), member)
+    return DistinctRows(order[first].astype(np.int64), weight.astype(np.int64), member)
 
 
 def stabilise(counts: Whole) -> F64:

@@ -198,7 +198,7 @@ def cluster_sample(
     divided = 0
     if len(normal):
         home = home or normal_space(normal, normal_clusters)
-        partner = _alone(home, sample.structure[once.row])
+        partner = _pair_alone(home, sample.structure[once.row])
         keys.append(np.where(noise, -1, partner))
         groups = distinct(np.column_stack(keys)).row
         divided = int((np.bincount(labels[groups][labels[groups] >= 0]) > 1).sum())
@@ -220,7 +220,7 @@ def cluster_sample(
     )
 
 
-def _alone(home: NormalSpace, vectors: Whole) -> I64:
+def _pair_alone(home: NormalSpace, vectors: Whole) -> I64:
     """Algorithm 2 for every vector as a cluster of one."""
     size = len(vectors)
     scores = merged_scores(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from critpath.commands.declared import FORCE, RECORDINGS, Action, flag, option
+from critpath.commands.declared import FORCE, RECORDINGS, SubVerb, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -235,16 +235,16 @@ def _print(document: dict[str, Any]) -> None:
     for one in sessions:
         console.print()
         print_line(console, ", ".join(one["sources"]), style="bold")
-        print_line(console, f"  recorded    {_recorded(one)}")
-        print_line(console, f"  executions  {_executions(one)}")
-        print_line(console, f"  mean        {_means(one['means'])}")
+        print_line(console, f"  recorded    {_word_recorded(one)}")
+        print_line(console, f"  executions  {_word_executions(one)}")
+        print_line(console, f"  mean        {_word_means(one['means'])}")
         for warning in one["warnings"]:
             usual = is_usual(warning)
             line = f"  {warning}" if usual else f"  warning: {warning}"
             print_line(console, line, style="" if usual else "yellow")
 
 
-def _recorded(one: dict[str, Any]) -> str:
+def _word_recorded(one: dict[str, Any]) -> str:
     when = [", ".join(filter(None, one["recorded"])) or "at an unknown time"]
     hosts, kernels = ", ".join(one["host"]), ", ".join(one["kernel"])
     where = [f"on {hosts}"] * bool(hosts) + [f"(kernel {kernels})"] * bool(kernels)
@@ -254,20 +254,20 @@ def _recorded(one: dict[str, Any]) -> str:
     return ", ".join([" ".join([*when, *where, *by]), *facts])
 
 
-def _executions(one: dict[str, Any]) -> str:
+def _word_executions(one: dict[str, Any]) -> str:
     out = f", {one['left_out']:,} more left out" if one["left_out"] else ""
     lossy = f", {one['lossy']:,} overlap a loss" if one["lossy"] else ""
     spec = f"{one['executions']:,}{out}{lossy} ({one['specification']})"
-    return f"{spec}; {_labels(one['labels'])}" if one["labels"] else spec
+    return f"{spec}; {_word_labels(one['labels'])}" if one["labels"] else spec
 
 
-def _means(means: dict[str, int]) -> str:
+def _word_means(means: dict[str, int]) -> str:
     states = sorted(means.items(), key=lambda pair: (-pair[1], pair[0]))
     listed = ", ".join(f"{state} {format_ns(ns)}" for state, ns in states if state != "total")
     return f"{format_ns(means['total'])}: {listed}"
 
 
-def _labels(labels: dict[str, int]) -> str:
+def _word_labels(labels: dict[str, int]) -> str:
     return ", ".join(f"{label} {count:,}" for label, count in labels.items())
 
 
@@ -277,14 +277,16 @@ _KEPT: Final = option("--executions", "N", "executions that are kept of a record
 _FILE: Final = option("file", "FILE", "a baseline", Path)
 
 ACTIONS: Final = {
-    "save": Action("make a baseline of recordings", _save, (
+    "save": SubVerb("make a baseline of recordings", _save, (
         _RECORDINGS,
         option("-o --output", "FILE", "where to save it", required=True),
         FORCE,
         _KEPT,
     ), (*READING, *RUNNING)),
-    "show": Action("say what is in a baseline", _show, (_FILE, flag("--json", "write it as JSON"))),
-    "update": Action("compare recordings with a baseline, and add them if nothing is slower",
+    "show": SubVerb("say what is in a baseline", _show, (
+        _FILE, flag("--json", "write it as JSON"),
+    )),
+    "update": SubVerb("compare recordings with a baseline, and add them if nothing is slower",
         _update, (
         _FILE,
         _RECORDINGS,

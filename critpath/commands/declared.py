@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True)
-class Option:
+class VerbOption:
     """An option or an operand: its names, and what argparse is told of it."""
 
     names: tuple[str, ...]
@@ -17,17 +17,17 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Action:
+class SubVerb:
     """A verb of a verb: ``critpath baseline save``."""
 
     what: str
     run: Callable[..., int]
-    options: tuple[Option, ...]
+    options: tuple[VerbOption, ...]
     settings: tuple[str, ...] = ()
 
 
 # Alternatives, of which one may be given.
-Options = tuple[Option | tuple[Option, ...], ...]
+Options = tuple[VerbOption | tuple[VerbOption, ...], ...]
 
 
 def option(
@@ -37,7 +37,7 @@ def option(
     parse: Callable[[Any], Any] | None = None,
     default: Any = None,
     **given: Any,
-) -> Option:
+) -> VerbOption:
     """Declare an option, or an operand, that takes a value; its text is as argparse has it."""
     given |= {"help": shown}
     if default is not None:
@@ -46,20 +46,22 @@ def option(
         given["metavar"] = metavar
     if parse is not None:
         given["type"] = parse
-    return Option(tuple(names.split()), given)
+    return VerbOption(tuple(names.split()), given)
 
 
-def flag(names: str, shown: str) -> Option:
+def flag(names: str, shown: str) -> VerbOption:
     """Declare an option without a value."""
-    return Option(tuple(names.split()), {"action": "store_true", "help": shown})
+    return VerbOption(tuple(names.split()), {"action": "store_true", "help": shown})
 
 
-def command(metavar: str, shown: str) -> Option:
+def command(metavar: str, shown: str) -> VerbOption:
     """Declare the rest of the line: a command with its own options."""
-    return Option(("command",), {"metavar": metavar, "nargs": argparse.REMAINDER, "help": shown})
+    return VerbOption(
+        ("command",), {"metavar": metavar, "nargs": argparse.REMAINDER, "help": shown}
+    )
 
 
-def either(*options: Option) -> tuple[Option, ...]:
+def either(*options: VerbOption) -> tuple[VerbOption, ...]:
     """Declare options of which one may be given."""
     return options
 

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     document = _document(
         found, left, [d for d in unfinished if d.absolute() not in registered], done
     )
-    document["marking"] = _heard(asking)
+    document["marking"] = _find_marking(asking)
     if arguments.json:
         from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
@@ -95,7 +95,7 @@ def _listen() -> tuple[MarkRequests, float] | None:
         return None
 
 
-def _heard(asking: tuple[MarkRequests, float] | None) -> list[dict[str, str]]:
+def _find_marking(asking: tuple[MarkRequests, float] | None) -> list[dict[str, str]]:
     """Return the programs that marked meanwhile: they look for recorders once a second."""
     if asking is None:
         return []

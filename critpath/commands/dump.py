@@ -61,13 +61,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         print(json.dumps(answer))
     if "dump" not in answer:
-        raise refused(safe_text(str(answer.get("refused"))))
+        raise code_of_refusal(safe_text(str(answer.get("refused"))))
     if not arguments.json:
         print(safe_text(str(answer["dump"])))
     return 0
 
 
-def refused(why: str) -> CritpathError:
+def code_of_refusal(why: str) -> CritpathError:
     """Return what a refusal comes to: nothing to look at yet (3), or a recorder that failed."""
     what = f"no dump was made: {why}"
     for begins, do in _REFUSED.items():

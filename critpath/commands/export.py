@@ -12,7 +12,7 @@ from critpath.commands.formats import (
     ALIGNMENTS,
     FORMATS,
     PATHS,
-    exported,
+    export_paths,
     format_by_ending,
     format_name,
 )
@@ -209,7 +209,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 continue
             paths = extract_sources([Path(source)], settings, progress, jobs=None)
             warn(messages_of(paths), quiet=settings["quiet"])
-            sets.append(exported(graph.choose_executions(paths, wanted), source))
+            sets.append(export_paths(graph.choose_executions(paths, wanted), source))
     found: set[str] = set()
     missing = wanted
     for one in sets:
@@ -246,7 +246,7 @@ def _alignments(
         )
     (source,) = arguments.sources
     document = load_comparison(source)
-    chosen = _chosen(document, source, arguments.id)
+    chosen = _choose_aligned(document, source, arguments.id)
     if len(chosen) > 1 and not FORMATS[name].several:
         known = ", ".join(one.execution for one in chosen[:5]) + ", ..." * (len(chosen) > 5)
         raise UsageError(
@@ -256,7 +256,7 @@ def _alignments(
     return document, chosen
 
 
-def _chosen(
+def _choose_aligned(
     document: ComparisonDocument, source: str, wanted: Sequence[str] | None
 ) -> Sequence[AlignedEntry]:
     aligned = document.aligned

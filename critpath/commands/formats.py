@@ -72,7 +72,7 @@ def _speedscope(sets: Sequence[Exported]) -> Iterable[bytes]:
     return speedscope_profiles(sets)
 
 
-def _collapsed(sets: Sequence[Exported]) -> Iterable[bytes]:
+def _write_collapsed(sets: Sequence[Exported]) -> Iterable[bytes]:
     from critpath import vectors  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports import collapsed_stacks  # noqa: PLC0415 - start-up time
 
@@ -118,7 +118,7 @@ def _graphml(
 FORMATS: Final[dict[str, Format]] = {
     "perfetto": Format(PATHS, _perfetto, (".pftrace", ".perfetto-trace"), binary=True),
     "speedscope": Format(PATHS, _speedscope, (".speedscope.json",)),
-    "collapsed": Format(PATHS, _collapsed, (".collapsed", ".folded")),
+    "collapsed": Format(PATHS, _write_collapsed, (".collapsed", ".folded")),
     "segments": Format(PATHS, _segments, (".parquet",), binary=True),
     "vectors": Format(PATHS, _vectors, (".parquet",), binary=True),
     "graphml": Format(WINDOW, _graphml, (".graphml",), several=False),
@@ -161,7 +161,7 @@ def format_by_ending(place: str, among: Iterable[str]) -> str:
     )
 
 
-def exported(paths: PathSet, name: str) -> Exported:
+def export_paths(paths: PathSet, name: str) -> Exported:
     """Return critical paths as what the formats of paths take."""
     from critpath.report.exports import Exported  # noqa: PLC0415 - start-up time
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath import __version__
-from critpath.commands.declared import JSON, Action, flag, option
+from critpath.commands.declared import JSON, SubVerb, flag, option
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -473,7 +473,7 @@ _BY: Final = option("--by", None, "what a document is: an interval of time, or a
     default="interval", choices=("interval", "execution"))  # fmt: skip
 
 ACTIONS: Final = {
-    "add": Action("keep a recording, or what compare found, under a label", _add, (
+    "add": SubVerb("keep a recording, or what compare found, under a label", _add, (
         *_STORE,
         _SOURCE,
         option("--label", None, "what it is called", required=True),
@@ -486,7 +486,7 @@ ACTIONS: Final = {
         flag("--no-roles", "causes without names of threads"),
         _BY,
     ), _READING),
-    "search": Action("say whether something was seen before", _search, (
+    "search": SubVerb("say whether something was seen before", _search, (
         *_STORE,
         _SOURCE,
         option("--normal", "SOURCE", "look up how it differs from this", Path),
@@ -496,23 +496,23 @@ ACTIONS: Final = {
         JSON,
         _BY,
     ), (*_READING, "known-level")),
-    "watch": Action("count what the machine does now, and say when the answer changes", _watch, (
+    "watch": SubVerb("count what the machine does now, and say when the answer changes", _watch, (
         *_STORE,
         option("--events", None, "what is counted, as of record", default="minimal",
             choices=("minimal", "broad", "all", "free")),
         option("--fail-on", "LABEL", "end with 1 once it is this, 5 times in 10", default=""),
         JSON,
     ), ("interval", "scope", "known-level")),
-    "list": Action("list labels, or a label's sessions", _list, (
+    "list": SubVerb("list labels, or a label's sessions", _list, (
         *_STORE, option("label", None, "of this label", default="", nargs="?"),
     )),
-    "show": Action("show a label's usual terms, notes and links", _show, (
+    "show": SubVerb("show a label's usual terms, notes and links", _show, (
         *_STORE, option("label", None, "a label"),
     )),
-    "check": Action("say what the store can tell apart, and how often it is wrong", _check, (
+    "check": SubVerb("say what the store can tell apart, and how often it is wrong", _check, (
         *_STORE, JSON, option("--html", "FILE", "write a page (- for stdout)"),
     ), ("known-level",)),
-    "groups": Action("say which labels are alike, and which documents belong together", _groups, (
+    "groups": SubVerb("say which labels are alike, and which documents belong together", _groups, (
         *_STORE,
         option("--clusters", "K", "groups to make (default: where the tree has its largest gap)",
             whole(1, 1_000)),
@@ -520,10 +520,10 @@ ACTIONS: Final = {
             "against the labels", default="tree",
             choices=("tree", "k-means", "ward", "single", "complete", "average", "optics")),
     )),
-    "remove": Action("remove a label, or a session", _remove, (
+    "remove": SubVerb("remove a label, or a session", _remove, (
         *_STORE, option("names", "NAME", "a label, or LABEL/FILE", nargs="+"),
     )),
-    "relabel": Action("give a label, or a session, another name", _relabel, (
+    "relabel": SubVerb("give a label, or a session, another name", _relabel, (
         *_STORE,
         option("old", "OLD", "a label, or LABEL/FILE"),
         option("new", "NEW", "the new label"),

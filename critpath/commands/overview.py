@@ -93,7 +93,7 @@ def help_text(width: int) -> str | None:
     """Return what ``critpath --help`` prints, None where only argparse knows how."""
     if width < _NARROW:
         return None
-    lines = [*_usage(width), "", *_wrapped(DESCRIPTION, width)]
+    lines = [*_usage(width), "", *_wrap_words(DESCRIPTION, width)]
     lines += ["", "positional arguments:", "  COMMAND"]
     for name, summary in VERBS.items():
         lines += _entry(f"    {name}", summary, width)
@@ -105,7 +105,7 @@ def help_text(width: int) -> str | None:
     lines += _entry("  --show-config", SHOW_CONFIG, width)
     lines += _entry("  --debug", DEBUG, width)
     lines += _entry("  --quiet, --no-quiet", QUIET, width)
-    lines += ["", *_wrapped(EPILOG, width)]
+    lines += ["", *_wrap_words(EPILOG, width)]
     return "\n".join(lines) + "\n"
 
 
@@ -114,13 +114,13 @@ def _usage(width: int) -> list[str]:
     if len(whole) <= width:
         return [whole]
     indent = " " * len(_USAGE)
-    first, *others = _filled(_OPTIONS, width - len(indent))
+    first, *others = _fill_lines(_OPTIONS, width - len(indent))
     return [_USAGE + first, *(indent + line for line in others), indent + _COMMAND]
 
 
 def _entry(name: str, what: str, width: int) -> Iterator[str]:
     column = min(_COLUMN, width - 20)
-    text = iter(_wrapped(what, width - column))
+    text = iter(_wrap_words(what, width - column))
     if len(name) <= column - 2:
         yield f"{name:<{column}}{next(text)}"
     else:
@@ -129,7 +129,7 @@ def _entry(name: str, what: str, width: int) -> Iterator[str]:
         yield " " * column + line
 
 
-def _filled(parts: Sequence[str], width: int) -> Iterator[str]:
+def _fill_lines(parts: Sequence[str], width: int) -> Iterator[str]:
     """Yield lines of parts that are not broken."""
     line = ""
     for part in parts:
@@ -141,7 +141,7 @@ def _filled(parts: Sequence[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _wrapped(text: str, width: int) -> Iterator[str]:
+def _wrap_words(text: str, width: int) -> Iterator[str]:
     """Yield lines of words, as `textwrap` does; words may be broken at hyphens."""
     line = ""
     for word in text.split(" "):

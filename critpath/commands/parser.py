@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from critpath import __version__
-from critpath.commands.declared import Action, Options
+from critpath.commands.declared import Options, SubVerb
 from critpath.commands.overview import CONFIG, DEBUG, DESCRIPTION, EPILOG, SHOW_CONFIG
 from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
 from critpath.errors import UsageError
@@ -137,7 +137,7 @@ class Verb:
     run: Callable[[argparse.Namespace, Settings], int]
     options: Options
     settings: tuple[str, ...]
-    actions: Mapping[str, Action]
+    actions: Mapping[str, SubVerb]
     groups: Mapping[str, Sequence[str]]
     description: str
 
@@ -145,7 +145,7 @@ class Verb:
     def of(cls, name: str) -> Verb:
         """Import a verb, and return what it declares."""
         module = import_module(f"critpath.commands.{name}")
-        actions: Mapping[str, Action] = getattr(module, "ACTIONS", {})
+        actions: Mapping[str, SubVerb] = getattr(module, "ACTIONS", {})
 
         def run(arguments: argparse.Namespace, settings: Settings) -> int:
             code: int = (actions[arguments.action] if actions else module).run(arguments, settings)
@@ -197,7 +197,7 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: found[place] for name, place in names.items() if place in found}
 
 
-def checked(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
+def check_text(parse: Callable[[Any], Any]) -> Callable[[str], Any]:
     """Make argparse say what a value should be."""
 
     def convert(text: str) -> Any:
@@ -216,7 +216,7 @@ def add_options(parser: argparse._ActionsContainer, options: Iterable[Any]) -> N
             add_options(parser.add_mutually_exclusive_group(), each)
             continue
         parse = each.given.get("type")
-        typed = {} if parse is None or isinstance(parse, type) else {"type": checked(parse)}
+        typed = {} if parse is None or isinstance(parse, type) else {"type": check_text(parse)}
         parser.add_argument(*each.names, **{**each.given, **typed})
 
 
@@ -269,7 +269,7 @@ def add_settings(parser: argparse._ActionsContainer, settings: Iterable[Setting]
                 f"--{setting.name}",
                 dest="setting_" + setting.name,
                 action="append" if setting.listed else "store",
-                type=checked(setting.parse),
+                type=check_text(setting.parse),
                 default=argparse.SUPPRESS,
                 metavar=setting.metavar,
                 help=shown,

@@ -16,7 +16,7 @@ from critpath.commands.formats import (
     FORMATS,
     PATHS,
     WINDOW,
-    exported,
+    export_paths,
     format_by_ending,
     format_name,
 )
@@ -119,7 +119,7 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
     if arguments.top:
         write_output(arguments.output, _top(arguments, settings, paths, name))
     elif name in FORMATS:
-        sets = [exported(paths, str(arguments.trace))]
+        sets = [export_paths(paths, str(arguments.trace))]
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
     elif arguments.output == STDOUT:
@@ -306,7 +306,7 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
                 partial=arguments.partial,
                 bystanders=True,
             )
-            return _chosen(paths, arguments, settings)
+            return _choose_paths(paths, arguments, settings)
         paths = graph.thread_paths(
             arguments.trace,
             tid=arguments.tid,
@@ -329,10 +329,10 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
             f"no {who} in {arguments.trace}" + " within the window" * window,
             f"critpath path {arguments.trace} --execution thread shows every thread",
         )
-    return _chosen(paths, arguments, settings)
+    return _choose_paths(paths, arguments, settings)
 
 
-def _chosen(paths: PathSet, arguments: argparse.Namespace, settings: Settings) -> PathSet:
+def _choose_paths(paths: PathSet, arguments: argparse.Namespace, settings: Settings) -> PathSet:
     """Return the executions that are wanted, all of them by default."""
     from critpath import graph  # noqa: PLC0415 - numpy and the stages
 

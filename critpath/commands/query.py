@@ -199,13 +199,26 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             for table, columns in database.columns().items()
             for name, kind in columns
         ]
+        known = _column_meanings()
         for name in dict.fromkeys(row[0] for row in rows):
-            mine = [row for row in rows if row[0] == name]
-            _show(["table", "column", "type"], mine, f"{name}: {MEANINGS[name]}")
+            of = known.get(name, {})
+            mine = [(*row, of.get(row[1], "")) for row in rows if row[0] == name]
+            _show(["table", "column", "type", "what it is"], mine, f"{name}: {MEANINGS[name]}")
         return 0
     if found is not None:
         _write(found, arguments)
     return 0
+
+
+def _column_meanings() -> dict[str, dict[str, str]]:
+    """Return what the columns of tables mean, as they are declared."""
+    from critpath.model import Executions  # noqa: PLC0415 - numpy
+    from critpath.model.requests import RequestFacts  # noqa: PLC0415 - as above
+    from critpath.report.exports import SKETCH_TABLES  # noqa: PLC0415 - as above
+
+    found = {name: of.meanings() for name, of in SKETCH_TABLES.items()}
+    found["requests"] = RequestFacts.meanings() | found["requests"]
+    return {**found, "executions": Executions.meanings()}
 
 
 def _sketches(

@@ -35,14 +35,14 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     if manifest.state != "complete":
         yield "warning: the recording was interrupted; only what its manifest lists is in it"
     yield from _cost(manifest)
-    yield from _held(manifest, outcome.recordings)
+    yield from _describe_budget(manifest, outcome.recordings)
     yield from _functions(outcome.recordings[0].directory)
     yield from describe_flaws(manifest, outcome.recordings[0].directory)
-    yield from _worth(manifest)
-    yield _next(outcome, request)
+    yield from _describe_worth(manifest)
+    yield _describe_next(outcome, request)
 
 
-def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
+def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
     """Say what recording under a budget cost, and what was not recorded for it."""
     budget: Any = manifest.overhead
     if not budget:
@@ -57,7 +57,8 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
         f"{budget['of']}, over {budget['horizon']:g} s); an event costs {costs} ({known})"
     )
     yield (
-        f"overhead {100 * budget['counted']:.2f} % counted; {_compared(budget['compared'])}; worst "
+        f"overhead {100 * budget['counted']:.2f} % counted; {_compare_costs(budget['compared'])}; "
+        f"worst "
         f"{budget['horizon']:g} s {100 * budget['worst_horizon']:.1f} %, worst cpu "
         f"{100 * budget['worst_cpu']['overhead']:.1f} %; while open "
         f"{100 * budget['while_open']:.1f} %"
@@ -67,7 +68,7 @@ def _held(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
             f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
             + (f" ({of['cut']:,} given up)" if of.get("cut") else "")
             + (f"; {of['bystanders']:,} more by the way" if of.get("bystanders") else "")
-            + _felt((budget.get("felt") or {}).get(kind))
+            + _describe_pressure((budget.get("felt") or {}).get(kind))
         )
     first = recordings[0].directory / manifest.gaps_file
     with contextlib.suppress(OSError, ValueError, KeyError):
@@ -95,7 +96,7 @@ def _functions(directory: Path) -> Iterator[str]:
     yield said
 
 
-def _compared(compared: Any) -> str:
+def _compare_costs(compared: Any) -> str:
     if not compared:
         return "not compared (fewer than 30 pairs, or of either side, or the gate never closed)"
     low, high = (100 * compared[key] for key in ("low", "high"))
@@ -106,7 +107,7 @@ def _compared(compared: Any) -> str:
     return f"{said}a recorded run, by the cpu time of {plural(compared['pairs'], 'run')} and others"
 
 
-def _felt(felt: Any) -> str:
+def _describe_pressure(felt: Any) -> str:
     if not felt:
         return ""
     from critpath.text import partial  # noqa: PLC0415 - start-up time
@@ -159,10 +160,10 @@ def _odd_runs(manifest: Manifest) -> Iterator[str]:
         yield "warning: the run that was interrupted is no execution: compare leaves it out"
     left = [run for run in runs if run.outlived]
     if left:
-        yield _outlived(left, of)
+        yield _describe_outlived(left, of)
 
 
-def _outlived(left: list[Run], of: str) -> str:
+def _describe_outlived(left: list[Run], of: str) -> str:
     return (
         f"warning: {len(left)} {of} left processes running "
         f"({sum(run.outlived for run in left)} in all); they may disturb the runs after them"
@@ -228,7 +229,7 @@ def _gap(gap: Gap, manifest: Manifest) -> str:
     return f"not everything was recorded{cpu} for {span}, {since} after the begin: {gap.what}"
 
 
-def _worth(manifest: Manifest) -> Iterator[str]:
+def _describe_worth(manifest: Manifest) -> Iterator[str]:
     """Say what a number of runs can show."""
     if manifest.recorder.get("name") == "counts":
         return
@@ -242,7 +243,7 @@ def _worth(manifest: Manifest) -> Iterator[str]:
         yield "over an hour: --interleave keeps a slow drift of the machine out of the comparison"
 
 
-def _next(outcome: Outcome, request: RecordRequest) -> str:
+def _describe_next(outcome: Outcome, request: RecordRequest) -> str:
     places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
     if outcome.recordings[0].manifest.recorder.get("name") == "counts":
         return f"next: critpath signature {' '.join(places)}"

@@ -50,10 +50,10 @@ def messages_of(paths: PathSet) -> list[str]:
     """Return everything a reader must know about extracted paths."""
     from critpath.detect import note_repaired_switches  # noqa: PLC0415 - numpy
 
-    return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_lost(paths)]
+    return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_list_lost(paths)]
 
 
-def _lost(paths: PathSet) -> list[str]:
+def _list_lost(paths: PathSet) -> list[str]:
     touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
     return [f"{what}: {touched}" for what in _losses(paths)]
 

@@ -60,7 +60,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Screen:
     """What is shown at one moment.
 
     Attributes
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     frames = _replay(arguments, settings) if _is_recording(arguments) else None
     live = frames is None
     if frames is None:
-        frames = _live(arguments, settings)
+        frames = _follow_live(arguments, settings)
     try:
         _show(frames, arguments, redraw=live and not arguments.json)
     except KeyboardInterrupt:
@@ -107,7 +107,7 @@ def _is_recording(arguments: argparse.Namespace) -> bool:
     return arguments.directory is not None and not (arguments.directory / STATE).is_file()
 
 
-def _show(frames: Iterator[Frame], arguments: argparse.Namespace, *, redraw: bool) -> None:
+def _show(frames: Iterator[Screen], arguments: argparse.Namespace, *, redraw: bool) -> None:
     if arguments.json:
         for frame in frames:
             print(json.dumps(frame_document(frame)), flush=True)
@@ -133,7 +133,7 @@ def _show(frames: Iterator[Frame], arguments: argparse.Namespace, *, redraw: boo
 # Rows
 
 
-def label_rows(frame: Frame) -> list[dict[str, Any]]:
+def label_rows(frame: Screen) -> list[dict[str, Any]]:
     """Return a row for each label, most time first: its rate, percentiles, and states' shares."""
     by_label: dict[str, list[Ended]] = {}
     for one in frame.ended:
@@ -172,7 +172,7 @@ def _mean_shares(of: Sequence[Ended]) -> dict[str, float]:
     return {state: time / whole for state, time in sums.items()} if whole else {}
 
 
-def frame_document(frame: Frame) -> dict[str, Any]:
+def frame_document(frame: Screen) -> dict[str, Any]:
     """Return the object of a second."""
     return {
         "format": FORMAT,
@@ -184,7 +184,7 @@ def frame_document(frame: Frame) -> dict[str, Any]:
     }
 
 
-def draw(frame: Frame, console: Console) -> RenderableType:
+def draw(frame: Screen, console: Console) -> RenderableType:
     """Return the table of a moment: a line per label."""
     from rich.console import Group  # noqa: PLC0415 - start-up time
 
@@ -205,11 +205,11 @@ def draw(frame: Frame, console: Console) -> RenderableType:
     total = f"{plural(sum(row['count'] for row in rows), 'execution')} in {frame.span:g} s"
     if len(rows) > _ROWS:
         total += f", {len(rows) - _ROWS} more labels"
-    lines = ["; ".join((total, *_said(frame))), *_source(frame)]
+    lines = ["; ".join((total, *_say_rest(frame))), *_source(frame)]
     return Group(*(shown(line, console) for line in lines), table)
 
 
-def _said(frame: Frame) -> Iterator[str]:
+def _say_rest(frame: Screen) -> Iterator[str]:
     if "overhead" in frame.said:
         yield f"overhead {format_share(frame.said['overhead'])}"
         yield f"recorded {format_share(frame.said['covers'])} of the time"
@@ -217,7 +217,7 @@ def _said(frame: Frame) -> Iterator[str]:
         yield f"{frame.said['missed']:,} came too fast to be shown"
 
 
-def _source(frame: Frame) -> Iterator[str]:
+def _source(frame: Screen) -> Iterator[str]:
     """Yield what "where their time goes" is of."""
     if frame.source:
         yield f"time goes as in {safe_text(frame.source)}"
@@ -260,7 +260,7 @@ class _DumpReader:
         self.source = Path(dump).name
 
 
-def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
+def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
     from critpath.record import ask, find_place  # noqa: PLC0415 - start-up time
 
     place = find_place(arguments.directory)
@@ -286,7 +286,7 @@ def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
             held.popleft()
         reader.look(str(answer["dump"]))
         said = {name: answer[name] for name in ("overhead", "covers", "missed", "dump")}
-        yield Frame(now, arguments.window, list(held), reader.shares, reader.source, said)
+        yield Screen(now, arguments.window, list(held), reader.shares, reader.source, said)
         if arguments.duration and time.monotonic() - begun >= arguments.duration:
             return
         due += 1.0
@@ -296,7 +296,7 @@ def _live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
 # A recording
 
 
-def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame]:
+def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
     """Yield a frame per second of a recording, from its first execution to its last."""
     found = _read_ended(arguments.directory, settings, settings["execution"])
     found.sort(key=lambda one: one.end)
@@ -312,7 +312,7 @@ def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Frame
             high += 1
         while low < high and found[low].end <= at - window:
             low += 1
-        yield Frame(at, min(arguments.window, (at - first) / NS_PER_S), found[low:high])
+        yield Screen(at, min(arguments.window, (at - first) / NS_PER_S), found[low:high])
 
 
 def _read_ended(recording: Path, settings: Settings, what: str | None) -> list[Ended]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from critpath.detect.comparability import floor_share, session_spread
-from critpath.detect.families import large, unusual
+from critpath.detect.families import reach_floor, score_unusualness
 from critpath.detect.rules import RULES
 from critpath.documents import (
     Calibrated,
@@ -163,7 +163,7 @@ def advise_floor(
         freedom = len(names) - 1
         spread = found.share
         high = spread * math.sqrt(freedom / float(chdtri(freedom, CALIBRATION.confidence)))
-        expected = _expected(total, stratum, session) / mean
+        expected = _spread_by_chance(total, stratum, session) / mean
     enough = spread is not None and len(names) >= CALIBRATION.least_sessions
     means = (mean + found.deviation).tolist()
     recordings = zip(names.tolist(), counts.tolist(), means, strict=True)
@@ -179,7 +179,7 @@ def advise_floor(
     )
 
 
-def _expected(total: I64, stratum: I64, session: I64) -> float:
+def _spread_by_chance(total: I64, stratum: I64, session: I64) -> float:
     """Return the standard deviation that session means have by chance alone (ns)."""
     residual = center_by(total, stratum)
     squares, freedom, shares = 0.0, 0, []
@@ -360,7 +360,7 @@ class Trial:
         anywhere, over_all : float
             In something that is tested; and over all types together.
         """
-        added, by_type = self._added(pattern)
+        added, by_type = self._add_up(pattern)
         least = np.concatenate([[self._least - self._effect], self._type_least - self._type_effect])
         tested = [0, *(s + 1 for s in self._singles)]
         least, added = least[tested], np.concatenate([[added], by_type])[tested]
@@ -381,28 +381,28 @@ class Trial:
         `critpath.detect.families`, for the whole and the symbols that the shift
         changes; the others are as they were without it.
         """
-        added, by_type = self._added(shift)
+        added, by_type = self._add_up(shift)
         effect = np.concatenate([[self._effect + added], self._type_effect + by_type])
         least = np.concatenate([[[self._least]], self._type_least])
         more = np.column_stack([shift, shift.sum(axis=1)])
         error = np.vstack(standard_errors(self._x, self._y + more, *self._strata))
-        enough = large(effect, error, least)
+        enough = reach_floor(effect, error, least)
         changed = np.flatnonzero(shift.any(axis=0))
         # Only what is tested can be significant: everything, and the larger types.
         enough = enough[[0, *(s + 1 for s in self._singles)]]
         if not enough[:, [*changed, -1]].any():
             return False
-        whole = self._p_values(self._whole(shift)).min(axis=1)
+        whole = self._p_values(self._sum_whole(shift)).min(axis=1)
         if ((whole <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)) & enough[:, -1]).any():
             return True
         if not enough[:, changed].any():
             return False
         rejected = whole.min() <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)
         level = self._alpha if rejected else self._alpha * (1 - EFFECTS.whole)
-        states = self._p_values(self._with(shift, changed))
+        states = self._p_values(self._sum_changed(shift, changed))
         return bool(((states <= level) & enough[:, :-1])[:, changed].any())
 
-    def _added(self, shift: I64 | F64) -> tuple[F64, F64]:
+    def _add_up(self, shift: I64 | F64) -> tuple[F64, F64]:
         """Return what a shift adds to the mean of every column, over all and per type."""
         more = np.column_stack([shift, shift.sum(axis=1)]).astype(np.float64)
         by_type = np.zeros((len(self._known), more.shape[1]))
@@ -446,18 +446,18 @@ class Trial:
         largest = np.sort(sums.assigned.max(axis=(0, 2)))
         return share_reaching(self._plan, count_reaching(largest, sums.observed), len(largest))
 
-    def _whole(self, shift: I64) -> _Sums:
+    def _sum_whole(self, shift: I64) -> _Sums:
         """Sum up the total and the unusualness of the executions."""
         normal, sample = self._judged
         slower = VectorTable(
             sample.symbols, sample.counts, sample.durations + shift @ self._fold, sample.structure
         )
-        scores = unusual(normal, slower, *self._strata)
+        scores = score_unusualness(normal, slower, *self._strata)
         y = np.column_stack([self._y[:, -1] + shift.sum(axis=1), scores[1]])
         x = np.column_stack([self._x[:, -1], scores[0]])
         return self._sums(np.concatenate([y, x]))
 
-    def _with(self, shift: I64, changed: I64) -> _Sums:
+    def _sum_changed(self, shift: I64, changed: I64) -> _Sums:
         """Sum up every state, those that a shift changes anew."""
         values = np.concatenate([self._y[:, changed] + shift[:, changed], self._x[:, changed]])
         anew = self._sums(values)

@@ -25,7 +25,7 @@ from critpath.detect.families import (
     two_families,
 )
 from critpath.detect.machine import find_signs
-from critpath.detect.rules import RULES, Evidence, shift_of
+from critpath.detect.rules import RULES, RuleEvidence, shift_of
 from critpath.detect.tails import percentiles
 from critpath.documents import SlowShown, StateEntry
 from critpath.documents.base import change, number
@@ -118,12 +118,12 @@ def algorithm1(
         average = sample.mean(axis=-2) > threshold * (1 + 1e-12)
     else:
         remarks.append(notes.AverageRuleSkipped())
-    x = _above(normal, normal)
-    y = _above(sample, normal if y_reference == "a1" else sample)
+    x = _count_above(normal, normal)
+    y = _count_above(sample, normal if y_reference == "a1" else sample)
     p1, p2 = x / n, y / m
     new_state = (x == 0) & (y > 0)
     if t2 is None:
-        rising = _rises(x, n, y, m, alpha / columns)
+        rising = _find_rises(x, n, y, m, alpha / columns)
     else:
         rising = p2 > p1 * t2
         mute = np.flatnonzero(((p1 * t2 >= 1) & (x > 0)).reshape(-1, columns).any(axis=0))
@@ -134,14 +134,14 @@ def algorithm1(
                       tuple(remarks))  # fmt: skip
 
 
-def _above(values: I64, reference: I64) -> I64:
+def _count_above(values: I64, reference: I64) -> I64:
     """Count values above the mean of the reference, in exact integers."""
     # e * n > sum is e > floor(sum / n) for integers, where the product could overflow.
     floor = reference.sum(axis=-2, keepdims=True) // reference.shape[-2]
     return np.asarray((values > floor).sum(axis=-2), dtype=np.int64)
 
 
-def _rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
+def _find_rises(x: I64, n: int, y: I64, m: int, level: float) -> Bool:
     """Whether Fisher's exact test, one-sided, finds the sample's share the larger."""
     counts = zip(x.ravel().tolist(), y.ravel().tolist(), strict=True)
     rises = [b >= least_rare(a + b, m, n, level) for a, b in counts]
@@ -265,7 +265,7 @@ def detect(
     cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
     flags = flag(families, found, cpu_waits, alpha, share)
     least_ns = share * found.normal_mean[-1]
-    evidence = Evidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
+    evidence = RuleEvidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
@@ -278,7 +278,7 @@ def detect(
         flagged=bool(flagged.any()),
         detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
-        enough=enough, needed=0 if enough else _needed(*strata, least),
+        enough=enough, needed=0 if enough else _count_needed(*strata, least),
         paper_false_alarms=false,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
@@ -339,7 +339,7 @@ def _slow(families: Families, m: int, alpha: float) -> int:
 
 
 def _detectable(
-    evidence: Evidence, x: I64, strata: tuple[I64, I64], blocks: tuple[I64, I64] | None
+    evidence: RuleEvidence, x: I64, strata: tuple[I64, I64], blocks: tuple[I64, I64] | None
 ) -> float:
     usual = _usual_error(x, strata) if blocks is None else 0.0
     error = max(float(evidence.effects.error[-1]), usual)
@@ -428,7 +428,7 @@ def _test_notes(whole: GateTest, permutations: int, why_not: Note | None) -> lis
 
 
 def _notes(
-    evidence: Evidence,
+    evidence: RuleEvidence,
     strata: tuple[I64, I64],
     slower: tuple[Change, ...],
     names: tuple[str, ...],
@@ -469,7 +469,7 @@ def _strata(
     return normal_type, sample_type
 
 
-def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
+def _count_needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
     """Size of the smaller set from which on the gate can reach its level, 0 if never.
 
     With the set's mix of types; the other set as it is, or as large.
@@ -492,7 +492,7 @@ def _needed(normal_stratum: I64, sample_stratum: I64, least: float) -> int:
 
 def _states(
     sets: tuple[VectorTable, VectorTable],
-    evidence: Evidence,
+    evidence: RuleEvidence,
     t2: float | None,
     flagged: Bool,
     ordinal: tuple[F64, F64] | None,
@@ -559,12 +559,12 @@ def ordinal_effects(
             below = np.searchsorted(x[:, i], y[:, i], "left").sum()
             above = len(x) * len(y) - np.searchsorted(x[:, i], y[:, i], "right").sum()
             delta[i] += len(y) * (below - above) / (len(x) * len(y))
-            log[i] += len(y) * _typical(x[:, i], y[:, i])
+            log[i] += len(y) * _compare_typical(x[:, i], y[:, i])
     weight = max(weight, 1.0)
     return delta / weight, np.exp(log / weight)
 
 
-def _typical(x: I64, y: I64) -> float:
+def _compare_typical(x: I64, y: I64) -> float:
     """Median logarithm of y over x, of all pairs; NaN where that is undefined."""
     if 2 * np.count_nonzero(x) <= len(x) or 2 * np.count_nonzero(y) <= len(y):
         return float("nan")

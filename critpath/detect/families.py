@@ -50,7 +50,7 @@ class Flags:
         return np.asarray(self.over_all | self.by_type.any(axis=0), dtype=np.bool_)
 
 
-def large(effect: F64, error: F64, floor: F64 | float) -> Bool:
+def reach_floor(effect: F64, error: F64, floor: F64 | float) -> Bool:
     """Tell which effects reach the floor, and are surely above nothing."""
     return np.asarray(
         (effect > 0) & (effect >= floor) & (effect >= NORMAL.q90 * error), dtype=np.bool_
@@ -75,10 +75,10 @@ def flag(
     """
     whole = effects.sample_mean - effects.normal_mean
     least = floor * effects.normal_mean[-1]
-    over_all = large(whole, effects.error, least)
+    over_all = reach_floor(whole, effects.error, least)
     over_all &= ~cpu_waits | (whole[cpu_waits].sum() >= least)
     least = floor * effects.stratum_mean[:, -1:]
-    by_type = large(effects.stratum_effect, effects.stratum_error, least)
+    by_type = reach_floor(effects.stratum_effect, effects.stratum_error, least)
     by_type &= ~cpu_waits | (effects.stratum_effect[:, cpu_waits].sum(axis=1)[:, None] >= least)
     return Flags(
         over_all & (families.p_value <= alpha), by_type & (families.stratum_p_value <= alpha)
@@ -116,10 +116,10 @@ def changes(
                 float(mean), labels[kind] if 0 <= kind < len(labels) else "", float(error[i]),
             )  # fmt: skip
             (slower if flagged[i] else slight).append(change)
-    return tuple(_ordered(slower)), tuple(_ordered(slight))
+    return tuple(_sort_changes(slower)), tuple(_sort_changes(slight))
 
 
-def _ordered(found: list[Change]) -> list[Change]:
+def _sort_changes(found: list[Change]) -> list[Change]:
     # Over all types before one of them, if it is as large.
     return sorted(found, key=lambda c: (-c.effect, c.kind, c.name))
 
@@ -170,12 +170,12 @@ def two_families(
     ``blocks`` only these are exchanged, which is valid whatever the machine did meanwhile; else
     see `confirm_by_runs`.
     """
-    scores = unusual(*judged, *strata)
+    scores = score_unusualness(*judged, *strata)
     total = normal.total, sample.total
     level = alpha * EFFECTS.whole
     test = partial(gate, permutations=permutations, blocks=blocks)
     # Of whole sessions only an exchange of these is a test.
-    divided = kinds is not None and sessions is None and _divided(strata, kinds)
+    divided = kinds is not None and sessions is None and _has_divided_kinds(strata, kinds)
     share = (1 - EFFECTS.slow) - EFFECTS.regardless if divided else (1 - EFFECTS.slow)
     whole, states, slow = side_by_side(
         partial(
@@ -199,7 +199,7 @@ def two_families(
     )
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:
-        often = 0.0 if runs is None or blocks is None else _often(slow, runs)
+        often = 0.0 if runs is None or blocks is None else _test_slow_runs(slow, runs)
         over_all.append(max(slow.p_value, often) / EFFECTS.slow)
     if divided and kinds is not None:
         regardless = test(
@@ -208,9 +208,11 @@ def two_families(
         over_all.append(float(regardless.p_value.min()) / EFFECTS.regardless)
     by_type = whole.stratum_p_value.min(axis=1) / share
     first = min(*over_all, float(by_type.min()), math.inf) / EFFECTS.whole
-    p_value = np.append(_adjusted(states.p_value, first), min(1.0, min(over_all) / EFFECTS.whole))
+    p_value = np.append(
+        _adjust_states(states.p_value, first), min(1.0, min(over_all) / EFFECTS.whole)
+    )
     by_stratum = np.column_stack(
-        [_adjusted(states.stratum_p_value, first), np.minimum(by_type / EFFECTS.whole, 1.0)]
+        [_adjust_states(states.stratum_p_value, first), np.minimum(by_type / EFFECTS.whole, 1.0)]
     )
     return Families(
         p_value=p_value,
@@ -255,10 +257,12 @@ def confirm_by_runs(
     ours, theirs = (np.column_stack([t.durations, t.total]) for t in others)
     clean = ours, theirs
     found = effects(*clean, *strata, 0, replicates=1)
-    over_all = large(
+    over_all = reach_floor(
         found.sample_mean - found.normal_mean, found.error, floor * found.normal_mean[-1]
     )
-    by_type = large(found.stratum_effect, found.stratum_error, floor * found.stratum_mean[:, -1:])
+    by_type = reach_floor(
+        found.stratum_effect, found.stratum_error, floor * found.stratum_mean[:, -1:]
+    )
     least, least_of = 1.0 - over_all, 1.0 - by_type
     # Where every execution is a run, a burst is longer than these: only blocks tell them apart.
     usual, usual_of = np.ones_like(least), np.ones_like(least_of)
@@ -299,11 +303,11 @@ def _run_p_values(
     The total's is the lesser of its own and that of how many of a run's executions are slow.
     """
     over_all, by_type = compare_runs_by_stratum(normal, sample, strata, runs)
-    over_all[-1] = min(over_all[-1], _often(slow, runs))
+    over_all[-1] = min(over_all[-1], _test_slow_runs(slow, runs))
     return over_all, by_type
 
 
-def _often(slow: SlowEnd, runs: tuple[I64, I64]) -> float:
+def _test_slow_runs(slow: SlowEnd, runs: tuple[I64, I64]) -> float:
     """Return the p-value of how many of a run's executions are slow; 1 where none is."""
     if not slow.slow:
         return 1.0
@@ -312,13 +316,13 @@ def _often(slow: SlowEnd, runs: tuple[I64, I64]) -> float:
     return float(compare_runs(np.zeros((len(runs[0]), 1)), members, *runs)[0])
 
 
-def _divided(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:
+def _has_divided_kinds(strata: tuple[I64, I64], kinds: tuple[I64, I64]) -> bool:
     """Tell whether some kind has several types."""
     pairs = {*zip(kinds[0].tolist(), strata[0].tolist(), strict=True)}
     return len(pairs) > len({kind for kind, _ in pairs})
 
 
-def _adjusted(p_value: F64, first: float) -> F64:
+def _adjust_states(p_value: F64, first: float) -> F64:
     """Adjust the states' p for the other family, whose least adjusted p is ``first``."""
     alone = np.minimum(p_value / (1 - EFFECTS.whole), 1.0)
     return np.asarray(np.minimum(alone, np.maximum(p_value, first)), dtype=np.float64)
@@ -331,7 +335,7 @@ _AT_ONCE = 1 << 18  # technical: values looked at together
 _SCALE = 1_000_000  # technical: the score is kept in integers, like the durations it stands beside
 
 
-def unusual(
+def score_unusualness(
     normal: VectorTable, sample: VectorTable, normal_type: I64, sample_type: I64
 ) -> tuple[I64, I64]:
     """Score every execution against all others of its type, whichever set they are in."""

@@ -12,7 +12,7 @@ from critpath.detect.comparability import exchangeable, permutable
 from critpath.documents import StateEntry
 from critpath.documents.base import change
 from critpath.documents.pictures import FlameKind, FlameNode
-from critpath.model import F64, I64, ChainTimes
+from critpath.model import F64, I64, Bool, ChainTimes
 from critpath.model.vectors import InCode
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.parameters.shared import KINDS
@@ -98,7 +98,7 @@ def build_flame(
         both = means[0].sum(axis=0), means[1].sum(axis=0)
         root = tree.add(-1, "all", "", "", both[0].sum(), both[1].sum(), size)
         tree.grow(root, 0, both, stratum=-1)
-    nodes = _marked(tree, times, sets, strata, directions, level, permutations)
+    nodes = _mark_nodes(tree, times, sets, strata, directions, level, permutations)
     if whole is None or not whole.flagged or nodes[0].after <= nodes[0].before:
         return nodes
     return change(nodes[0], change="more", p_value=whole.p_value), *nodes[1:]
@@ -228,7 +228,7 @@ class _Tree:
             self.add(parent, "rest", "", role, rest[0], rest[1], many)
 
 
-def _marked(
+def _mark_nodes(
     tree: _Tree,
     times: ChainTimes,
     sets: FlameSets,
@@ -251,32 +251,16 @@ def _marked(
         for table in leaves
     ]
     place = {int(column): i for i, column in enumerate(columns)}
-    found: dict[str, tuple[F64, F64]] = {}
     level /= 2  # for each direction
-    own = tuple(rows[keep] for rows, keep in zip(strata, known, strict=True))
-    sessions = sets.sessions[0][known[0]], sets.sessions[1][known[1]]
-    runs, blocks = (
-        each and (each[0][known[0]], each[1][known[1]]) for each in (sets.runs, sets.blocks)
-    )
-    blocks = exchangeable(blocks, level)
-    for direction in directions:
-        order = (0, 1) if direction == "more" else (1, 0)
-        ours, theirs = (tables[i] for i in order)
-        whole, _ = permutable(sessions[order[0]], sessions[order[1]], level)
-        test = gate(
-            ours, theirs, own[order[0]], own[order[1]],
-            alpha=level, permutations=permutations, sessions=None if blocks else whole,
-            blocks=blocks and (blocks[order[0]], blocks[order[1]]),
-        )  # fmt: skip
-        p, by_stratum = test.p_value, test.stratum_p_value
-        if runs and not blocks:
-            least, least_of = compare_runs_by_stratum(
-                ours, theirs, (own[order[0]], own[order[1]]), (runs[order[0]], runs[order[1]])
-            )
-            p, by_stratum = np.maximum(p, least), np.maximum(by_stratum, least_of)
-        if len(by_stratum) == 1:  # one kind: the test over all is its own
-            by_stratum = p[None, :]
-        found[direction] = p, by_stratum
+    found = {
+        direction: _test_shift(
+            *(tables, strata, sets, known),
+            order=(0, 1) if direction == "more" else (1, 0),
+            level=level,
+            permutations=permutations,
+        )
+        for direction in directions
+    }
     result = []
     for node, (stratum, column) in zip(tree.nodes, tree.tested, strict=True):
         direction = "more" if node.after > node.before else "less"
@@ -294,3 +278,39 @@ def _marked(
             )
         )
     return tuple(result)
+
+
+def _test_shift(
+    tables: Sequence[I64],
+    strata: tuple[I64, I64],
+    sets: FlameSets,
+    known: Sequence[Bool],
+    *,
+    order: tuple[int, int],
+    level: float,
+    permutations: int,
+) -> tuple[F64, F64]:
+    """Return p-values of a shift upwards from one set to the other: of all kinds, and of each."""
+    one, other = order
+
+    def take(pair: tuple[I64, I64]) -> tuple[I64, I64]:
+        return pair[one][known[one]], pair[other][known[other]]
+
+    own, (whole, _) = take(strata), permutable(*take(sets.sessions), level)
+    runs, blocks = (pair and take(pair) for pair in (sets.runs, sets.blocks))
+    blocks = exchangeable(blocks, level)
+    ours, theirs = tables[one], tables[other]
+    test = gate(
+        *(ours, theirs, *own),
+        alpha=level,
+        permutations=permutations,
+        sessions=None if blocks else whole,
+        blocks=blocks,
+    )
+    p, by_stratum = test.p_value, test.stratum_p_value
+    if runs and not blocks:
+        least, least_of = compare_runs_by_stratum(ours, theirs, own, runs)
+        p, by_stratum = np.maximum(p, least), np.maximum(by_stratum, least_of)
+    if len(by_stratum) == 1:  # one kind: the test over all is its own
+        by_stratum = p[None, :]
+    return p, by_stratum

@@ -53,7 +53,7 @@ _MET: Final = INTERFERENCE | _UNSEEN | _QUEUES
 
 
 @dataclass(frozen=True)
-class _Group:
+class _TypeGroup:
     """Executions that are compared, and what a sign in them comes to over the whole sample."""
 
     types: Sequence[int]
@@ -76,12 +76,12 @@ class _Group:
     @cached_property
     def added(self) -> float:
         """Time that was added: not behind other requests, which grows with what these take."""
-        return float(self.longer[~_among(self.symbols, _QUEUES)].clip(min=0).sum())
+        return float(self.longer[~_find_among(self.symbols, _QUEUES)].clip(min=0).sum())
 
     def met(self, i: int) -> float:
         """Return the share of a state's segments that came with more waits behind others."""
         before, after = (c.mean(axis=0) for c in self.counts)
-        more = (after - before)[_among(self.symbols, _QUEUES)].sum()
+        more = (after - before)[_find_among(self.symbols, _QUEUES)].sum()
         return float(max(0.0, min(after[i] - before[i], more)) / max(after[i], 1e-9))
 
     def seen(self, i: int, of: tuple[I64, I64] | tuple[F64, F64]) -> tuple[F64, F64]:
@@ -98,7 +98,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FoundSign:
     """A sign, with the time that it brought an execution of its kind, of what was added.
 
     ``share`` is that kind's, of the sample.
@@ -122,7 +122,7 @@ def _make_sign(
     return SignEntry(kind, name, label, number(before), number(after), number(effect), sentence)
 
 
-def _among(symbols: Sequence[Symbol], states: Collection[State]) -> Bool:
+def _find_among(symbols: Sequence[Symbol], states: Collection[State]) -> Bool:
     return np.array([symbol.state in states for symbol in symbols], np.bool_)
 
 
@@ -150,7 +150,7 @@ def find_signs(
         Least effect that counts, as a share of the mean duration.
     """
     groups = [*_groups(normal, sample, strata, names)]
-    found: list[_Found] = []
+    found: list[_FoundSign] = []
     for group in groups:
         if group.mean + group.longer.sum() < MACHINE.faster * group.mean:
             continue
@@ -169,7 +169,7 @@ def find_signs(
     return tuple(best.values())
 
 
-def _explains(one: _Found, most: _Group | None) -> bool:
+def _explains(one: _FoundSign, most: _TypeGroup | None) -> bool:
     """Tell whether a sign brought enough of what was added, to its kind and to another.
 
     An execution of one kind is not one of another: beside another kind's time it counts for
@@ -184,7 +184,7 @@ def _explains(one: _Found, most: _Group | None) -> bool:
 
 def _groups(
     normal: VectorTable, sample: VectorTable, strata: tuple[I64, I64], names: Sequence[str]
-) -> Iterator[_Group]:
+) -> Iterator[_TypeGroup]:
     """Yield every type that is large enough; those of one name as one where their shares moved.
 
     Executions of one name are of the types that a path's structure makes them.  Where the shares
@@ -196,11 +196,11 @@ def _groups(
     for name in dict.fromkeys(names[s] for s in types):
         of = [s for s in types if names[s] == name]
         apart = [[s] for s in of]
-        for chosen in [of] if _moved(*(each[np.isin(each, of)] for each in strata)) else apart:
+        for chosen in [of] if _has_moved(*(each[np.isin(each, of)] for each in strata)) else apart:
             ours, theirs = (np.isin(each, chosen) for each in strata)
             if ours.sum() < MACHINE.group or theirs.sum() < MACHINE.group:
                 continue
-            yield _Group(
+            yield _TypeGroup(
                 chosen,
                 name if len(types) > 1 else "",
                 normal.symbols,
@@ -213,7 +213,7 @@ def _groups(
             )
 
 
-def _moved(before: I64, after: I64) -> bool:
+def _has_moved(before: I64, after: I64) -> bool:
     """Tell whether the shares of types are others than chance makes them."""
     types = np.unique(before).tolist()
     n, m = len(before), len(after)
@@ -226,20 +226,20 @@ def _moved(before: I64, after: I64) -> bool:
     return False
 
 
-def _counts(group: _Group, least: float) -> Iterator[_Found]:
+def _counts(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     """More segments of a state, and time that they brought."""
     symbols, longer = group.symbols, group.longer
     before, after = (c.mean(axis=0) for c in group.counts)
     rise = after - before
-    met = _among(symbols, _MET)
+    met = _find_among(symbols, _MET)
     # Each trip costs a wait for a cpu besides, which is no state of its own here.
-    waits = longer[_among(symbols, INTERFERENCE)].clip(min=0).sum()
+    waits = longer[_find_among(symbols, INTERFERENCE)].clip(min=0).sum()
     brought = longer.clip(min=0) + _shared_out(waits, rise)
     # A trip is of several states; what each brought by itself, without waits that others made.
     surely = float(longer[~met & (rise >= MACHINE.least_rise)].clip(min=0).sum())
     # What flies is seen where its receiver waits for it: whether it does is chance. A trip that
     # was not there has somebody run once more, who sends or receives.
-    trips = bool((rise[_among(symbols, RUNNING)] >= MACHINE.least_rise).any())
+    trips = bool((rise[_find_among(symbols, RUNNING)] >= MACHINE.least_rise).any())
     for i, symbol in enumerate(symbols):
         if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
@@ -251,7 +251,7 @@ def _counts(group: _Group, least: float) -> Iterator[_Found]:
         if more < MACHINE.least_rise or usual + more < MACHINE.more_often * usual or longer[i] <= 0:
             continue
         if brought[i] >= least and _surely_more(*counts):
-            yield _Found(
+            yield _FoundSign(
                 _make_sign(
                     "count", symbol.name, group.label, float(before[i]), float(after[i]),
                     float(brought[i]) * group.share,
@@ -266,7 +266,7 @@ def _shared_out(time: float, rise: F64) -> F64:
     return np.asarray(time * positive / max(float(positive.sum()), 1e-9), dtype=np.float64)
 
 
-def _new_states(group: _Group, least: float) -> Iterator[_Found]:
+def _new_states(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     """States that hardly any normal execution has, and some sample executions have."""
     n, m = len(group.counts[0]), len(group.counts[1])
     for i, symbol in enumerate(group.symbols):
@@ -280,14 +280,14 @@ def _new_states(group: _Group, least: float) -> Iterator[_Found]:
             sign = _make_sign(
                 "new", symbol.name, group.label, before / n, after / m, longer * group.share
             )
-            yield _Found(sign, longer, group.added, group.share)
+            yield _FoundSign(sign, longer, group.added, group.share)
 
 
-def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_Found]:
+def _longer_states(group: _TypeGroup, significant: Bool, least: float) -> Iterator[_FoundSign]:
     """States that last longer than the pace of a machine makes them."""
     symbols = group.symbols
     means = [d.mean(axis=0) for d in group.durations]
-    running, queues = _among(symbols, RUNNING), _among(symbols, _QUEUES)
+    running, queues = _find_among(symbols, RUNNING), _find_among(symbols, _QUEUES)
     for i, symbol in enumerate(symbols):
         if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
             continue
@@ -313,7 +313,7 @@ def _longer_states(group: _Group, significant: Bool, least: float) -> Iterator[_
         if not _surely_more(*times):
             continue
         brought = float(group.longer[i])
-        yield _Found(
+        yield _FoundSign(
             _make_sign(
                 "share", symbol.name, group.label, float(means[0][i]), float(means[1][i]),
                 brought * group.share,
@@ -345,7 +345,7 @@ def _kinds(
     names: Sequence[str],
     floor: float,
     added: Mapping[int, float],
-) -> Iterator[_Found]:
+) -> Iterator[_FoundSign]:
     """One kind of request slower than the others' pace makes it: difference of differences."""
     classes = _classes(normal.symbols)
     queues = np.array([symbol.state in _QUEUES for symbol in normal.symbols])
@@ -375,7 +375,7 @@ def _kinds(
         if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
             share = len(y) / len(sample)
             sign = _make_sign("kind", names[s], names[s], whole, found, (found - whole) * share)
-            yield _Found(sign, found - whole, added.get(s, 0.0), share)
+            yield _FoundSign(sign, found - whole, added.get(s, 0.0), share)
 
 
 def _classes(symbols: Sequence[Symbol]) -> I64:

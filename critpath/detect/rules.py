@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RuleEvidence:
     """What a rule decides from: the figures of every state, and last of the total.
 
     Attributes
@@ -100,7 +100,7 @@ def _find_faster(detection: Detection) -> notes.Faster | None:
 
 
 @dataclass(frozen=True)
-class Rule:
+class VerdictRule:
     """A rule for the verdict, and what else depends on it.
 
     Attributes
@@ -116,32 +116,32 @@ class Rule:
         Say what it flags, and why it flags nothing.
     """
 
-    flag: Callable[[Evidence], Bool]
+    flag: Callable[[RuleEvidence], Bool]
     permutation_test: bool = False
     floor: bool = False
     slower: Callable[[Detection], notes.Note] = _flagged_by_rule
     not_slower: Callable[[Detection], notes.Note] = _not_flagged_by_rule
 
 
-def _by_gate(evidence: Evidence) -> Bool:
+def _by_gate(evidence: RuleEvidence) -> Bool:
     """Flag what is significant and reaches the floor, over all types or within one."""
     return evidence.flags.columns
 
 
-def _by_paper(evidence: Evidence) -> Bool:
+def _by_paper(evidence: RuleEvidence) -> Bool:
     """Flag the states for which either of the paper's rules fires."""
     fires = evidence.paper.average_fires | evidence.paper.probability_fires
     fires[-1] = False  # the paper does not test the total
     return fires
 
 
-RULES: Final[dict[str, Rule]] = {
-    "gate": Rule(
+RULES: Final[dict[str, VerdictRule]] = {
+    "gate": VerdictRule(
         _by_gate,
         permutation_test=True,
         floor=True,
         slower=_flagged_by_gate,
         not_slower=_not_flagged_by_gate,
     ),
-    "paper": Rule(_by_paper),
+    "paper": VerdictRule(_by_paper),
 }

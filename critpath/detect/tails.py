@@ -81,7 +81,7 @@ def slow_end(
         p = _p_value(tail, len(ours), len(theirs), k, float(ordered[k - 1])) * len(counts)
         if p < best:
             best, slow = p, k
-    shown = _shown(tail, len(ours), len(theirs), level / max(len(counts), 1))
+    shown = _find_shown(tail, len(ours), len(theirs), level / max(len(counts), 1))
     return SlowEnd(
         p_value=max(best, TAILS.believed) if best < 1 else 1.0,
         slow=slow,
@@ -128,7 +128,7 @@ def _p_value(tail: _Tail, n: int, m: int, slow: int, least: float) -> float:
     return min(by_rank, binomial_tail(m, slow, tail.beyond(least))) if tail.index else by_rank
 
 
-def _shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | None:
+def _find_shown(tail: _Tail, n: int, m: int, level: float) -> tuple[int, float] | None:
     """Return how many executions would have shown, and at which ratio (a logarithm)."""
     fewest = (
         k
@@ -177,7 +177,7 @@ def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> Percenti
     Either set's is between two of its order statistics with the probability that a binomial
     distribution says (Thompson 1936); the difference is then between the differences of these.
     """
-    low, high = _between(normal, q), _between(sample, q)
+    low, high = _bound_quantile(normal, q), _bound_quantile(sample, q)
     return PercentileEntry(
         label=label,
         name=f"p{100 * q:g}",
@@ -187,11 +187,11 @@ def compare_quantile(label: str, q: float, normal: I64, sample: I64) -> Percenti
         low=None if high[0] is None or low[1] is None else high[0] - low[1],
         high=None if high[1] is None or low[0] is None else high[1] - low[0],
         executions=[len(normal), len(sample)],
-        needed=_needed(q),
+        needed=_count_needed(q),
     )
 
 
-def _between(values: I64, q: float) -> tuple[float | None, float | None]:
+def _bound_quantile(values: I64, q: float) -> tuple[float | None, float | None]:
     """Order statistics around a quantile, None where the set is too small for one."""
     ordered = np.sort(values)
     n = len(ordered)
@@ -206,7 +206,7 @@ def _between(values: I64, q: float) -> tuple[float | None, float | None]:
     )
 
 
-def _needed(q: float) -> int:
+def _count_needed(q: float) -> int:
     """Return how many executions give a quantile both an upper and a lower bound."""
     each = (1 - TAILS.confidence) / 4
     return max(math.ceil(math.log(each) / math.log(max(q, 1 - q))), 1)

@@ -120,7 +120,7 @@ def decide(
         The decisive one first.
     """
     doubts = _doubts(outliers, lossy, losses, minimum, differences)
-    doubts = doubts or _lacks(detection)
+    doubts = doubts or _find_lacks(detection)
     if doubts:
         return "inconclusive", tuple(doubts)
     if not any(s.level == ERROR for s in detection.states):
@@ -156,7 +156,7 @@ def decide(
     return "anomaly", (*found, *([note] if note else []))
 
 
-def _lacks(detection: Detection) -> list[Note]:
+def _find_lacks(detection: Detection) -> list[Note]:
     """Return what the sets lack for a verdict, nothing where they have it."""
     if not any(s.level == ERROR for s in detection.states):
         return []

@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.explore._bits import common_of
 from critpath.explore.conditions import quantiles
-from critpath.explore.shifts import U64, Places
+from critpath.explore.shifts import U64, BitPlaces
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import FEWEST_WITH, Fact, FactTable, Test
 from critpath.schema.parameters.explore import CONDITIONS
@@ -41,7 +41,7 @@ class Candidates:
 
 
 def find_candidates(
-    table: FactTable, rows: I64, places: Places, used: Iterable[str], families: Iterable[str]
+    table: FactTable, rows: I64, places: BitPlaces, used: Iterable[str], families: Iterable[str]
 ) -> Candidates:
     """Return the conditions that some executions may have in common.
 
@@ -50,7 +50,7 @@ def find_candidates(
     table : FactTable
     rows : int64 array
         The executions, in the order of ``places``.
-    places : Places
+    places : BitPlaces
     used, families : iterable of str
         Fields that they were selected by, and these fields' families: parts of the selection.
 
@@ -93,7 +93,7 @@ def _test(fact: Fact, operator: str, value: Any) -> Test:
     return Test(fact.name, operator, (float(value), "ns" if fact.kind == "time" else ""))
 
 
-def _within(fact: Fact, rows: I64, inverse: I64) -> tuple[Any, I64]:
+def _take_within(fact: Fact, rows: I64, inverse: I64) -> tuple[Any, I64]:
     """Return the values of some executions, and whose each is by its place among them."""
     if fact.rows is not None:
         place = inverse[fact.rows]
@@ -108,7 +108,7 @@ def _within(fact: Fact, rows: I64, inverse: I64) -> tuple[Any, I64]:
 
 def _values(fact: Fact, rows: I64, inverse: I64) -> Iterable[tuple[str, Any, int]]:
     """Yield operator, value and how many executions have it."""
-    values, place = _within(fact, rows, inverse)
+    values, place = _take_within(fact, rows, inverse)
     if not len(values):
         return
     if fact.kind == "text" or fact.each:
@@ -128,7 +128,7 @@ def _values(fact: Fact, rows: I64, inverse: I64) -> Iterable[tuple[str, Any, int
 
 
 def _members(fact: Fact, rows: I64, inverse: I64, operator: str, value: Any) -> Bool:
-    values, place = _within(fact, rows, inverse)
+    values, place = _take_within(fact, rows, inverse)
     result = np.zeros(len(rows), np.bool_)
     result[place[values == value if operator == "==" else values >= value]] = True
     return result
@@ -183,7 +183,7 @@ def merge_alike(
 
 
 def pair_best(
-    candidates: Candidates, order: list[int], places: Places, executions: int
+    candidates: Candidates, order: list[int], places: BitPlaces, executions: int
 ) -> Candidates:
     """Return any two of some conditions together, where enough executions have both."""
     tests: list[tuple[Test, ...]] = []

@@ -67,9 +67,9 @@ class _Parser:
 
     def fail(self, wanted: str) -> UsageError:
         kind, text = self.peek()
-        found = "it ends" if kind == "end" else f"there is {_shown(text, 40)}"
+        found = "it ends" if kind == "end" else f"there is {_quote(text, 40)}"
         return UsageError(
-            f"condition {_shown(self.source)}: {wanted} expected where {found}",
+            f"condition {_quote(self.source)}: {wanted} expected where {found}",
             "conditions look like: latency >= p90 and thread == 'worker 7'",
         )
 
@@ -88,7 +88,7 @@ class _Parser:
     def negated(self, depth: int) -> Condition:
         if depth > DEEPEST:
             raise UsageError(
-                f"condition {_shown(self.source)} has more than {DEEPEST} brackets in each other",
+                f"condition {_quote(self.source)} has more than {DEEPEST} brackets in each other",
                 "write it with fewer brackets",
             )
         if self.accept("name", "not"):
@@ -112,7 +112,7 @@ class _Parser:
         self.terms += 1
         if self.terms > TERMS:
             raise UsageError(
-                f"condition {_shown(self.source)} has more than {TERMS} terms",
+                f"condition {_quote(self.source)} has more than {TERMS} terms",
                 "ask in several steps: --given may be repeated",
             )
         kind, field = self.peek()
@@ -135,7 +135,7 @@ class _Parser:
             found.append(self.value())
             if len(found) > MOST_VALUES:
                 raise UsageError(
-                    f"condition {_shown(self.source)} lists more than {MOST_VALUES} values",
+                    f"condition {_quote(self.source)} lists more than {MOST_VALUES} values",
                     "choose them by a comparison or by ~",
                 )
         if not self.accept("mark", "]"):
@@ -168,14 +168,14 @@ def _tokens(source: str) -> Iterator[tuple[str, str]]:
         found = _TOKEN.match(source, at)
         if found is None:
             raise UsageError(
-                f"condition {_shown(source)}: nothing begins with {_shown(source[at:], 20)}",
+                f"condition {_quote(source)}: nothing begins with {_quote(source[at:], 20)}",
                 "put texts in quotes, and names of fields with other characters in backticks",
             )
         yield str(found.lastgroup), found[0].strip()
         at = found.end()
 
 
-def _shown(source: str, most: int = 80) -> str:
+def _quote(source: str, most: int = 80) -> str:
     return safe_text(shorten(source, most).replace("\n", " "))
 
 
@@ -302,12 +302,12 @@ def evaluate(condition: Condition, facts: FactTable, within: Bool) -> Bool:
     if condition.kind == "not":
         return ~parts[0]
     if condition.kind == "any":
-        return _above(parts[0], facts.parent)
+        return _find_parents(parts[0], facts.parent)
     combine = np.logical_and if condition.kind == "and" else np.logical_or
     return np.asarray(combine.reduce(parts), np.bool_)
 
 
-def _above(found: Bool, parent: Any) -> Bool:
+def _find_parents(found: Bool, parent: Any) -> Bool:
     """Return those that are found, and whose sub-requests are, at any depth."""
     result = found.copy()
     row = np.flatnonzero(found)

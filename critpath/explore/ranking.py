@@ -18,7 +18,7 @@ from critpath.explore.conditions import (
     settle,
     tests_of,
 )
-from critpath.explore.shifts import Places, count_common, judge, place_groups
+from critpath.explore.shifts import BitPlaces, count_common, judge, place_groups
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import (
     FEWEST,
@@ -131,7 +131,8 @@ def ask(
         else "nothing",
         ranked=ranked,
         part=tuple(
-            _ranked(candidates, at, found, n, chosen, height, math.nan, known=False) for at in parts
+            _make_ranked(candidates, at, found, n, chosen, height, math.nan, known=False)
+            for at in parts
         ),
         looked=looked,
         rare=candidates.rare,
@@ -166,7 +167,7 @@ def _read(text: str, table: FactTable) -> Condition:
     return condition
 
 
-def order_rows(table: FactTable, within: Bool, selected: Bool) -> tuple[I64, Places]:
+def order_rows(table: FactTable, within: Bool, selected: Bool) -> tuple[I64, BitPlaces]:
     """Return executions in the order in which a selection is turned, and their groups.
 
     Groups are a label's executions in one recording, in order of begin.  Where all or none of
@@ -193,7 +194,7 @@ def _rank(
     judged: I64,
     height: F64,
     found: I64,
-    places: Places,
+    places: BitPlaces,
     selected: Bool,
     depth: int,
     largest: F64,
@@ -232,13 +233,13 @@ def _rank(
             p = (1 + int((largest >= abs(height[at]) - 1e-9).sum())) / (len(largest) + 1)
         others = tuple((candidates.tests[one], other) for one, other in also)
         result.append(
-            _ranked(candidates, at, found, n, chosen, height, p, known=known, also=others)
+            _make_ranked(candidates, at, found, n, chosen, height, p, known=known, also=others)
         )
     result.sort(key=lambda one: -abs(one.z))
     return tuple(result), len(judged)
 
 
-def _ranked(
+def _make_ranked(
     candidates: Candidates,
     at: int,
     found: I64,

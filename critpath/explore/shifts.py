@@ -28,7 +28,7 @@ _LARGE: Final = 1 << 28  # technical: words to be counted from which on a second
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class BitPlaces:
     """Where executions stand among bits: group by group, each from a whole word on.
 
     Attributes
@@ -56,13 +56,13 @@ class Places:
         return np.packbits(spread, bitorder="little").view("<u8").astype(np.uint64, copy=False)
 
 
-def place_groups(lengths: I64) -> Places:
+def place_groups(lengths: I64) -> BitPlaces:
     """Return where executions stand that are sorted by group."""
     words_at = np.concatenate([[0], np.cumsum(-(-lengths // 64))]).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     total = int(lengths.sum())
     bit = np.arange(total) + np.repeat(words_at[:-1] * 64 - first, lengths)
-    return Places(bit.astype(np.int64), lengths, words_at)
+    return BitPlaces(bit.astype(np.int64), lengths, words_at)
 
 
 def shifts_of(lengths: I64) -> tuple[I64, bool]:
@@ -83,7 +83,7 @@ def shifts_of(lengths: I64) -> tuple[I64, bool]:
 
 
 def judge(
-    bits: U64, sizes: I64, places: Places, selected: Bool, *, pairs: bool = False
+    bits: U64, sizes: I64, places: BitPlaces, selected: Bool, *, pairs: bool = False
 ) -> tuple[F64, bool]:
     """Return the largest standardised difference over all conditions, for every shift.
 
@@ -92,7 +92,7 @@ def judge(
     bits : uint64 [conditions, words]
     sizes : int64 [conditions]
         How many executions have each.
-    places : Places
+    places : BitPlaces
     selected : bool [n]
         In the order of the groups.
     pairs : bool
@@ -110,7 +110,7 @@ def judge(
     scale = np.ascontiguousarray(
         1.0 / np.sqrt(np.maximum(spread * (1 / sizes + 1 / (n - sizes)), 1e-300))
     )
-    twice, twice_at = _twice(places, selected)
+    twice, twice_at = _lay_twice(places, selected)
     largest = np.zeros(len(shifts))
     best = min(CONDITIONS.best, len(bits)) if pairs else 0
     work = len(bits) * len(shifts) * places.words
@@ -145,7 +145,7 @@ def judge(
     return largest, exact
 
 
-def _twice(places: Places, selected: Bool) -> tuple[U64, I64]:
+def _lay_twice(places: BitPlaces, selected: Bool) -> tuple[U64, I64]:
     """Return every group's selection twice one after the other, as bits, and where it begins."""
     words: list[U64] = []
     begins, at, first = [], 0, 0
@@ -162,7 +162,7 @@ def _twice(places: Places, selected: Bool) -> tuple[U64, I64]:
     return np.concatenate(words), np.array(begins, np.int64)
 
 
-def count_common(bits: U64, places: Places, selected: Bool) -> I64:
+def count_common(bits: U64, places: BitPlaces, selected: Bool) -> I64:
     """Return how many of every condition's executions are selected."""
     found = np.zeros(len(bits), np.int64)
     if len(bits):

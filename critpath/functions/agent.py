@@ -517,14 +517,14 @@ def _run(module: ModuleType, source: str | bytes, path: str) -> None:
     """Run a program as the interpreter does that is given it."""
     from importlib.abc import InspectLoader
 
-    class Program(InspectLoader):
+    class MonitoredProgram(InspectLoader):
         def get_source(self, _: str) -> str:
             return str(source)
 
         def get_code(self, _: str) -> CodeType:
             return self.source_to_code(source, path)
 
-    Program().exec_module(module)
+    MonitoredProgram().exec_module(module)
 
 
 if __name__ == "__main__":

@@ -373,7 +373,7 @@ def extract_paths(
 
     def part(rows: slice, paths: CriticalPaths) -> PathSet:
         return PathSet(
-            executions=name_hosts_of(executions.rows(rows), events.hosts),
+            executions=name_hosts_of(executions.take(rows), events.hosts),
             paths=bound_crossings(name_hosts(paths, events.hosts), events.clocks),
             session=np.zeros(len(paths), np.int64),
             sources=(recording,),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.align import Group, align, choose_rows
+from critpath.align import RowGroup, align, choose_rows
 from critpath.cluster import labels_are_usable, normal_group
 from critpath.detect import ERROR, find_routes, is_throttled
 from critpath.documents.base import change
@@ -243,7 +243,7 @@ class _Groups:
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         self._home = {execution: int(homes[execution]) for execution in chosen}
         self._rows: dict[int, tuple[I64, int]] = {}
-        self._aligned: dict[int, Group] = {}
+        self._aligned: dict[int, RowGroup] = {}
         self._segments: dict[int, Segments] = {}
         if chosen:
             rows = np.unique(np.concatenate([self.rows(execution)[0] for execution in chosen]))
@@ -289,7 +289,7 @@ class _Groups:
             together = [*sequences, mine[0]], [*durations, mine[1]]
             return align(*together, alphabet, method=self.settings.aligner)
         others = [self._path(sample, e)[0] for e, at in self._home.items() if at == home]
-        self._aligned[home] = Group(
+        self._aligned[home] = RowGroup(
             sequences, durations, alphabet, others=others, method=self.settings.aligner
         )
         return self._aligned[home].add(*mine)

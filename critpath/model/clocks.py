@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from critpath.model.requests import Certainty
-from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.requests import CERTAINTIES
+from critpath.model.table import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    FlatTable,
+    col,
+)
 
 # How an alignment is known: `HostClock.source`.
 REFERENCE: Final = "reference"
@@ -221,84 +229,61 @@ def join_crossings(parts: Sequence[Crossings]) -> Crossings:
 
 
 @dataclass(frozen=True, eq=False)
-class Messages(Table):
+class Messages(FlatTable):
     """Bytes that one operation sent and one received, per row, in order of `received_ns`.
 
     A send whose bytes are received in three pieces has three rows, and so has a receive of what
     three sends wrote.  Within a host (loopback, unix sockets) and between hosts alike.
-
-    Attributes
-    ----------
-    sender_host, receiver_host : int32 [n]
-        As `Events.hosts`, or the order in which hosts were given.
-    sender_endpoint, receiver_endpoint : int32 [n]
-        Rows of the `Endpoints` of each.
-    sender_tid, receiver_tid : int32 [n]
-        -1 where that is not known.
-    left_ns : int64 [n]
-        Earliest at which the bytes can have left: the thread's first packet after whatever it did
-        with a socket before, or that (ns of the sender's clock).
-    sent_ns : int64 [n]
-        When the send was done; the receiver may have had the bytes before.
-    arrived_ns : int64 [n]
-        Latest at which they were there to be received (ns of the receiver's clock).
-    received_ns : int64 [n]
-        When they had been received.
-    bytes : int64 [n]
-    position : int64 [n]
-        Bytes of this direction before them, as the sender counts; from the begin of the connection,
-        of the recording, or of what follows a loss.
-    last : bool [n]
-        Whether the receive got nothing behind them.
-    sure : uint8 [n]
-        `Certainty` of who sent them: counted from the connection's begin; put together by sizes;
-        or by time alone, where sizes are all alike.
-    bound_ns : int64 [n]
-        By how much the time between both ends may be wrong, as the two clocks are known; 0 on one
-        kernel, -1 where they are not aligned.
     """
 
-    sender_host: I32
-    sender_endpoint: I32
-    sender_tid: I32
-    receiver_host: I32
-    receiver_endpoint: I32
-    receiver_tid: I32
-    left_ns: I64
-    sent_ns: I64
-    arrived_ns: I64
-    received_ns: I64
-    bytes: I64
-    position: I64
-    last: Bool
-    sure: U8
-    bound_ns: I64
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.bytes))
-
-    def __len__(self) -> int:
-        return len(self.bytes)
-
-    def take(self, rows: Bool) -> Messages:
-        """Return some of them."""
-        return Messages(**{name: getattr(self, name)[rows] for name in _MESSAGE_COLUMNS})
+    sender_host: I32 = field(
+        metadata=col("as `Events.hosts`, or the order in which hosts were given")
+    )
+    sender_endpoint: I32 = field(metadata=col("row of its `Endpoints`"))
+    sender_tid: I32 = field(metadata=col("who sent", least=0))
+    receiver_host: I32 = field(metadata=col("as the sender"))
+    receiver_endpoint: I32 = field(metadata=col("row of its `Endpoints`"))
+    receiver_tid: I32 = field(metadata=col("who received", least=0))
+    left_ns: I64 = field(
+        metadata=col(
+            "earliest at which the bytes can have left: the thread's first packet after whatever "
+            "it did with a socket before, or that (of the sender's clock)"
+        )
+    )
+    sent_ns: I64 = field(
+        metadata=col("when the send was done; the receiver may have had the bytes before")
+    )
+    arrived_ns: I64 = field(
+        metadata=col("latest at which they were there to be received (of the receiver's clock)")
+    )
+    received_ns: I64 = field(metadata=col("when they had been received"))
+    bytes: I64 = field(metadata=col("how many"))
+    position: I64 = field(
+        metadata=col(
+            "bytes of this direction before them, as the sender counts; from the connection's "
+            "begin, the recording's, or that of what follows a loss"
+        )
+    )
+    last: Bool = field(metadata=col("whether the receive got nothing behind them"))
+    sure: U8 = field(
+        metadata=col(
+            "of who sent them: counted from the connection's begin; put together by sizes; or by "
+            "time alone, where sizes are all alike",
+            words=CERTAINTIES,
+        )
+    )
+    bound_ns: I64 = field(
+        metadata=col(
+            "by how much the time between both ends may be wrong, as the two clocks are known; 0 "
+            "on one kernel; none where they are not aligned",
+            least=0,
+        )
+    )
 
     def pairs(self) -> I64:
         """Return the two ends of every connection that any of them went over, each once."""
         both = np.column_stack([self.sender_endpoint, self.receiver_endpoint]).astype(np.int64)
         return np.unique(np.sort(both, axis=1), axis=0)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per piece of bytes."""
-        certainties = [c.name.lower() for c in Certainty]
-        told = {"sure": Column(self.sure, certainties)}
-        told |= {n: Column(getattr(self, n), valid=getattr(self, n) >= 0) for n in _MAY_LACK}
-        return {name: told.get(name, Column(getattr(self, name))) for name in _MESSAGE_COLUMNS}
-
-
-_MAY_LACK: Final = ("sender_tid", "receiver_tid", "bound_ns")
-_MESSAGE_COLUMNS: Final = tuple(Messages.__dataclass_fields__)
 
 
 @dataclass(frozen=True)

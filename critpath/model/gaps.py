@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.model.table import I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import I64, U8, Bool, FlatTable, col
 
 # What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
 LAYERS: Final = ("base", "syscalls", "network", "full", "functions", "marks")
@@ -26,49 +26,30 @@ def _no_code() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps(Table):
+class Gaps(FlatTable):
     """When layers of a recording were not recorded: ascending within a host and layer.
 
-    Attributes
-    ----------
-    begin, closed, opening, end : int64
-        Times (ns): before the first step that turned the layer off and after the last, before
-        the first that turned it on again and after the last.  Events of the layer between begin
-        and closed, or between opening and end, are passed over; there are none in between.
-    layer, why : uint8
-        Codes of `LAYERS` and `REASONS`.
-    host : int64
+    Events of the layer between begin and closed, or between opening and end, are passed over;
+    there are none in between.
     """
 
-    begin: I64 = field(default_factory=_none)
-    closed: I64 = field(default_factory=_none)
-    opening: I64 = field(default_factory=_none)
-    end: I64 = field(default_factory=_none)
-    layer: U8 = field(default_factory=_no_code)
-    why: U8 = field(default_factory=_no_code)
-    host: I64 = field(default_factory=_none)
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.begin))
-
-    def __len__(self) -> int:
-        return len(self.begin)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per gap."""
-        return {
-            "begin_ns": Column(self.begin),
-            "closed_ns": Column(self.closed),
-            "opening_ns": Column(self.opening),
-            "end_ns": Column(self.end),
-            "layer": Column(self.layer, LAYERS),
-            "why": Column(self.why, REASONS),
-            "host": Column(self.host),
-        }
-
-    def take(self, rows: I64 | Bool) -> Gaps:
-        """Return some of them."""
-        return Gaps(*(getattr(self, of.name)[rows] for of in fields(self)))
+    begin: I64 = field(
+        default_factory=_none,
+        metadata=col("before the first step that turned the layer off", "begin_ns"),
+    )
+    closed: I64 = field(
+        default_factory=_none, metadata=col("after the last such step", "closed_ns")
+    )
+    opening: I64 = field(
+        default_factory=_none,
+        metadata=col("before the first that turned it on again", "opening_ns"),
+    )
+    end: I64 = field(default_factory=_none, metadata=col("after the last", "end_ns"))
+    layer: U8 = field(default_factory=_no_code, metadata=col("which layer", words=LAYERS))
+    why: U8 = field(
+        default_factory=_no_code, metadata=col("why it was not recorded", words=REASONS)
+    )
+    host: I64 = field(default_factory=_none, metadata=col("where"))
 
     def of(self, layer: int, host: int | None = None) -> Gaps:
         """Return those of one layer, in order of time."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from critpath.documents import DetectionEntry, StateEntry
-from critpath.model.table import F64, I64, Bool, Column, Table, freeze_columns
+from critpath.model.table import F64, I64, Bool, Column, FlatTable, Table, col, freeze_columns
 
 if TYPE_CHECKING:
     from critpath.model.vectors import Symbol
@@ -67,88 +67,54 @@ class Clustering(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterPairs(Table):
-    """Algorithm 2: the normal cluster that each sample cluster belongs to.
+class ClusterPairs(FlatTable):
+    """Algorithm 2: the normal cluster that each sample cluster belongs to."""
 
-    Attributes
-    ----------
-    pair : int64 [sample clusters]
-        Normal cluster.
-    score : float64 [sample clusters]
-        Silhouette of the merged labelling, NaN where there is one normal cluster.
-    weak : bool [sample clusters]
-        No candidate had a positive score: the arg max was taken.
-    novel : bool [sample clusters]
-        Farther from its pair than the pair's own members are from each other.
-    notes : tuple of Note
-    """
+    COUNTED = "sample"
 
-    pair: I64
-    score: F64
-    weak: Bool
-    novel: Bool
+    pair: I64 = field(metadata=col("normal cluster", "normal"))
+    score: F64 = field(
+        metadata=col("silhouette of the merged labelling, NaN where there is one normal cluster")
+    )
+    weak: Bool = field(metadata=col("no candidate had a positive score: the arg max was taken"))
+    novel: Bool = field(
+        metadata=col("farther from its pair than the pair's own members are from each other")
+    )
     notes: tuple[Note, ...] = ()
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.pair))
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per sample cluster."""
-        return {
-            "sample": Column(np.arange(len(self.pair), dtype=np.int64)),
-            "normal": Column(self.pair),
-            "score": Column(self.score),
-            "weak": Column(self.weak),
-            "novel": Column(self.novel),
-        }
 
 
 @dataclass(frozen=True, eq=False)
-class Outliers(Table):
-    """Which sample executions are outliers of their paired normal cluster.
+class Outliers(FlatTable):
+    """Which sample executions are outliers of their paired normal cluster."""
 
-    Attributes
-    ----------
-    score : float64 [sample]
-        How far above the normal type that explains it best: root of the sum of
-        squares of the shrunk z of every symbol and of the total.
-    p_value : float64 [sample]
-        Conformal p.
-    anomalous : bool [sample]
-        The verdict: Benjamini-Hochberg over the p-values at half of the level, or membership
-        in a type that is slower as a whole; both with the effect floor.
-    paper : bool [sample]
-        The paper's rule: any symbol above mean + k * std of the paired cluster.
-    excess : int64 [sample]
-        Duration minus the paired cluster's mean (ns); of both, in sets recorded together of
-        which the sample is slower, without waits for a cpu that strangers had.
-    symbol : int64 [sample]
-        Symbol (column of the vectors) with the largest score, -1 for the total.
-    notes : tuple of Note
-    """
+    COUNTED = "position"
 
-    score: F64
-    p_value: F64
-    anomalous: Bool
-    paper: Bool
-    excess: I64
-    symbol: I64
+    score: F64 = field(
+        metadata=col(
+            "how far above the normal type that explains it best: root of the sum of squares of "
+            "the shrunk z of every symbol and of the total"
+        )
+    )
+    p_value: F64 = field(metadata=col("conformal p"))
+    anomalous: Bool = field(
+        metadata=col(
+            "the verdict: Benjamini-Hochberg over the p-values at half of the level, or "
+            "membership in a type that is slower as a whole; both with the effect floor"
+        )
+    )
+    paper: Bool = field(
+        metadata=col("the paper's rule: any symbol above mean + k * std of the paired cluster")
+    )
+    excess: I64 = field(
+        metadata=col(
+            "duration minus the paired cluster's mean (ns); of both, in sets recorded together of"
+            " which the sample is slower, without waits for a cpu that strangers had"
+        )
+    )
+    symbol: I64 = field(
+        metadata=col("column of the vectors with the largest score; none for the total", least=0)
+    )
     notes: tuple[Note, ...] = ()
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.score))
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per sample execution."""
-        return {
-            "position": Column(np.arange(len(self.score), dtype=np.int64)),
-            "score": Column(self.score),
-            "p_value": Column(self.p_value),
-            "anomalous": Column(self.anomalous),
-            "paper": Column(self.paper),
-            "excess": Column(self.excess),
-            "symbol": Column(self.symbol, valid=self.symbol >= 0),
-        }
 
 
 # Outcome of the coarse detection.

@@ -21,7 +21,9 @@ from critpath.model.table import (
     U8,
     Bool,
     Column,
+    FlatTable,
     Table,
+    col,
     column_types,
     freeze_columns,
 )
@@ -46,18 +48,11 @@ MOST_TIME: Final = 2**61
 
 
 @dataclass(frozen=True, eq=False)
-class Executions(Table):
+class Executions(FlatTable):
     """The executions of one recording: who, from when to when.
 
     Attributes
     ----------
-    id : tuple of str
-        The key's value, else ``TID@BEGIN``.
-    begin, end, tid, host : int64
-    comm : tuple of str
-        Thread name at the begin, "" where unknown.
-    label : tuple of str
-        A name that the specification gives (a field, a file's column), or "".
     incomplete : int
         Begins without an end and ends without a begin: counted, never guessed.
     notes : tuple of str
@@ -72,13 +67,13 @@ class Executions(Table):
         recorded without being chosen.  None where nothing chose, and of what was saved.
     """
 
-    id: tuple[str, ...]
-    begin: I64
-    end: I64
-    tid: I64
-    host: I64
-    comm: tuple[str, ...]
-    label: tuple[str, ...]
+    id: tuple[str, ...] = field(metadata=col("the key's value, else TID@BEGIN", "execution"))
+    begin: I64 = field(metadata=col("when it begins", "begin_ns"))
+    end: I64 = field(metadata=col("when it ends", "end_ns"))
+    tid: I64 = field(metadata=col("whose it is", least=0))
+    host: I64 = field(metadata=col("where"))
+    comm: tuple[str, ...] = field(metadata=col("the thread's name at the begin"))
+    label: tuple[str, ...] = field(metadata=col("a name that the specification gives"))
     incomplete: int = 0
     notes: tuple[str, ...] = ()
     requests: RequestFacts | None = None
@@ -86,16 +81,13 @@ class Executions(Table):
     chance: F64 | None = None
 
     def __post_init__(self) -> None:
-        freeze_columns(self, len(self.id))
-        if not len(self.id) == len(self.comm) == len(self.label):
-            raise ValueError("Executions: text columns of unequal length")
+        super().__post_init__()
+        if self.chance is not None:
+            freeze_columns(self, len(self.id), "chance")
         if self.requests is not None and len(self.requests) != len(self.id):
             raise ValueError("Executions: facts of other requests")
         if self.causes and len(self.causes) != len(self.id):
             raise ValueError("Executions: causes of other slices")
-
-    def __len__(self) -> int:
-        return len(self.id)
 
     @property
     def time(self) -> int:
@@ -103,41 +95,22 @@ class Executions(Table):
         each = self.end - self.begin
         return (int((each >> 31).sum()) << 31) + int((each & (2**31 - 1)).sum())
 
-    def rows(self, rows: slice) -> Executions:
-        """Return consecutive executions."""
-        return self._choose(rows, lambda texts: texts[rows])
-
-    def take(self, rows: I64) -> Executions:
-        """Return some executions, in the order of their positions ``rows``."""
-        chosen = rows.tolist()
-        return self._choose(rows, lambda texts: tuple([texts[row] for row in chosen]))
-
-    def _choose(
-        self, rows: slice | I64, choose: Callable[[tuple[str, ...]], tuple[str, ...]]
-    ) -> Executions:
-        known = (name for name in column_types(Executions) if getattr(self, name) is not None)
+    def take(self, rows: I64 | slice) -> Executions:
+        """Return some executions, in the order of their positions or of a slice."""
+        at = np.arange(len(self))[rows].tolist() if self.causes else ()
         return replace(
             self,
-            **{name: getattr(self, name)[rows] for name in known},
-            id=choose(self.id),
-            comm=choose(self.comm),
-            label=choose(self.label),
+            **self.take_columns(rows),
             requests=self.requests and self.requests.take(rows),
-            causes=choose(self.causes) if self.causes else (),
+            causes=tuple(self.causes[row] for row in at),
+            chance=None if self.chance is None else self.chance[rows],
         )
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per execution."""
-        return {
-            "execution": Column(self.id),
-            "label": Column(self.label),
-            "begin_ns": Column(self.begin),
-            "end_ns": Column(self.end),
-            "duration_ns": Column(self.end - self.begin),
-            "tid": Column(self.tid, valid=self.tid >= 0),
-            "comm": Column(self.comm),
-            "host": Column(self.host),
-        }
+        found = dict(super().table_columns(), duration_ns=Column(self.end - self.begin))
+        first = ("execution", "label", "begin_ns", "end_ns", "duration_ns", "tid", "comm", "host")
+        return {name: found[name] for name in first}
 
 
 def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
@@ -171,57 +144,48 @@ class CriticalPaths(Table):
     Attributes
     ----------
     start : int64 [paths + 1]
-    begin, end : int64 [segments]
-    state : uint8 [segments]
-        A `State`.
-    detail : int32 [segments]
-        Codes into ``details``: what qualifies the state.
-    comm : int32 [segments]
-        Codes into ``strings``: the name of the thread the segment is spent on.
-    tid, host : int64 [segments]
-        The thread the segment is spent on; it need not be the subject.
-    cpu : int32 [segments]
-    lossy : bool [segments]
-        The segment overlaps a loss on its host.
     strings : tuple of str
-    elsewhere_idle : int64 [segments]
-        Of a wait for a cpu, how long another processor of the host was idle meanwhile (ns).
-        Which of them the thread might have used no event says.  -1: not known, as of all where it
-        is omitted.
-    beneath : uint8 [segments]
-        Where a request is QUEUED or SHARED, the `State` that the thread was in meanwhile, for
-        the longest part; elsewhere, and where that is not known, UNKNOWN.
-    uncertainty : int64 [segments]
-        Where the path comes from another host, by how much the time between both may be wrong (ns),
-        as their clocks are known; -1 where they are not.  0 elsewhere.
-    confidence : float64 [segments]
-        How probable it is that what was done then was for the execution: 1 but for requests, where
-        who worked for whom is inferred.
-    stack, waker_stack : int32 [segments]
-        Codes into ``strings``: with which stack (`critpath.model.stacks`) the segment's thread
-        slept, or ran until it slept or woke the next; and with which a wait's thread was woken.
-        -1: none, as of all where they are omitted.
     details : tuple of Detail
         Each once, the first of which says nothing.
     """
 
     start: I64
-    begin: I64
-    end: I64
-    state: U8
-    detail: I32
-    comm: I32
-    tid: I64
-    host: I64
-    cpu: I32
-    lossy: Bool
+    begin: I64 = field(metadata=col("when it begins", "begin_ns"))
+    end: I64 = field(metadata=col("when it ends", "end_ns"))
+    state: U8 = field(metadata=col("what its thread does, or waits for", words=STATES))
+    detail: I32 = field(metadata=col("what qualifies the state: code into ``details``"))
+    comm: I32 = field(metadata=col("name of the thread that it is spent on", words="strings"))
+    tid: I64 = field(metadata=col("the thread that it is spent on, often another", least=0))
+    host: I64 = field(metadata=col("where that is"))
+    cpu: I32 = field(metadata=col("where it ran, or waited to run", least=0))
+    lossy: Bool = field(metadata=col("it overlaps a loss on its host"))
     strings: tuple[str, ...]
-    elsewhere_idle: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    beneath: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
-    uncertainty: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    confidence: F64 = field(default_factory=lambda: np.zeros(0, np.float64))
-    stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
-    waker_stack: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    # Which other processor the thread might have used no event says.
+    elsewhere_idle: I64 = field(
+        default_factory=lambda: np.zeros(0, np.int64),
+        metadata=col("of a wait for a cpu, how long another was idle meanwhile", least=0),
+    )
+    beneath: U8 = field(
+        default_factory=lambda: np.zeros(0, np.uint8),
+        metadata=col("where a request is QUEUED or SHARED, what the thread did meanwhile, mostly"),
+    )
+    uncertainty: I64 = field(
+        default_factory=lambda: np.zeros(0, np.int64),
+        metadata=col("where the path comes from another host, how wrong that may be", least=0),
+    )
+    # 1 but for requests, where who worked for whom is inferred.
+    confidence: F64 = field(
+        default_factory=lambda: np.zeros(0, np.float64),
+        metadata=col("how probable it is that it was for the execution"),
+    )
+    stack: I32 = field(
+        default_factory=lambda: np.zeros(0, np.int32),
+        metadata=col("in which its thread slept, or ran until it slept or woke the next"),
+    )
+    waker_stack: I32 = field(
+        default_factory=lambda: np.zeros(0, np.int32),
+        metadata=col("of a wait, in which its thread was woken"),
+    )
     details: tuple[Detail, ...] = (NO_DETAIL,)
 
     def __post_init__(self) -> None:
@@ -373,9 +337,9 @@ class CriticalPaths(Table):
         return Column(np.maximum(codes, 0), self.strings or ("",), codes >= 0)
 
 
-# Those of a row per segment, with their dtypes.
+# Of segments, each with its dtype.
 SEGMENT_COLUMNS: Final = {
-    name: kind for name, kind in column_types(CriticalPaths).items() if name != "start"
+    name: column_types(CriticalPaths)[name] for name in CriticalPaths.declared()
 }
 
 
@@ -497,7 +461,7 @@ class PathSet(Table):
             first += len(paths)
             yield replace(
                 self,
-                executions=self.executions.rows(rows),
+                executions=self.executions.take(rows),
                 paths=paths,
                 session=self.session[rows],
                 lossy=self.lossy[rows],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import F64, I32, I64, TEXTS, U8, Bool, FlatTable, col
 from critpath.schema.environment import RequestCounts
 
 if TYPE_CHECKING:
@@ -129,47 +129,25 @@ MARKERS: Final[Mapping[str, Marker]] = {
 }
 
 
+# What codes mean.
+ACTS: Final = tuple(act.name for act in Act)
+CERTAINTIES: Final = tuple(one.name.lower() for one in Certainty)
+RULES: Final = tuple(rule.name.lower() for rule in Rule)
+LINK_KINDS: Final = ("wake", "message", "create")
+
+
 @dataclass(frozen=True, eq=False)
-class Activity(Table):
-    """What threads of one recording did with sockets and with each other, in order of time.
+class Activity(FlatTable):
+    """What threads of one recording did with sockets and each other, in order of time."""
 
-    Attributes
-    ----------
-    time_ns : int64 [n]
-    act : uint8 [n]
-        `Act`.
-    tid : int32 [n]
-        -1 where an interrupt did it.
-    host : int32 [n]
-    endpoint : int32 [n]
-        Row of the `Endpoints`; -1 for what threads do to each other.
-    value : int64 [n]
-        See `Act`.
-    """
-
-    time_ns: I64
-    act: U8
-    tid: I32
-    host: I32
-    endpoint: I32
-    value: I64
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.time_ns))
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per thing done."""
-        return {
-            "time_ns": Column(self.time_ns),
-            "act": Column(self.act, [a.name for a in Act]),
-            "tid": Column(self.tid, valid=self.tid >= 0),
-            "host": Column(self.host),
-            "endpoint": Column(self.endpoint, valid=self.endpoint >= 0),
-            "value": Column(self.value),
-        }
+    time_ns: I64 = field(metadata=col("when"))
+    act: U8 = field(metadata=col("what, of `Act`", words=ACTS))
+    tid: I32 = field(metadata=col("who; none where an interrupt did it", least=0))
+    host: I32 = field(metadata=col("where"))
+    endpoint: I32 = field(
+        metadata=col("row of the `Endpoints`; none for what threads do to each other", least=0)
+    )
+    value: I64 = field(metadata=col("see `Act`"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,338 +194,172 @@ class Collected:
 
 
 @dataclass(frozen=True, eq=False)
-class Endpoints(Table):
-    """One life of a socket (or pipe end) per row.
+class Endpoints(FlatTable):
+    """One life of a socket (or pipe end) per row."""
 
-    Attributes
-    ----------
-    host, family : int32 [n]
-        ``family`` as the kernel has it: 2, 10, 1; 0 for a pipe or an eventfd.
-    local_address, remote_address, path : int32 [n]
-        Codes; 0 where not known.  An IPv4 address mapped into IPv6 is the IPv4 one.
-    local_port, remote_port : int32 [n]
-        0 where not known.
-    serves : int32 [n]
-        1 it serves, 0 it asks, -1 not known.
-    role_how : int32 [n]
-        Code: ``accepted``, ``connected``, ``listened``, ``bound``, ``first``.
-    opened_ns, closed_ns : int64 [n]
-        Ends of its life within the recording.
-    peer : int32 [n]
-        Row of the connection's other endpoint, -1 where it is on another machine or not known.
-    """
+    COUNTED = "endpoint"
 
-    host: I32
-    family: I32
-    local_address: I32
-    local_port: I32
-    remote_address: I32
-    remote_port: I32
-    path: I32
-    serves: I32
-    role_how: I32
-    opened_ns: I64
-    closed_ns: I64
-    peer: I32
+    host: I32 = field(metadata=col("where"))
+    family: I32 = field(metadata=col("as the kernel has it: 2, 10, 1; 0 for a pipe or an eventfd"))
+    local_address: I32 = field(
+        metadata=col(
+            "IPv4 mapped into IPv6 is the IPv4 one; code 0 where not known", words="strings"
+        )
+    )
+    local_port: I32 = field(metadata=col("0 where not known"))
+    remote_address: I32 = field(metadata=col("as the local one", words="strings"))
+    remote_port: I32 = field(metadata=col("0 where not known"))
+    path: I32 = field(metadata=col("of a unix socket or pipe", words="strings"))
+    serves: I32 = field(metadata=col("1 it serves, 0 it asks", least=0))
+    role_how: I32 = field(
+        metadata=col("accepted, connected, listened, bound or first", words="strings")
+    )
+    opened_ns: I64 = field(metadata=col("begin of its life within the recording"))
+    closed_ns: I64 = field(metadata=col("end of it"))
+    peer: I32 = field(
+        metadata=col(
+            "row of the connection's other endpoint; none on another machine or unknown",
+            least=0,
+            of="endpoints",
+        )
+    )
     strings: tuple[str, ...] = ("",)
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.host))
-
-    def __len__(self) -> int:
-        return len(self.host)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per endpoint."""
-        return {
-            "endpoint": Column(np.arange(len(self))),
-            "host": Column(self.host),
-            "family": Column(self.family),
-            "local_address": Column(self.local_address, self.strings),
-            "local_port": Column(self.local_port),
-            "remote_address": Column(self.remote_address, self.strings),
-            "remote_port": Column(self.remote_port),
-            "path": Column(self.path, self.strings),
-            "serves": Column(self.serves, valid=self.serves >= 0),
-            "role_how": Column(self.role_how, self.strings),
-            "opened_ns": Column(self.opened_ns),
-            "closed_ns": Column(self.closed_ns),
-            "peer": Column(self.peer, valid=self.peer >= 0),
-        }
 
 
 @dataclass(frozen=True, eq=False)
-class RequestTable(Table):
-    """One turn at an endpoint that serves per row: a message in, and the message out that follows.
+class RequestTable(FlatTable):
+    """One turn at an endpoint that serves per row: a message in, and the one out that follows."""
 
-    Attributes
-    ----------
-    endpoint, turn : int32 [n]
-        ``turn`` counts the endpoint's turns from 1.
-    service, label : int32 [n]
-        Codes: ``gunicorn:9082``, ``gunicorn:9082 → postgres:5432``.
-    begin_ns, received_ns, answered_ns, end_ns : int64 [n]
-        Arrival, first receive, first and last send of the answer.
-    reader_tid, tid : int32 [n]
-        Who received first, and who sent last: the execution's thread.
-    bytes_in, bytes_out : int64 [n]
-    parent : int32 [n]
-        The request whose sub-request this is, -1 for none.
-    true_ns, asked_ns, queued_ns : int64 [n]
-        Own time, time of sub-requests (``true + asked = end - begin``), and the time from arrival
-        to the first receive.
-    threads : int32 [n]
-        How many worked for it.
-    boundary : uint8 [n]
-        `Certainty` of begin and end.
-    why : int32 [n]
-        Code: what makes it less than certain.
-    message, trace_id : int32 [n]
-        Codes: what it is called by its first bytes (``GET /users/:id``), and the id of the trace
-        that it says it belongs to; 0 where that is not known.
-    """
+    COUNTED = "request"
 
-    endpoint: I32
-    turn: I32
-    service: I32
-    label: I32
-    begin_ns: I64
-    received_ns: I64
-    answered_ns: I64
-    end_ns: I64
-    reader_tid: I32
-    tid: I32
-    bytes_in: I64
-    bytes_out: I64
-    parent: I32
-    true_ns: I64
-    asked_ns: I64
-    queued_ns: I64
-    threads: I32
-    boundary: U8
-    why: I32
-    message: I32
-    trace_id: I32
+    endpoint: I32 = field(metadata=col("row of the `Endpoints`", of="endpoints"))
+    turn: I32 = field(metadata=col("number of the endpoint's turns, from 1"))
+    service: I32 = field(metadata=col("gunicorn:9082", words="strings"))
+    label: I32 = field(metadata=col("gunicorn:9082 → postgres:5432", words="strings"))
+    begin_ns: I64 = field(metadata=col("arrival"))
+    received_ns: I64 = field(metadata=col("first receive"))
+    answered_ns: I64 = field(metadata=col("first send of the answer"))
+    end_ns: I64 = field(metadata=col("its last send"))
+    reader_tid: I32 = field(metadata=col("who received first"))
+    tid: I32 = field(metadata=col("who sent last: the execution's thread"))
+    bytes_in: I64 = field(metadata=col("of the request"))
+    bytes_out: I64 = field(metadata=col("of the answer"))
+    parent: I32 = field(
+        metadata=col("the request whose sub-request this is", least=0, of="requests")
+    )
+    true_ns: I64 = field(metadata=col("own time"))
+    asked_ns: I64 = field(metadata=col("time of sub-requests; with the own end - begin"))
+    queued_ns: I64 = field(metadata=col("from arrival to the first receive"))
+    threads: I32 = field(metadata=col("how many worked for it"))
+    boundary: U8 = field(metadata=col("how sure begin and end are", words=CERTAINTIES))
+    why: I32 = field(metadata=col("what makes it less than certain", words="strings"))
+    message: I32 = field(
+        metadata=col(
+            "what it is called by its first bytes: GET /users/:id; code 0 where not known",
+            words="strings",
+        )
+    )
+    trace_id: I32 = field(
+        metadata=col(
+            "of the trace that it says it belongs to; code 0 where not known", words="strings"
+        )
+    )
     strings: tuple[str, ...] = ("",)
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.endpoint))
-
-    def __len__(self) -> int:
-        return len(self.endpoint)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per request."""
-        certainties = [c.name.lower() for c in Certainty]
-        return {
-            "request": Column(np.arange(len(self))),
-            "endpoint": Column(self.endpoint),
-            "turn": Column(self.turn),
-            "service": Column(self.service, self.strings),
-            "label": Column(self.label, self.strings),
-            "begin_ns": Column(self.begin_ns),
-            "received_ns": Column(self.received_ns),
-            "answered_ns": Column(self.answered_ns),
-            "end_ns": Column(self.end_ns),
-            "reader_tid": Column(self.reader_tid),
-            "tid": Column(self.tid),
-            "bytes_in": Column(self.bytes_in),
-            "bytes_out": Column(self.bytes_out),
-            "parent": Column(self.parent, valid=self.parent >= 0),
-            "true_ns": Column(self.true_ns),
-            "asked_ns": Column(self.asked_ns),
-            "queued_ns": Column(self.queued_ns),
-            "threads": Column(self.threads),
-            "boundary": Column(self.boundary, certainties),
-            "why": Column(self.why, self.strings),
-            "message": Column(self.message, self.strings),
-            "trace_id": Column(self.trace_id, self.strings),
-        }
 
 
 @dataclass(frozen=True, eq=False)
-class Subrequests(Table):
-    """One turn at an endpoint that asks per row.
+class Subrequests(FlatTable):
+    """One turn at an endpoint that asks per row."""
 
-    Attributes
-    ----------
-    endpoint : int32 [n]
-    begin_ns, end_ns : int64 [n]
-        First send, and the last receive of the answer.
-    tid : int32 [n]
-        Who asked.
-    request : int32 [n]
-        For which request, -1 where not known.
-    child : int32 [n]
-        The request that it is on the other side, -1 where that is not in the recording.
-    how, attribution : uint8 [n]
-        `Rule` and `Certainty`.
-    connects : uint8 [n]
-        1 for the opening of a connection, which is attributed like a sub-request.
-    probability : float64 [n]
-        That the request is right; 0 where it is not known whose it is.  Left out: by the certainty.
-    """
+    COUNTED = "subrequest"
 
-    endpoint: I32
-    begin_ns: I64
-    end_ns: I64
-    tid: I32
-    request: I32
-    child: I32
-    how: U8
-    attribution: U8
-    connects: U8
-    probability: F64 = field(default_factory=lambda: np.zeros(0))
+    endpoint: I32 = field(metadata=col("row of the `Endpoints`", of="endpoints"))
+    begin_ns: I64 = field(metadata=col("first send"))
+    end_ns: I64 = field(metadata=col("last receive of the answer"))
+    tid: I32 = field(metadata=col("who asked"))
+    request: I32 = field(metadata=col("for which request", least=0, of="requests"))
+    child: I32 = field(
+        metadata=col(
+            "the request that it is on the other side, where that is recorded",
+            least=0,
+            of="requests",
+        )
+    )
+    how: U8 = field(metadata=col("the `Rule`", words=RULES))
+    attribution: U8 = field(metadata=col("how sure that is", words=CERTAINTIES))
+    connects: U8 = field(
+        metadata=col("1 for the opening of a connection, attributed like a sub-request")
+    )
+    # Left out: by the certainty.
+    probability: F64 = field(
+        default_factory=lambda: np.zeros(0),
+        metadata=col("that the request is right; 0 where it is not known whose it is"),
+    )
 
     def __post_init__(self) -> None:
         if not len(self.probability) and len(self.request):
             sure = np.array(PROBABLE)[np.minimum(self.attribution, len(PROBABLE) - 1)]
             object.__setattr__(self, "probability", np.where(self.request >= 0, sure, 0.0))
-        freeze_columns(self, len(self.endpoint))
-
-    def __len__(self) -> int:
-        return len(self.endpoint)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per sub-request."""
-        return {
-            "subrequest": Column(np.arange(len(self))),
-            "endpoint": Column(self.endpoint),
-            "begin_ns": Column(self.begin_ns),
-            "end_ns": Column(self.end_ns),
-            "tid": Column(self.tid),
-            "request": Column(self.request, valid=self.request >= 0),
-            "child": Column(self.child, valid=self.child >= 0),
-            "how": Column(self.how, [r.name.lower() for r in Rule]),
-            "attribution": Column(self.attribution, [c.name.lower() for c in Certainty]),
-            "connects": Column(self.connects),
-            "probability": Column(self.probability),
-        }
+        super().__post_init__()
 
 
 @dataclass(frozen=True, eq=False)
-class Slices(Table):
-    """One stretch of one thread, done for one request or shared by several, per row.
+class Slices(FlatTable):
+    """One stretch of one thread, done for one request or shared by several, per row."""
 
-    Attributes
-    ----------
-    tid, host : int32 [n]
-    begin_ns, end_ns : int64 [n]
-    request : int32 [n]
-        -1 for a shared stretch of a loop.
-    unanswered : int32 [n]
-        Requests that the thread had received and not answered.
-    how, attribution : uint8 [n]
-        `Rule` and `Certainty`.
-    run_ns, idle_ns : int64 [n]
-    cpus : int64 [n]
-        A bit for each processor below 63 on which it ran; bit 62 stands for all above.
-    """
+    COUNTED = "slice"
 
-    tid: I32
-    host: I32
-    begin_ns: I64
-    end_ns: I64
-    request: I32
-    unanswered: I32
-    how: U8
-    attribution: U8
-    run_ns: I64
-    idle_ns: I64
-    cpus: I64
+    tid: I32 = field(metadata=col("whose"))
+    host: I32 = field(metadata=col("where"))
+    begin_ns: I64 = field(metadata=col("begin"))
+    end_ns: I64 = field(metadata=col("end"))
+    request: I32 = field(
+        metadata=col("none for a shared stretch of a loop", least=0, of="requests")
+    )
+    unanswered: I32 = field(metadata=col("requests that the thread had received and not answered"))
+    how: U8 = field(metadata=col("the `Rule`", words=RULES))
+    attribution: U8 = field(metadata=col("how sure that is", words=CERTAINTIES))
+    run_ns: I64 = field(metadata=col("on a cpu"))
+    idle_ns: I64 = field(metadata=col("asleep"))
+    cpus: I64 = field(
+        metadata=col(
+            "a bit for each processor below 63 on which it ran; bit 62 stands for all above"
+        )
+    )
 
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.tid))
 
-    def __len__(self) -> int:
-        return len(self.tid)
+@dataclass(frozen=True, eq=False)
+class RequestFacts(FlatTable):
+    """What is known of executions that are requests, a row for each: it goes where they go."""
 
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per slice."""
-        return {
-            "slice": Column(np.arange(len(self))),
-            "tid": Column(self.tid),
-            "host": Column(self.host),
-            "begin_ns": Column(self.begin_ns),
-            "end_ns": Column(self.end_ns),
-            "request": Column(self.request, valid=self.request >= 0),
-            "unanswered": Column(self.unanswered),
-            "how": Column(self.how, [r.name.lower() for r in Rule]),
-            "attribution": Column(self.attribution, [c.name.lower() for c in Certainty]),
-            "run_ns": Column(self.run_ns),
-            "idle_ns": Column(self.idle_ns),
-            "cpus": Column(self.cpus),
-        }
+    COUNTED = "position"
+
+    service: tuple[str, ...] = field(metadata=col("gunicorn:9082"))
+    parent: tuple[str, ...] = field(
+        metadata=col("id of the request of this recording whose sub-request it is")
+    )
+    asks: tuple[str, ...] = field(
+        metadata=col("JSON: how many sub-requests of each service it made")
+    )
+    boundary: tuple[str, ...] = field(metadata=col("how sure begin and end are"))
+    attribution: tuple[str, ...] = field(metadata=col("how sure it is what it asked"))
+    message: tuple[str, ...] = field(metadata=col("as in `RequestTable`"))
+    trace_id: tuple[str, ...] = field(metadata=col("as there"))
+    client: tuple[str, ...] = field(
+        metadata=col("who asked: its process's name where recorded, else its address")
+    )
+    true_ns: I64 = field(metadata=col("own time"))
+    asked_ns: I64 = field(metadata=col("time of sub-requests"))
+    queued_ns: I64 = field(metadata=col("from arrival to the first receive"))
+    bytes_in: I64 = field(metadata=col("of the request"))
+    bytes_out: I64 = field(metadata=col("of the answer"))
+    threads: I64 = field(metadata=col("that worked for it"))
 
 
 # Columns of `RequestFacts`.
-FACT_TEXTS: Final = (
-    *("service", "parent", "asks", "boundary", "attribution"),
-    *("message", "trace_id", "client"),
-)
-FACT_NUMBERS: Final = ("true_ns", "asked_ns", "queued_ns", "bytes_in", "bytes_out", "threads")
-
-
-@dataclass(frozen=True, eq=False)
-class RequestFacts(Table):
-    """What is known of executions that are requests, a row for each: it goes where they go.
-
-    Attributes
-    ----------
-    service : tuple of str
-    parent : tuple of str
-        The id of the request of the same recording whose sub-request it is; "" for none.
-    asks : tuple of str
-        JSON: how many sub-requests of each service it made.
-    boundary, attribution : tuple of str
-        How sure begin and end are, and what it asked.
-    message, trace_id : tuple of str
-        As in `RequestTable`.
-    client : tuple of str
-        Who asked: its process's name where it was recorded, else its address; "" not known.
-    true_ns, asked_ns, queued_ns, bytes_in, bytes_out, threads : int64 [n]
-        As in `RequestTable`.
-    """
-
-    service: tuple[str, ...]
-    parent: tuple[str, ...]
-    asks: tuple[str, ...]
-    boundary: tuple[str, ...]
-    attribution: tuple[str, ...]
-    message: tuple[str, ...]
-    trace_id: tuple[str, ...]
-    client: tuple[str, ...]
-    true_ns: I64
-    asked_ns: I64
-    queued_ns: I64
-    bytes_in: I64
-    bytes_out: I64
-    threads: I64
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.service))
-        if any(len(getattr(self, name)) != len(self) for name in FACT_TEXTS):
-            raise ValueError("RequestFacts: text columns of unequal length")
-
-    def __len__(self) -> int:
-        return len(self.service)
-
-    def take(self, rows: I64 | slice) -> RequestFacts:
-        """Return some rows, in the order of their positions."""
-        texts: dict[str, Any] = {name: getattr(self, name) for name in FACT_TEXTS}
-        if isinstance(rows, slice):
-            texts = {name: column[rows] for name, column in texts.items()}
-        else:
-            chosen = rows.tolist()
-            texts = {name: tuple(map(c.__getitem__, chosen)) for name, c in texts.items()}
-        return RequestFacts(**texts, **{name: getattr(self, name)[rows] for name in FACT_NUMBERS})
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per execution; ``position`` numbers them."""
-        return {
-            "position": Column(np.arange(len(self))),
-            **{name: Column(getattr(self, name)) for name in (*FACT_TEXTS, *FACT_NUMBERS)},
-        }
+_FACTS: Final = RequestFacts.declared()
+FACT_TEXTS: Final = tuple(name for name, (_, kind) in _FACTS.items() if kind == TEXTS)
+FACT_NUMBERS: Final = tuple(name for name in _FACTS if name not in FACT_TEXTS)
 
 
 def join_facts(parts: Sequence[RequestFacts | None]) -> RequestFacts | None:
@@ -565,42 +377,15 @@ def join_facts(parts: Sequence[RequestFacts | None]) -> RequestFacts | None:
     return RequestFacts(**texts, **numbers)
 
 
-LINK_KINDS: Final = ("wake", "message", "create")
-
-
 @dataclass(frozen=True, eq=False)
-class Links(Table):
-    """What leads from one slice to another.
+class Links(FlatTable):
+    """What leads from one slice to another."""
 
-    Attributes
-    ----------
-    from_slice, to_slice : int32 [n]
-    sent_ns, received_ns : int64 [n]
-    kind : uint8 [n]
-        Index into `LINK_KINDS`.
-    """
-
-    from_slice: I32
-    to_slice: I32
-    sent_ns: I64
-    received_ns: I64
-    kind: U8
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.kind))
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return a row per link."""
-        return {
-            "from_slice": Column(self.from_slice),
-            "to_slice": Column(self.to_slice),
-            "sent_ns": Column(self.sent_ns),
-            "received_ns": Column(self.received_ns),
-            "kind": Column(self.kind, LINK_KINDS),
-        }
+    from_slice: I32 = field(metadata=col("row of the `Slices`", of="slices"))
+    to_slice: I32 = field(metadata=col("another", of="slices"))
+    sent_ns: I64 = field(metadata=col("when it was sent"))
+    received_ns: I64 = field(metadata=col("when it was received"))
+    kind: U8 = field(metadata=col("what", words=LINK_KINDS))
 
 
 @dataclass(frozen=True, kw_only=True)

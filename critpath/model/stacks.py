@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, overload
 
 import numpy as np
 
-from critpath.model.table import I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, U8, Bool, Column, FlatTable, Table, col, freeze_columns
 
 # Kinds of stacks, by their numbers in a recording.
 KINDS: Final = ("sleep", "wake", "run", "sample")
@@ -41,39 +41,14 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Frames(Table):
-    """The frames of a recording's stacks, each once.
+class Frames(FlatTable):
+    """The frames of a recording's stacks, each once."""
 
-    Attributes
-    ----------
-    function, file, module : tuple of str
-    line : int32
-    inlined : bool
-    """
-
-    function: tuple[str, ...]
-    file: tuple[str, ...]
-    line: I32
-    module: tuple[str, ...]
-    inlined: Bool
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.function))
-        if not len(self.function) == len(self.file) == len(self.module):
-            raise ValueError("Frames: text columns of unequal length")
-
-    def __len__(self) -> int:
-        return len(self.function)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per frame."""
-        return {
-            "function": Column(self.function),
-            "file": Column(self.file),
-            "line": Column(self.line, valid=self.line > 0),
-            "module": Column(self.module),
-            "inlined": Column(self.inlined),
-        }
+    function: tuple[str, ...] = field(metadata=col("what it is called"))
+    file: tuple[str, ...] = field(metadata=col("its source"))
+    line: I32 = field(metadata=col("in that", least=1))
+    module: tuple[str, ...] = field(metadata=col("the program or library"))
+    inlined: Bool = field(metadata=col("within another"))
 
 
 @dataclass(frozen=True, eq=False)

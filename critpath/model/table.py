@@ -10,15 +10,18 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Final,
     Generic,
     Literal,
+    Self,
     TypeVar,
+    cast,
     get_args,
     get_origin,
     overload,
@@ -153,6 +156,21 @@ class Table:
         Names are words that SQL takes without quotes, so no ``end`` and no ``column``.
         """
         raise NotImplementedError
+
+    @classmethod
+    def declared(cls) -> dict[str, tuple[Declared, str]]:
+        """Return by its field what each declared column is, and its annotation."""
+        kept: dict[str, tuple[Declared, str]] | None = vars(cls).get("_declared")
+        if kept is None:
+            of = [f for f in fields(cast("Any", cls)) if "column" in f.metadata]
+            kept = {f.name: (f.metadata["column"], str(f.type)) for f in of}
+            cls._declared = kept  # type: ignore[attr-defined]
+        return kept
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Return what each column means, by the name that other programs know it by."""
+        return {of.name or field: of.meaning for field, (of, _) in cls.declared().items()}
 
     def to_arrow(self) -> pa.Table:
         """Return the table as pyarrow has it."""
@@ -340,7 +358,7 @@ def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-# Columns of tables: their types, and how a table checks and freezes them.
+# Columns of tables: their types, and how a table declares, checks and freezes them.
 
 
 I64 = npt.NDArray[np.int64]
@@ -398,3 +416,79 @@ def freeze_columns(table: Any, length: int, *names: str, but: Collection[str] = 
         column = column.view()
         column.flags.writeable = False
         object.__setattr__(table, name, column)
+
+
+TEXTS: Final = "tuple[str, ...]"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a column is, beside the field that has it.
+
+    Attributes
+    ----------
+    meaning : str
+    name : str
+        What other programs know it by; the field's name if empty.
+    words : str or tuple of str
+        What its codes mean, or the field that has that.
+    least : int or None
+        Below it there is no value; None where there always is one.
+    of : str
+        Which table's rows it counts; "" for none's.
+    """
+
+    meaning: str
+    name: str = ""
+    words: str | tuple[str, ...] = ()
+    least: int | None = None
+    of: str = ""
+
+
+def col(meaning: str, name: str = "", **of: Any) -> dict[str, Declared]:
+    """Declare a column, as metadata of its field: ``tid: I32 = field(metadata=col("who"))``."""
+    return {"column": Declared(meaning, name, **of)}
+
+
+class FlatTable(Table):
+    """A dataclass whose columns are declared, each beside its field, by `col`.
+
+    From the declarations come the check of lengths and dtypes, and `table_columns`.
+    """
+
+    COUNTED: ClassVar[str] = ""  # what the number of a row is called, where that is a column
+
+    def __post_init__(self) -> None:
+        texts = [name for name, (_, kind) in self.declared().items() if kind == TEXTS]
+        freeze_columns(self, len(self), *(name for name in self.declared() if name not in texts))
+        if any(len(getattr(self, name)) != len(self) for name in texts):
+            raise ValueError(f"{type(self).__name__}: text columns of unequal length")
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.declared()))))
+
+    def table_columns(self) -> Mapping[str, Column]:
+        """Return every declared column."""
+        found = {self.COUNTED: Column(np.arange(len(self)))} if self.COUNTED else {}
+        for field, (of, _) in self.declared().items():
+            values = getattr(self, field)
+            words = getattr(self, of.words) if isinstance(of.words, str) else of.words
+            valid = None if of.least is None else values >= of.least
+            found[of.name or field] = Column(values, words, valid)
+        return found
+
+    def take(self, rows: Any) -> Self:
+        """Return some rows: those at positions, of a slice, or where it is true."""
+        return cast("Self", replace(cast("Any", self), **self.take_columns(rows)))
+
+    def take_columns(self, rows: Any) -> dict[str, Any]:
+        """Return some rows of every declared column, by its field."""
+        taken: dict[str, Any] = {}
+        for name, (_, annotation) in self.declared().items():
+            values = getattr(self, name)
+            if annotation == TEXTS and not isinstance(rows, slice):
+                at = np.arange(len(self))[rows].tolist()
+                taken[name] = tuple(map(values.__getitem__, at))
+            else:
+                taken[name] = values[rows]
+        return taken

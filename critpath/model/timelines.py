@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from critpath.model.clocks import Messages
 from critpath.model.requests import Collected
-from critpath.model.table import I32, I64, U8, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, U8, Column, FlatTable, Table, col, freeze_columns
 from critpath.schema.kinds import STATES
 
 if TYPE_CHECKING:
@@ -19,59 +19,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Workers(Table):
-    """The threads of a recording: one row per life of a thread id.
+class Workers(FlatTable):
+    """The threads of a recording: one row per life of a thread id; `Timelines` knows the names.
 
-    Idle threads are one row per (host, cpu) with tid 0.  All columns have one
-    row per worker.
-
-    Attributes
-    ----------
-    host, tid, pid : int64
-        ``pid`` is the thread group, -1 where unknown.
-    name : int32
-        Last name (comm), a code into `Timelines.strings`.
-    first, last : int64
-        When it was first seen on a cpu, and the last event that touched it (ns);
-        -1 if it never was.
-    parent : int64
-        Worker that created it, -1 if unknown.
-    born : int64
-        Time of the creation (ns), -1 if unknown.
-    idle_cpu : int32
-        The cpu of an idle thread, -1 for every other.
+    Idle threads are one row per (host, cpu) with tid 0.
     """
 
-    host: I64
-    tid: I64
-    pid: I64
-    name: I32
-    first: I64
-    last: I64
-    parent: I64
-    born: I64
-    idle_cpu: I32
+    COUNTED = "worker"
 
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.tid))
-
-    def __len__(self) -> int:
-        return len(self.tid)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per life of a thread id; `Timelines` knows the names."""
-        return {
-            "worker": Column(np.arange(len(self), dtype=np.int64)),
-            "host": Column(self.host),
-            "tid": Column(self.tid, valid=self.tid >= 0),
-            "pid": Column(self.pid, valid=self.pid >= 0),
-            "name": Column(self.name),
-            "first_ns": Column(self.first, valid=self.first >= 0),
-            "last_ns": Column(self.last, valid=self.last >= 0),
-            "parent": Column(self.parent, valid=self.parent >= 0),
-            "born_ns": Column(self.born, valid=self.born >= 0),
-            "idle_cpu": Column(self.idle_cpu, valid=self.idle_cpu >= 0),
-        }
+    host: I64 = field(metadata=col("where"))
+    tid: I64 = field(metadata=col("its id", least=0))
+    pid: I64 = field(metadata=col("the thread group", least=0))
+    name: I32 = field(metadata=col("last name (comm), a code into `Timelines.strings`"))
+    first: I64 = field(metadata=col("when it was first seen on a cpu", "first_ns", least=0))
+    last: I64 = field(metadata=col("the last event that touched it", "last_ns", least=0))
+    parent: I64 = field(metadata=col("worker that created it", least=0))
+    born: I64 = field(metadata=col("when it was created", "born_ns", least=0))
+    idle_cpu: I32 = field(metadata=col("the cpu of an idle thread", least=0))
 
 
 def freeze_rows(table: Timelines | Block, workers: int = -1, processors: int = -1) -> None:

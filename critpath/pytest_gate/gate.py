@@ -109,7 +109,7 @@ class Gate:
             parts = _extract([recording], chosen)
             comparison = self._held_against(file, parts, chosen)
             kept = file if self.update and not self.accept else None
-            result = None if comparison is None else self._judged(comparison, kept)
+            result = None if comparison is None else self._judge(comparison, kept)
         shutil.rmtree(recording)
         return result
 
@@ -127,9 +127,9 @@ class Gate:
 
         with self._errors_fail():
             chosen = self._settings(settings)
-            sets = [_joined(_extract([Path(place)], chosen)) for place in (normal, sample)]
+            sets = [_join_parts(_extract([Path(place)], chosen)) for place in (normal, sample)]
             comparison = flow.compare(sets[0], sets[1], compare_settings(chosen))
-            return self._judged(comparison)
+            return self._judge(comparison)
 
     @contextmanager
     def _errors_fail(self) -> Iterator[None]:
@@ -217,8 +217,8 @@ class Gate:
             self.note(f"{file}: made of {store.describe_baseline(made)}")
             return None
         if not (self.update or self.accept):
-            normal = _joined(_extract([file], settings))
-            return flow.compare(normal, _joined(parts), compare_settings(settings))
+            normal = _join_parts(_extract([file], settings))
+            return flow.compare(normal, _join_parts(parts), compare_settings(settings))
         outcome = flow.update(
             load_baseline(file),
             file,
@@ -237,7 +237,7 @@ class Gate:
         self.note(f"{file}: {how} {store.describe_baseline(outcome.baseline)}")
         return None if anew else outcome.comparison
 
-    def _judged(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
+    def _judge(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
         """Return the document, or fail; `kept` is a baseline that was not updated."""
         from critpath.report.document import (  # noqa: PLC0415 - as above
             comparison_document,
@@ -247,7 +247,7 @@ class Gate:
         document = comparison_document(comparison)
         if comparison.verdict == "ok":
             return cast("dict[str, Any]", to_plain(document))
-        lines = list(self._told(document))
+        lines = list(self._describe_failure(document))
         if kept is not None:
             lines.append(
                 f"{kept} stays as it is; if this is how the program is to be from now on: "
@@ -258,7 +258,7 @@ class Gate:
             _leave(self.inconclusive, text)
         pytest.fail(text, pytrace=False)
 
-    def _told(self, document: ComparisonDocument) -> Iterator[str]:
+    def _describe_failure(self, document: ComparisonDocument) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
         from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
         from critpath.store import write_text  # noqa: PLC0415 - numpy
@@ -309,7 +309,7 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
     return parts
 
 
-def _joined(parts: Sequence[PathSet]) -> PathSet:
+def _join_parts(parts: Sequence[PathSet]) -> PathSet:
     from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
 
     return joining.join_sets(parts)

@@ -146,7 +146,7 @@ class ShareProcess:
         self.wealth.grow(np.log1p(self._bets * (self._extra - found)))
 
 
-class Evidence:
+class BlockEvidence:
     """All that is asked of the blocks, of one kind of execution and one kind of time."""
 
     def __init__(
@@ -239,14 +239,14 @@ def confidence_sequence(d: F64, alpha: float) -> tuple[float, float] | None:
         # `inside` is not excluded, `outside` is.
         inside, outside = middle, middle - sign * 2 * reach
         for _ in range(20):
-            if _excluded(d, np.array([outside]), sign, threshold)[0]:
+            if _find_excluded(d, np.array([outside]), sign, threshold)[0]:
                 break
             inside, outside = outside, middle - 2 * (middle - outside)
             if abs(outside - middle) > 50:
                 return None
         for _ in range(3):
             bounds = np.linspace(inside, outside, _GRID)
-            first = int(np.argmax(_excluded(d, bounds, sign, threshold)))
+            first = int(np.argmax(_find_excluded(d, bounds, sign, threshold)))
             if first == 0:  # the middle itself: what is left is empty there
                 outside = inside
                 break
@@ -255,7 +255,7 @@ def confidence_sequence(d: F64, alpha: float) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
-def _excluded(
+def _find_excluded(
     d: F64, bounds: F64, sign: int, threshold: float
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     process = BoundProcess(bounds, sign, len(bounds))

@@ -91,18 +91,18 @@ def effects(
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
-    residual = _less_means(normal, mean, normal_stratum)
-    excess = _less_means(sample, mean, sample_stratum)
+    residual = _subtract_means(normal, mean, normal_stratum)
+    excess = _subtract_means(sample, mean, sample_stratum)
     _make_summable(residual, excess)
     order = order_rows(sample_stratum, sample)
     replicates = EFFECTS.replicates if replicates is None else replicates
     kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
-    both = _resampled_means(rng, chain(_in_blocks(excess), kinds), order, replicates)
+    both = _resampled_means(rng, chain(_list_blocks(excess), kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = np.flatnonzero(normal_stratum == s)
         rows = rows[order_rows(normal[rows])]
-        means = _resampled_means(rng, _in_blocks(residual), rows, replicates)
+        means = _resampled_means(rng, _list_blocks(residual), rows, replicates)
         differences -= mixes[:, [s]] * means
     if blocks is not None:
         parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
@@ -110,7 +110,7 @@ def effects(
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
         differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
     if m < EFFECTS.few:
-        whole = sample.mean(axis=0) - _weighted(share, mean)
+        whole = sample.mean(axis=0) - _sum_weighted(share, mean)
         low, high = whole - NORMAL.q975 * error, whole + NORMAL.q975 * error
     else:
         # What is less than a millionth of a nanosecond is left of rounding, not of a change.
@@ -120,12 +120,12 @@ def effects(
             _run_variances(residual, normal_stratum, runs[0], share),
             _run_variances(excess - centre[sample_stratum], sample_stratum, runs[1], share),
         )
-        whole = sample.mean(axis=0) - _weighted(share, mean)
+        whole = sample.mean(axis=0) - _sum_weighted(share, mean)
         low, high = np.minimum(low, whole - half[0]), np.maximum(high, whole + half[0])
         error = np.maximum(error, error_of[0])
         by_type = np.where(by_type > 0, np.maximum(by_type, error_of[1:]), by_type)
     return Effects(
-        normal_mean=_weighted(share, mean),
+        normal_mean=_sum_weighted(share, mean),
         sample_mean=sample.mean(axis=0),
         low=low,
         high=high,
@@ -199,10 +199,10 @@ def standard_errors(
         if len(ours):
             squared[s] = now / len(theirs) + usual / len(ours)
     share = np.bincount(sample_stratum, minlength=strata) / len(sample)
-    return np.sqrt(_weighted(share**2, squared)), np.sqrt(squared)
+    return np.sqrt(_sum_weighted(share**2, squared)), np.sqrt(squared)
 
 
-def _weighted(weights: F64, rows: F64) -> F64:
+def _sum_weighted(weights: F64, rows: F64) -> F64:
     """Sum rows by weight, one after the other.
 
     A matrix product adds in an order, and rounds in places, that depend on the processor.
@@ -210,7 +210,7 @@ def _weighted(weights: F64, rows: F64) -> F64:
     return np.asarray((weights[:, None] * rows).sum(axis=0), dtype=np.float64)
 
 
-def _less_means(values: I64, mean: F64, stratum: I64) -> F64:
+def _subtract_means(values: I64, mean: F64, stratum: I64) -> F64:
     """Return rows less the mean of their type."""
     result = np.empty(values.shape)
     for rows in row_blocks(len(values)):
@@ -234,7 +234,7 @@ def _make_summable(*tables: F64) -> None:
             table[rows] = np.ldexp(np.rint(np.ldexp(table[rows], digits)), -digits)
 
 
-def _in_blocks(table: F64) -> list[F64]:
+def _list_blocks(table: F64) -> list[F64]:
     """Return views of some columns each."""
     return [table[:, block] for block in column_blocks(table.shape[1])]
 

@@ -518,7 +518,7 @@ def share_reaching(plan: Plan, reached: I64, looked_at: int) -> F64:
 def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     """Draw subsets of ``k`` of ``n``, all equally likely."""
     if k * k > 2 * n:  # most draws would have a number twice
-        return smallest(rng.random((many, n), dtype=np.float32), k)
+        return mark_smallest(rng.random((many, n), dtype=np.float32), k)
     # Few of many: numbers drawn at random, and again where one came twice.
     picked = rng.integers(0, n, (many, k))
     repeat = np.arange(many)
@@ -529,7 +529,7 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     return picked
 
 
-def smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
+def mark_smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
     """Mark the ``k`` smallest of every row, the first ones of equals."""
     marked = np.empty(keys.shape, np.uint8)
     mark(keys, k, marked)

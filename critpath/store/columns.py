@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from critpath.model import Loss, State
+from critpath.model import Executions, Loss, State
 from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.table import TEXTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,14 +27,10 @@ FORMAT: Final = "critpath/paths/2"
 FIRST: Final = "critpath/paths/1"  # whose segments have a text for what qualifies their state
 KEY: Final = b"critpath"
 STATES: Final = tuple(State(code).name for code in range(len(State)))
+# Executions' texts, and all of their columns.
+NAMES: Final = tuple(n for n, (_, kind) in Executions.declared().items() if kind == TEXTS)
 EXECUTION: Final = {
-    "id": "string",
-    "begin": "int64",
-    "end": "int64",
-    "tid": "int64",
-    "host": "int64",
-    "comm": "string",
-    "label": "string",
+    **{name: "string" if name in NAMES else "int64" for name in Executions.declared()},
     "session": "int64",
     "lossy": "bool",
 }
@@ -63,8 +60,6 @@ SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double"}
 STACK_SEGMENT: Final = {"stack": "string", "waker_stack": "string"}
 CLIENT: Final = "client"  # of requests; older files are without
 OLDER: Final = 5  # how many there are of any file's columns
-# Executions' texts.
-NAMES: Final = ("id", "comm", "label")
 SEGMENTS: Final = "segments"
 DETAILS: Final = "details"  # of an execution, each once: `detail` of a segment is a place there
 # Segments' texts: few words, often repeated.

@@ -27,7 +27,7 @@ from scipy import stats
 
 from critpath.record.signals import InheritedState
 from critpath.record.slots import block_order, open_slots
-from critpath.stats.evidence import BoundProcess, Evidence, TailProcess
+from critpath.stats.evidence import BlockEvidence, BoundProcess, TailProcess
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -87,7 +87,7 @@ def decide(
     ``times`` is [repeats, blocks, slots, executions of a slot] in milliseconds.
     """
     repeats = len(times)
-    found = Evidence(0.05, runs=repeats)
+    found = BlockEvidence(0.05, runs=repeats)
     verdict, blocks = np.zeros(repeats, int), np.full(repeats, BLOCKS)
     for block in range(BLOCKS):
         drawn = [block_order(seed + run, block) == "ABBA" for run in range(repeats)]

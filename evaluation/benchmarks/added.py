@@ -16,7 +16,7 @@ from collections import defaultdict
 import numpy as np
 from msa import BENCH, LETTERS, columns_in, families
 
-from critpath.align.multiple import METHODS, Group, align
+from critpath.align.multiple import METHODS, RowGroup, align
 
 
 def pairs_kept(reference: list[list[int]], test: list[list[int]], which: int) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def main() -> int:
             rows = [family.sequences[i] for i in order]
             times = [np.ones(len(row), np.int64) for row in rows]
             reference = [family.reference[i] for i in order]
-            group = Group(rows[:-1], times[:-1], len(LETTERS), method=method)
+            group = RowGroup(rows[:-1], times[:-1], len(LETTERS), method=method)
             begin = time.perf_counter()
             added = group.add(rows[-1], times[-1])
             seconds["add"] += time.perf_counter() - begin

@@ -29,7 +29,7 @@ import peers
 from families import LETTERS, family
 from simulated import INDELS, SUBSTITUTIONS, Simulator, draw
 
-from critpath.align.multiple import METHODS, Group, align
+from critpath.align.multiple import METHODS, RowGroup, align
 from critpath.align.posteriors import GapChances, find_posteriors
 from critpath.align.profiles import f81_model
 
@@ -58,7 +58,7 @@ def alone(rows: list[np.ndarray], last: np.ndarray, method: str, *, joint: bool)
     elif joint:
         there = align([*rows, last], times, LETTERS, method=method).rows >= 0
     else:
-        there = Group(rows, times[:-1], LETTERS, method=method).add(last, times[-1]).rows >= 0
+        there = RowGroup(rows, times[:-1], LETTERS, method=method).add(last, times[-1]).rows >= 0
     return np.asarray(~there[:-1, there[-1]].any(axis=0))
 
 

@@ -96,7 +96,7 @@ def render_page(
     table = exploration.facts
     question = _start(exploration)
     colours = colours_of(paths, table)
-    rows = _sampled(table, question)
+    rows = _sample_rows(table, question)
     kept = set(rows.tolist())
     chosen = [row for row in choose_sketched(table, question) if row in kept]
     sketches = {
@@ -104,13 +104,13 @@ def render_page(
         for row, sketch in draw_sketches(paths, chosen, colours).items()
         if len(sketch.stretches)
     }
-    said = _said(exploration, rows)
+    said = _say_left_out(exploration, rows)
     call = _call(paths.specification, command)
     body = (
         f"{patterns(sorted({code % 7 for code in colours.values()}))}"
         f"{_top(command, said)}<main>{_trail(table, question)}{_answer(table, question)}"
         '<p id="live" class="vh" role="status"></p><div class="grid">'
-        f"{_time(table, question, trace_url)}{_different(table, question)}"
+        f"{_time(table, question, trace_url)}{_show_differences(table, question)}"
         f"{_sketches(table, question, sketches, trace_url)}"
         f"{_threads(table, question)}{_clusters(table, question)}</div>"
         f"{_command(call, question)}{_notes(exploration, rows)}</main>{_foot()}"
@@ -133,7 +133,7 @@ def _start(exploration: Exploration) -> Question:
     return exploration.questions[0]
 
 
-def _sampled(table: FactTable, question: Question) -> I64:
+def _sample_rows(table: FactTable, question: Question) -> I64:
     """Return the page's executions in order of begin: all, or every n-th by label and latency."""
     del question
     rows = np.arange(len(table))
@@ -144,7 +144,7 @@ def _sampled(table: FactTable, question: Question) -> I64:
     return np.asarray(rows[order], np.int64)
 
 
-def _said(exploration: Exploration, rows: I64) -> str:
+def _say_left_out(exploration: Exploration, rows: I64) -> str:
     table = exploration.facts
     labels = len(table.labels)
     kinds = (
@@ -268,7 +268,7 @@ def _time(table: FactTable, question: Question, trace_url: str) -> str:
     )
 
 
-def _different(table: FactTable, question: Question) -> str:
+def _show_differences(table: FactTable, question: Question) -> str:
     rows, shown = condition_rows(question, table)
     left_out, note = small_print(question)
     more = len(question.found) - shown

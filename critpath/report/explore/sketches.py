@@ -112,7 +112,7 @@ def draw_sketches(
     }
 
 
-class _Thread(NamedTuple):
+class _SketchedThread(NamedTuple):
     """Who a lane is of: two hosts may have threads of one number."""
 
     host: int
@@ -123,7 +123,7 @@ class _Near(NamedTuple):
     """A slice that caused this one, or that it led to."""
 
     led: bool
-    thread: _Thread
+    thread: _SketchedThread
     name: str
     begin: int
     end: int
@@ -152,8 +152,8 @@ class _Slices:
         return [_Near(led, *_slice_of(self._of, one)) for led, one in near]
 
 
-def _slice_of(of: Executions, row: int) -> tuple[_Thread, str, int, int]:
-    thread = _Thread(int(of.host[row]), int(of.tid[row]))
+def _slice_of(of: Executions, row: int) -> tuple[_SketchedThread, str, int, int]:
+    thread = _SketchedThread(int(of.host[row]), int(of.tid[row]))
     return thread, of.comm[row], int(of.begin[row]), int(of.end[row])
 
 
@@ -164,7 +164,7 @@ def _draw(
     part = slice(int(critical.start[at]), int(critical.start[at + 1]))
     begin, end = critical.begin[part], critical.end[part]
     length = end - begin
-    threads = list(map(_Thread, critical.host[part].tolist(), critical.tid[part].tolist()))
+    threads = list(map(_SketchedThread, critical.host[part].tolist(), critical.tid[part].tolist()))
     lanes.choose(own, threads, length.tolist())
     lanes.of(own, comm)
     if not len(begin):
@@ -196,7 +196,7 @@ def _draw(
             known = [mille, *bound] if bound or mille < SURE else []
             links.append([before, lane, first - origin, *known])
         before, since, there = lane, row, thread.host
-    own_stretches = _filled(raw, last - origin)
+    own_stretches = _fill_waits(raw, last - origin)
     for one in slices:
         lane = lanes.of(one.thread, one.name) if one.begin < last else -1
         if lane > 0 and one.led:
@@ -206,7 +206,7 @@ def _draw(
         elif lane > 0:
             links.append([lane, 0, 0])
     shown, place = lanes.group()
-    stretches = _joined([[place[one[0]], *one[1:]] for one in own_stretches])
+    stretches = _join_alike([[place[one[0]], *one[1:]] for one in own_stretches])
     several = list(dict.fromkeys((place[a], place[b], *more) for a, b, *more in links))
     far = sorted(range(len(several)), key=lambda at: len(several[at]) < FAR)
     kept = [list(several[at]) for at in sorted(far[:MOST_LINKS])]
@@ -217,19 +217,21 @@ class _Lanes:
     """A lane for each thread, in order of first use."""
 
     def __init__(self, colours: dict[str, int], several: bool) -> None:
-        self.left_out: set[_Thread] = set()
-        self._of: dict[_Thread, int] = {}
-        self._path: set[_Thread] = set()
-        self._chosen: set[_Thread] = set()
+        self.left_out: set[_SketchedThread] = set()
+        self._of: dict[_SketchedThread, int] = {}
+        self._path: set[_SketchedThread] = set()
+        self._chosen: set[_SketchedThread] = set()
         self._shown: list[list[Any]] = []
         self._colours, self._several = colours, several
 
-    def choose(self, own: _Thread, threads: Sequence[_Thread], length: Sequence[int]) -> None:
+    def choose(
+        self, own: _SketchedThread, threads: Sequence[_SketchedThread], length: Sequence[int]
+    ) -> None:
         """Choose who is shown of many: the own thread, the longest of each host, the longest.
 
         Of several hosts, whoever is only interrupted by what comes from another is not.
         """
-        time: dict[_Thread, int] = {}
+        time: dict[_SketchedThread, int] = {}
         for thread, ns in zip(threads, length, strict=True):
             time[thread] = time.get(thread, 0) + ns
         longest = sorted(time, key=lambda thread: -time[thread])
@@ -241,7 +243,7 @@ class _Lanes:
         order = dict.fromkeys([own, *(t for t in longest if first[t.host] == t), *longest])
         self._path, self._chosen = {*time}, set(list(order)[:MOST_LANES])
 
-    def of(self, thread: _Thread, name: str) -> int:
+    def of(self, thread: _SketchedThread, name: str) -> int:
         """Return a thread's lane, -1 where there are too many."""
         if thread in self._of:
             return self._of[thread]
@@ -282,7 +284,7 @@ def _colour(name: str, colours: dict[str, int]) -> int:
     return colours[role] % 7
 
 
-def _filled(stretches: list[list[int]], length: int) -> list[list[int]]:
+def _fill_waits(stretches: list[list[int]], length: int) -> list[list[int]]:
     """Say that the execution's own thread waits while its path is on another."""
     result, now = [], 0
     for stretch in sorted((one for one in stretches if one[0] == 0), key=lambda one: one[2]):
@@ -295,7 +297,7 @@ def _filled(stretches: list[list[int]], length: int) -> list[list[int]]:
     return result + [one for one in stretches if one[0]]
 
 
-def _joined(stretches: list[list[int]]) -> list[list[int]]:
+def _join_alike(stretches: list[list[int]]) -> list[list[int]]:
     """Join neighbours that look alike; where there are too many, leave out the shortest."""
     result: list[list[int]] = []
     for stretch in sorted(stretches, key=lambda one: (one[0], one[2])):

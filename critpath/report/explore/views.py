@@ -46,12 +46,12 @@ AXES: Final = {
 }
 
 
-def two(value: float) -> str:
+def put(value: float) -> str:
     """Return a place in per cent."""
     return f"{value:.2f}"
 
 
-class Scale:
+class LatencyScale:
     """A logarithmic axis from below the least value to above the largest."""
 
     def __init__(self, values: Any) -> None:
@@ -75,21 +75,21 @@ class Scale:
                     yield value, digit == 1
 
 
-def grid(scale: Scale) -> tuple[str, str]:
+def grid(scale: LatencyScale) -> tuple[str, str]:
     """Return the lines of a scale and their labels; those of tens, or all where they are few."""
     lines, labels = [], []
     for value, ten in scale.ticks():
         y = scale.place(value)
         lines.append(
-            f'<line class="{"g1" if ten else "g0"}" x1="0" x2="100%" y1="{two(y)}%" '
-            f'y2="{two(y)}%"/>'
+            f'<line class="{"g1" if ten else "g0"}" x1="0" x2="100%" y1="{put(y)}%" '
+            f'y2="{put(y)}%"/>'
         )
         if (ten or scale.high / scale.low < 30) and y > 4:
-            labels.append(f'<text class="yl" x="4" y="{two(y)}%" dy="-3">{brief(value)}</text>')
+            labels.append(f'<text class="yl" x="4" y="{put(y)}%" dy="-3">{word_ns(value)}</text>')
     return "".join(lines), "".join(labels)
 
 
-def brief(ns: float) -> str:
+def word_ns(ns: float) -> str:
     """Return a round time of an axis."""
     for scale, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= scale * 0.9995:
@@ -97,7 +97,7 @@ def brief(ns: float) -> str:
     return f"{ns:g} ns"
 
 
-def thinned(rows: I64, most: int) -> I64:
+def thin_rows(rows: I64, most: int) -> I64:
     """Return at most so many of some rows, evenly."""
     if len(rows) <= most:
         return rows
@@ -109,18 +109,18 @@ def draw_time(table: FactTable, question: Question) -> tuple[str, str]:
     within = np.flatnonzero(question.within)
     latency = table.facts["latency"].values
     begin = table.facts["begin"].values
-    scale, most = Scale(latency[within]), max(float(begin.max()), 1.0) * 1.01
+    scale, most = LatencyScale(latency[within]), max(float(begin.max()), 1.0) * 1.01
     lines, labels = grid(scale)
     box = ""
     if not math.isnan(question.bound):
         height = min(100.0, max(0.0, scale.place(question.bound)))
-        box = f'<rect class="selbox" x="0" y="0" width="100%" height="{two(height)}%"/>'
+        box = f'<rect class="selbox" x="0" y="0" width="100%" height="{put(height)}%"/>'
     share = MOST_DOTS // 2
-    others = thinned(within[~question.chosen[within]], MOST_DOTS - share)
-    chosen = thinned(within[question.chosen[within]], share)
+    others = thin_rows(within[~question.chosen[within]], MOST_DOTS - share)
+    chosen = thin_rows(within[question.chosen[within]], share)
     dots = [
         f'<use href="#m{table.label[row] % 3}" class="{kind} w{table.label[row] % 7}" '
-        f'x="{two(100 * begin[row] / most)}%" y="{two(scale.place(latency[row]))}%"/>'
+        f'x="{put(100 * begin[row] / most)}%" y="{put(scale.place(latency[row]))}%"/>'
         for kind, rows in (("p", others), ("p on", chosen))
         for row in rows.tolist()
     ]
@@ -135,9 +135,9 @@ def time_axis(most: float) -> str:
     shown, value = [], 0.0
     while value < 0.97 * most:
         anchor = "middle" if value else "start"
-        label = brief(value) if value else "0"
+        label = word_ns(value) if value else "0"
         shown.append(
-            f'<text x="{two(100 * value / most)}%" y="13" text-anchor="{anchor}">{label}</text>'
+            f'<text x="{put(100 * value / most)}%" y="13" text-anchor="{anchor}">{label}</text>'
         )
         value += step
     return "".join(shown)
@@ -183,30 +183,30 @@ def draw_threads(table: FactTable, question: Question) -> tuple[str, str, str]:
     """Return the plot by thread, its axis, and the rows of its table."""
     rows, marked = family(table, question.within, question.chosen)
     latency = table.facts["latency"].values
-    scale = Scale(latency[rows])
+    scale = LatencyScale(latency[rows])
     columns = thread_columns(table, rows)
     lines, labels = grid(scale)
     width = 100 / max(len(columns), 1)
     dots, medians, names, listed = [], [], [], []
     most = MOST_DOTS // max(len(columns), 1)
     for at, (label, name, members) in enumerate(columns):
-        shown = thinned(members, most)
+        shown = thin_rows(members, most)
         for row in sorted(shown.tolist(), key=lambda one: bool(marked[one])):
             x = (at + 0.2 + 0.6 * ((row * 0.618034) % 1)) * width
             dots.append(
                 f'<use href="#m{label % 3}" class="{"p on" if marked[row] else "p"} w{label % 7}" '
-                f'x="{two(x)}%" y="{two(scale.place(latency[row]))}%"/>'
+                f'x="{put(x)}%" y="{put(scale.place(latency[row]))}%"/>'
             )
         ordered = np.sort(latency[members])
         middle = float(ordered[len(ordered) // 2])
-        y = two(scale.place(middle))
+        y = put(scale.place(middle))
         medians.append(
-            f'<line class="medl" x1="{two((at + 0.14) * width)}%" x2="{two((at + 0.86) * width)}%" '
+            f'<line class="medl" x1="{put((at + 0.14) * width)}%" x2="{put((at + 0.86) * width)}%" '
             f'y1="{y}%" y2="{y}%"/>'
         )
-        short = cut(name.rpartition(" ")[2] if name else "", 12)
+        short = cut_name(name.rpartition(" ")[2] if name else "", 12)
         names.append(
-            f'<text x="{two((at + 0.5) * width)}%" y="12" text-anchor="middle">{text(short)}</text>'
+            f'<text x="{put((at + 0.5) * width)}%" y="12" text-anchor="middle">{text(short)}</text>'
         )
         high = float(ordered[min(len(ordered) - 1, math.floor(0.9 * len(ordered)))])
         count = int(marked[members].sum())
@@ -222,16 +222,16 @@ def draw_threads(table: FactTable, question: Question) -> tuple[str, str, str]:
         places = [at for at, one in enumerate(columns) if one[0] == label]
         left, right = places[0] * width, (places[-1] + 1) * width
         groups.append(
-            f'<rect class="grp w{label % 7}" x="{two(left + 0.6)}%" '
-            f'width="{two(max(0.4, right - left - 1.2))}%" y="18" height="3"/>'
-            f'<text x="{two((left + right) / 2)}%" y="34" text-anchor="middle">'
-            f"{text(cut(table.labels[label] or 'all', 24))}</text>"
+            f'<rect class="grp w{label % 7}" x="{put(left + 0.6)}%" '
+            f'width="{put(max(0.4, right - left - 1.2))}%" y="18" height="3"/>'
+            f'<text x="{put((left + right) / 2)}%" y="34" text-anchor="middle">'
+            f"{text(cut_name(table.labels[label] or 'all', 24))}</text>"
         )
     plot = lines + "".join(dots) + "".join(medians) + labels
     return plot, "".join(names + groups), "".join(listed)
 
 
-def cut(name: str, most: int) -> str:
+def cut_name(name: str, most: int) -> str:
     """Cut a long name in its middle."""
     if len(name) <= most:
         return name
@@ -277,7 +277,7 @@ def cluster_rows(table: FactTable, question: Question) -> str:
             f"{own}<td class=n>{format_ns(float(wait.mean()))} "
             f"<span>± {format_ns(float(wait.std()))}</span></td>"
             f'<td class="mini"><svg class="mb" aria-hidden="true"><rect class="b0" width="100%" '
-            f'height="9" y="5"/><rect class="b1" width="{two(100 * share)}%" height="9" y="5"/>'
+            f'height="9" y="5"/><rect class="b1" width="{put(100 * share)}%" height="9" y="5"/>'
             f"</svg></td><td class=n>{percent(share)}</td></tr>"
         )
     return "".join(shown)
@@ -356,9 +356,9 @@ def _bars(one: Ranked, most: float) -> str:
 
 
 def _bar(y: int, share: float, around: tuple[float, float], scale: float, kind: str) -> str:
-    low, high = two(around[0] * scale), two(around[1] * scale)
+    low, high = put(around[0] * scale), put(around[1] * scale)
     return (
-        f'<rect class="{kind}" x="0" y="{y}" width="{two(max(0.4, share * scale))}%" height="8" '
+        f'<rect class="{kind}" x="0" y="{y}" width="{put(max(0.4, share * scale))}%" height="8" '
         f'rx="1"/><line class="ci" x1="{low}%" x2="{high}%" y1="{y + 4}" y2="{y + 4}"/>'
         f'<line class="ci" x1="{low}%" x2="{low}%" y1="{y + 2}" y2="{y + 6}"/>'
         f'<line class="ci" x1="{high}%" x2="{high}%" y1="{y + 2}" y2="{y + 6}"/>'
@@ -425,11 +425,15 @@ def draw_sketch(
     who, below = [name_of(lane) for lane in lanes], tops[0]
 
     def x(value: float) -> str:
-        return two(100 * value / longest)
+        return put(100 * value / longest)
 
     names = "".join(
-        (f'<div class="sn host">{text(cut(host[0], 24))}</div>' if host and host != before else "")
-        + f'<div class="sn"><b>{text(cut(str(name), 24))}</b> <span>{tid}</span></div>'
+        (
+            f'<div class="sn host">{text(cut_name(host[0], 24))}</div>'
+            if host and host != before
+            else ""
+        )
+        + f'<div class="sn"><b>{text(cut_name(str(name), 24))}</b> <span>{tid}</span></div>'
         for (_, _, _, *before), (name, tid, _, *host) in pairwise([("", 0, 0), *lanes])
     )
     boxes = [
@@ -446,7 +450,7 @@ def draw_sketch(
         stroke = "none" if kind == "shared" else f"var(--w{colour})"
         boxes.append(
             f'<rect class="sg" fill="{fill}" stroke="{stroke}" x="{x(begin)}%" '
-            f'y="{tops[lane] + 8}" width="{two(max(0.06, 100 * length / longest))}%" height="18">'
+            f'y="{tops[lane] + 8}" width="{put(max(0.06, 100 * length / longest))}%" height="18">'
             f"<title>{text(who[lane])} {did} {format_ns(length)}</title>"
             "</rect>"
         )
@@ -482,7 +486,7 @@ def draw_sketch(
         anchor = "middle" if value else "start"
         ticks.append(
             f'<text x="{x(value)}%" y="13" text-anchor="{anchor}">'
-            f"{brief(value) if value else '0'}</text>"
+            f"{word_ns(value) if value else '0'}</text>"
         )
         if value:
             lines.append(f'<line class="g1" x1="{x(value)}%" x2="{x(value)}%" y1="0" y2="100%"/>')
@@ -528,17 +532,17 @@ def _link(
         if 2 * wide >= LEAST_BAND:
             low, high = max(left - wide, 0.0), min(left + wide, 100.0)
             yield (
-                f'<rect class="band" x="{two(low)}%" width="{two(high - low)}%" '
+                f'<rect class="band" x="{put(low)}%" width="{put(high - low)}%" '
                 f'y="{min(top, bottom)}" height="{abs(top - bottom)}"/>'
             )
         if bound is None:
-            yield f'<text class="qm" x="{two(left)}%" y="{(top + bottom) // 2 + 4}" dx="4">?</text>'
+            yield f'<text class="qm" x="{put(left)}%" y="{(top + bottom) // 2 + 4}" dx="4">?</text>'
     if known and known[0] < SURE:
         kind += " dashed"
         titles.append(describe_inferred(known[0] / 1000))
     said = f"<title>{text('; '.join(titles))}</title>" if titles else ""
     yield (
-        f'<line class="{kind}" x1="{two(left)}%" x2="{two(left)}%" y1="{top}" y2="{bottom}" '
+        f'<line class="{kind}" x1="{put(left)}%" x2="{put(left)}%" y1="{top}" y2="{bottom}" '
         f'marker-end="url(#arrow)">{said}</line>'
     )
 

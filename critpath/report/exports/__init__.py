@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from critpath.report.exports.as_graphml import graphml
     from critpath.report.exports.as_otlp import otlp_spans
     from critpath.report.exports.as_parquet import (
+        SKETCH_TABLES,
         SKETCHES,
         segments_parquet,
         sketch_tables,

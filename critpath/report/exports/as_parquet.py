@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model import Column, Rows, VectorTable, identifiers
-from critpath.model.requests import Certainty, Sketches
+from critpath.model.requests import (
+    Certainty,
+    Endpoints,
+    Links,
+    RequestTable,
+    Sketches,
+    Slices,
+    Subrequests,
+)
+from critpath.model.table import FlatTable
 from critpath.report.exports.exported import Exported
 from critpath.units import safe_text
 
@@ -47,18 +56,18 @@ def vectors_parquet(sets: Sequence[Exported], tables: Sequence[VectorTable]) -> 
     yield _file(parts, {"format": VECTORS, "symbols": about})
 
 
+SKETCH_TABLES: Final[Mapping[str, type[FlatTable]]] = {
+    "endpoints": Endpoints,
+    "requests": RequestTable,
+    "subrequests": Subrequests,
+    "slices": Slices,
+    "links": Links,
+}
 # Tables of sketches, and which of their columns count rows of which table.
 SKETCHES: Final = {
-    "endpoints": {"endpoint": "endpoints", "peer": "endpoints"},
-    "requests": {"request": "requests", "endpoint": "endpoints", "parent": "requests"},
-    "subrequests": {
-        "subrequest": "subrequests",
-        "endpoint": "endpoints",
-        "request": "requests",
-        "child": "requests",
-    },
-    "slices": {"slice": "slices", "request": "requests"},
-    "links": {"from_slice": "slices", "to_slice": "slices"},
+    name: ({of.COUNTED: name} if of.COUNTED else {})
+    | {column: what.of for column, (what, _) in of.declared().items() if what.of}
+    for name, of in SKETCH_TABLES.items()
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.align.multiple import Group, align
+from critpath.align.multiple import RowGroup, align
 from critpath.errors import UsageError
 
 ROWS = st.lists(
@@ -31,7 +31,7 @@ def without(alignment, row):
 
 @given(ROWS, ROWS.filter(bool))
 def test_the_groups_rows_keep_their_place(sequences, others):
-    group = Group(sequences, ones(sequences), 4, others=others)
+    group = RowGroup(sequences, ones(sequences), 4, others=others)
     alone = None
     for other in others:
         added = group.add(other, np.ones(len(other), np.int64))
@@ -46,7 +46,7 @@ def test_the_groups_rows_keep_their_place(sequences, others):
 @given(ROWS.filter(bool), st.data())
 def test_a_row_that_the_group_has_stands_where_it_stands(sequences, data):
     which = data.draw(st.integers(0, len(sequences) - 1))
-    added = Group(sequences, ones(sequences), 4).add(sequences[which], ones(sequences)[which])
+    added = RowGroup(sequences, ones(sequences), 4).add(sequences[which], ones(sequences)[which])
     assert added.rows[-1].tolist() == added.rows[which].tolist()
     together = align([*sequences, sequences[which]], ones([*sequences, sequences[which]]), 4)
     assert added.rows.tolist() == together.rows.tolist()
@@ -56,11 +56,11 @@ def test_a_row_that_the_group_has_stands_where_it_stands(sequences, data):
 @given(ROWS, ROWS.filter(bool), st.data())
 def test_what_was_added_before_changes_nothing(sequences, others, data):
     """Equal sequences are aligned once; their durations are each one's own."""
-    group = Group(sequences, ones(sequences), 4, others=others)
+    group = RowGroup(sequences, ones(sequences), 4, others=others)
     for number, which in enumerate(data.draw(st.lists(st.sampled_from(range(len(others)))))):
         lasts = np.full(len(others[which]), number + 1, np.int64)
         added = group.add(others[which], lasts)
-        fresh = Group(sequences, ones(sequences), 4, others=others).add(others[which], lasts)
+        fresh = RowGroup(sequences, ones(sequences), 4, others=others).add(others[which], lasts)
         assert added.rows.tolist() == fresh.rows.tolist()
         assert added.score == fresh.score
         assert [d.tolist() for d in added.durations] == [d.tolist() for d in fresh.durations]
@@ -68,23 +68,23 @@ def test_what_was_added_before_changes_nothing(sequences, others, data):
 
 def test_a_group_of_one_or_none(family):
     a, b = family(1, count=2, length=30)
-    added = Group([a], ones([a]), 6, method="muscle").add(b, ones([b])[0])
+    added = RowGroup([a], ones([a]), 6, method="muscle").add(b, ones([b])[0])
     both = align([a, b], ones([a, b]), 6, method="muscle")
     assert added.rows.tolist() == both.rows.tolist()
     # Between equally good ones the order of the two decides.
-    added = Group([a], ones([a]), 6).add(b, ones([b])[0])
+    added = RowGroup([a], ones([a]), 6).add(b, ones([b])[0])
     assert added.rows.shape == align([a, b], ones([a, b]), 6).rows.shape
-    alone = Group([], [], 6).add(b, ones([b])[0])
+    alone = RowGroup([], [], 6).add(b, ones([b])[0])
     assert alone.rows.tolist() == [list(range(len(b)))]
     empty = np.array([], np.uint8)
-    assert Group([a], ones([a]), 6).add(empty, ones([empty])[0]).rows.shape == (2, len(a))
-    assert Group([empty], ones([empty]), 6).add(a, ones([a])[0]).rows.shape == (2, len(a))
+    assert RowGroup([a], ones([a]), 6).add(empty, ones([empty])[0]).rows.shape == (2, len(a))
+    assert RowGroup([empty], ones([empty]), 6).add(a, ones([a])[0]).rows.shape == (2, len(a))
 
 
 def test_a_state_that_the_group_never_has():
     group = [np.array([0, 1, 2, 3, 0, 1], np.uint8)] * 3
     other = np.array([0, 1, 2, 5, 3, 0, 1], np.uint8)
-    added = Group(group, ones(group), 6).add(other, ones([other])[0])
+    added = RowGroup(group, ones(group), 6).add(other, ones([other])[0])
     assert added.symbols.tolist() == [[0, 1, 2, -1, 3, 0, 1]] * 3 + [other.tolist()]
 
 
@@ -93,10 +93,10 @@ def test_a_loop_of_the_added_row_alone_and_of_the_group_alone():
     few = np.array([*head, *unit * 3, *tail], np.uint8)
     many = np.array([*head, *unit * 50, *tail], np.uint8)
     none = np.array([*head, *tail], np.uint8)
-    group = Group([few, few, none], ones([few, few, none]), 6, others=[many])
+    group = RowGroup([few, few, none], ones([few, few, none]), 6, others=[many])
     (loop,) = group.add(many, ones([many])[0]).loops
     assert loop.iterations.tolist() == [3, 3, 0, 50]
-    group = Group([many, many], ones([many, many]), 6, others=[few, none])
+    group = RowGroup([many, many], ones([many, many]), 6, others=[few, none])
     assert group.add(few, ones([few])[0]).loops[0].iterations.tolist() == [50, 50, 3]
     assert group.add(none, ones([none])[0]).loops[0].iterations.tolist() == [50, 50, 0]
 
@@ -104,9 +104,9 @@ def test_a_loop_of_the_added_row_alone_and_of_the_group_alone():
 def test_permuted_groups_give_the_same(family):
     *group, other = family(4, count=8, length=60)
     order = [4, 2, 6, 0, 1, 5, 3]
-    first = Group(group, ones(group), 6).add(other, ones([other])[0])
+    first = RowGroup(group, ones(group), 6).add(other, ones([other])[0])
     mixed = [group[i] for i in order]
-    second = Group(mixed, ones(mixed), 6).add(other, ones([other])[0])
+    second = RowGroup(mixed, ones(mixed), 6).add(other, ones([other])[0])
     assert first.rows[[*order, 7]].tolist() == second.rows.tolist()
 
 
@@ -114,7 +114,7 @@ def test_adding_is_about_as_good_as_aligning_together(family):
     close = []
     for seed in range(10):
         *group, other = family(seed, count=7, length=60)
-        added = Group(group, ones(group), 6).add(other, ones([other])[0])
+        added = RowGroup(group, ones(group), 6).add(other, ones([other])[0])
         together = align([*group, other], ones([*group, other]), 6)
         close.append(added.score / together.score)
     assert np.mean(close) > 0.98
@@ -122,13 +122,13 @@ def test_adding_is_about_as_good_as_aligning_together(family):
 
 def test_wrong_input_is_refused(family):
     a, b = family(2, count=2, length=40)
-    group = Group([a], ones([a]), 6, max_cells=100, method="muscle")
+    group = RowGroup([a], ones([a]), 6, max_cells=100, method="muscle")
     with pytest.raises(UsageError, match="too long to align"):
         group.add(b, ones([b])[0])
     with pytest.raises(ValueError, match="differ in length"):
         group.add(b, np.ones(3, np.int64))
     with pytest.raises(ValueError, match="at most 64"):
-        Group([a], ones([a]), 65)
+        RowGroup([a], ones([a]), 65)
 
 
 def test_sixty_four_letters_are_aligned():

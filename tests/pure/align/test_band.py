@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.align import pairwise, profiles
-from critpath.align.dp import Gaps, band_around, certified_half_width, is_narrow, paired, solve
+from critpath.align.dp import GapCosts, band_around, certified_half_width, is_narrow, paired, solve
 from critpath.align.multiple import align
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import build_profile, f81_model
@@ -29,7 +29,7 @@ def inside(band, path):
 def test_certified_band_holds_every_alignment_that_scores_as_much(oracle, seed, n, m, slack):
     rng = np.random.default_rng(seed)
     scores = rng.integers(-2, 5, (n, m)).astype(float)
-    gaps = Gaps(*(rng.integers(-3, 1, size).astype(float) for size in (n, n, m, m)), -1.0)
+    gaps = GapCosts(*(rng.integers(-3, 1, size).astype(float) for size in (n, n, m, m)), -1.0)
     best, _ = solve(lambda i, j: scores[i:j], gaps)
     known = best - slack
     most_a, most_b = np.maximum(scores.max(axis=1), 0), np.maximum(scores.max(axis=0), 0)
@@ -47,7 +47,7 @@ def test_band_with_the_best_path_in_it_gives_that_path(seed, n, more, width):
     rng = np.random.default_rng(seed)
     scores = np.ascontiguousarray(rng.integers(-20, 2, (n, m)).astype(float))
     np.fill_diagonal(scores, 5)
-    gaps = Gaps(*(rng.integers(-3, 1, size).astype(float) for size in (n, n, m, m)), -1.0)
+    gaps = GapCosts(*(rng.integers(-3, 1, size).astype(float) for size in (n, n, m, m)), -1.0)
     score, path = solve(lambda i, j: scores[i:j], gaps)
     band = band_around(n, m, width)
 
@@ -115,7 +115,7 @@ def test_a_known_path_is_worth_what_the_programme_says(seed, n, m):
     model = f81_model(np.bincount(np.concatenate([x.ravel() for x in letters]), minlength=4))
     a, b = (build_profile(x, np.ones(2), model) for x in letters)
     score, path = align_profiles(a, b, model)
-    gaps = Gaps(a.open, a.close, b.open, b.close, model.gap_extend)
+    gaps = GapCosts(a.open, a.close, b.open, b.close, model.gap_extend)
     worth = gaps.of_path(path) + profiles.LogExpectation(a, b, model).of_pairs(*paired(path))
     assert worth == pytest.approx(score, abs=1e-3)
 

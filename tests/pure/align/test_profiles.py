@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.align.dp import GRID, Gaps, solve
+from critpath.align.dp import GRID, GapCosts, solve
 from critpath.align.profiles import LogExpectation, build_profile, f81_model
 from critpath.schema.parameters.align import PROFILES
 
@@ -69,7 +69,7 @@ def test_scores_are_the_log_of_the_expected_ratio(seed, n, m, letters):
 def test_whole_numbers_and_doubles_give_the_same(seed, n, m):
     rng = np.random.default_rng(seed)
     scores = rng.integers(-9000, 20000, (n, m)).astype(np.int32)
-    gaps = Gaps(*(rng.integers(-7000, 1, k) / GRID for k in (n, n, m, m)), -0.25)
+    gaps = GapCosts(*(rng.integers(-7000, 1, k) / GRID for k in (n, n, m, m)), -0.25)
     whole = solve(lambda i, j: scores[i:j], gaps)
     double = solve(lambda i, j: scores[i:j] / GRID, gaps)
     assert whole[0] == double[0]

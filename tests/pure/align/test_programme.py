@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.align.dp import Gaps, solve
+from critpath.align.dp import GapCosts, solve
 from critpath.errors import UsageError
 
 
@@ -23,7 +23,9 @@ def draw_problem(seed, n, m, steps=0):
             return rng.integers(int(low), int(high) + 1, size).astype(float)
         return rng.uniform(low, high, size)
 
-    gaps = Gaps(*(values(-3, 0, size) for size in (n, n, m, m)), extend=-0.25 if not steps else -1)
+    gaps = GapCosts(
+        *(values(-3, 0, size) for size in (n, n, m, m)), extend=-0.25 if not steps else -1
+    )
     return values(-3, 4, (n, m)), gaps
 
 

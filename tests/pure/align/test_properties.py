@@ -15,7 +15,7 @@ from Bio.Align import PairwiseAligner, substitution_matrices
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.align.dp import GRID, Gaps, solve
+from critpath.align.dp import GRID, GapCosts, solve
 from critpath.align.multiple import METHODS, align
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import (
@@ -55,7 +55,7 @@ def model_of(sequences, alphabet=LETTERS):
 def constant(n, m, opening, extend):
     """Return gaps that cost the same everywhere, ends included."""
     a, b = np.full(n, opening / 2), np.full(m, opening / 2)
-    return Gaps(a, a, b, b, extend)
+    return GapCosts(a, a, b, b, extend)
 
 
 def solved(scores, gaps, **options):
@@ -131,7 +131,7 @@ def test_3_score_is_the_best_of_all_paths(oracle, seed, n, m, ties):
     """Property 3: brute force, position-specific gaps; the path is worth its score."""
     rng = np.random.default_rng(seed)
     draw = (lambda *a: rng.integers(*a).astype(float)) if ties else rng.uniform
-    gaps = Gaps(draw(-3, 1, n), draw(-3, 1, n), draw(-3, 1, m), draw(-3, 1, m), -1.0)
+    gaps = GapCosts(draw(-3, 1, n), draw(-3, 1, n), draw(-3, 1, m), draw(-3, 1, m), -1.0)
     scores = draw(-3, 4, (n, m))
     columns = (gaps.open_a, gaps.close_a, gaps.open_b, gaps.close_b)
     problem = (scores.tolist(), *(c.tolist() for c in columns), gaps.extend)
@@ -178,9 +178,9 @@ def test_4_reversed_problem_has_the_same_score(seed, n, m):
     rng = np.random.default_rng(seed)
     columns = [rng.uniform(-3, 0, size) for size in (n, n, m, m)]
     scores = rng.uniform(-3, 4, (n, m))
-    score, _ = solved(scores, Gaps(*columns, -0.25))
+    score, _ = solved(scores, GapCosts(*columns, -0.25))
     open_a, close_a, open_b, close_b = (c[::-1].copy() for c in columns)
-    backwards = Gaps(close_a, open_a, close_b, open_b, -0.25)
+    backwards = GapCosts(close_a, open_a, close_b, open_b, -0.25)
     assert solved(scores[::-1, ::-1], backwards)[0] == pytest.approx(score, abs=1e-9)
 
 
@@ -293,7 +293,7 @@ def star(sequences, model):
     rows = sequences[centre].astype(np.int8)[None]
     for other in order[1:]:
         _, path = pair(sequences[centre], sequences[other])
-        # Gaps that others put into the centre stay; steps beside them are merged in.
+        # GapCosts that others put into the centre stay; steps beside them are merged in.
         middle = rows[0]
         merged, column, steps = [], 0, list(path)
         while column < len(middle) or steps:

@@ -50,7 +50,7 @@ def test_shares_of_types_moved_beyond_chance(seed: int) -> None:
         one, other = (before == s).sum(), (after == s).sum()
         tests.append(stats.hypergeom.sf(other - 1, n + m, one + other, m))
         tests.append(stats.hypergeom.sf(one - 1, n + m, one + other, n))
-    assert machine._moved(before, after) == (min(tests) * len(tests) <= MACHINE.level)
+    assert machine._has_moved(before, after) == (min(tests) * len(tests) <= MACHINE.level)
 
 
 @pytest.mark.parametrize("freedom", [2, 3, 4, 7, 30])
@@ -376,11 +376,11 @@ def test_sets_take_turns_where_one_follows_the_other_often_enough(
     assert not comparability._take_turns(sets[0], other)
 
 
-def make_group(normal: Any, sample: Any, symbols: Any, share: float = 1.0) -> machine._Group:
+def make_group(normal: Any, sample: Any, symbols: Any, share: float = 1.0) -> machine._TypeGroup:
     """Return executions of one type; each has a state as often as it is in it, a ms each time."""
     tables = [np.array(each, np.int64) for each in (normal, sample)]
     times = tuple(each.astype(np.float64) * 1e6 for each in tables)
-    return machine._Group([0], "", symbols, (tables[0], tables[1]), (times[0], times[1]), share)
+    return machine._TypeGroup([0], "", symbols, (tables[0], tables[1]), (times[0], times[1]), share)
 
 
 @pytest.mark.parametrize("before", range(5))
@@ -411,7 +411,7 @@ def test_a_sign_explains_a_share_of_what_was_added_to_its_kind_and_to_the_worst(
     least = MACHINE.explains
     for brought in (0.0, 0.9 * least, least, 5 * least):
         for share in (0.1, 1.0):
-            one = machine._Found(None, 100 * brought, 100.0, share)
+            one = machine._FoundSign(None, 100 * brought, 100.0, share)
             own = brought >= least
             assert machine._explains(one, None) == own
             for added, of in ((100.0, 0.5), (1000.0, 0.01), (1000.0, 1.0)):

@@ -81,7 +81,7 @@ def test_a_quantile_is_between_order_statistics(n: int, q: float) -> None:
     high = [i for i, p in enumerate(below, 1) if p >= 1 - each]
     ordered = sorted(values.tolist())
     want = ordered[max(low) - 1] if low else None, ordered[min(high) - 1] if high else None
-    assert tails._between(values, q) == want
+    assert tails._bound_quantile(values, q) == want
     entry = tails.compare_quantile("x", q, values, values + 5)
     if None not in want:
         assert (entry.low, entry.high) == (want[0] + 5 - want[1], want[1] + 5 - want[0])
@@ -89,9 +89,9 @@ def test_a_quantile_is_between_order_statistics(n: int, q: float) -> None:
         assert entry.low is None
         assert entry.high is None
     # With as many as are needed there are both, with one less there are not.
-    needed = tails._needed(q)
+    needed = tails._count_needed(q)
     for many, both in ((needed, True), (needed - 1, False)):
-        assert (None not in tails._between(np.arange(many), q)) == both
+        assert (None not in tails._bound_quantile(np.arange(many), q)) == both
 
 
 def test_sessions_differ_by_their_means_within_types() -> None:

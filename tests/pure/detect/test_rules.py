@@ -9,7 +9,7 @@ import pytest
 
 from critpath.commands.settings import SETTINGS
 from critpath.detect.judging import judge
-from critpath.detect.rules import RULES, Rule
+from critpath.detect.rules import RULES, VerdictRule
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
 from critpath.schema.notes import NotFlaggedByRule
@@ -25,7 +25,7 @@ def interval(monkeypatch):
         flagged[-1] = evidence.effects.low[-1] > evidence.floor
         return flagged
 
-    monkeypatch.setitem(RULES, "interval", Rule(flag, floor=True))
+    monkeypatch.setitem(RULES, "interval", VerdictRule(flag, floor=True))
 
 
 def verdict_of(rule, factor):

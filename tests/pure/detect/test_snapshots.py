@@ -285,7 +285,7 @@ def test_assignments_of_units(snapshot):
     facts["ways"] = [
         permutations.count_ways(c) for c in ((), [(3, 2)], [(3, 2), (10, 7)], [(900, 900)])
     ]
-    marks = permutations.smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]], np.float32), 2)
+    marks = permutations.mark_smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]], np.float32), 2)
     facts["smallest"] = marks
     for ours, theirs in ((1, 4), (2, 2), (4, 4), (3, 9)):
         for level in (0.2, 0.03, 0.01):
@@ -330,11 +330,11 @@ def test_effects(snapshot):
                 facts[key] = families.detectable_shift(error, critical, floor)
     values = np.array([-1.0, 0, 1, 1.5, 2, 2.5, 3, 4, 10])
     for error in (0.0, 0.5, 1, 3):
-        facts[f"large {error}"] = families.large(values, np.full(9, error), 2.0)
+        facts[f"large {error}"] = families.reach_floor(values, np.full(9, error), 2.0)
     for way in ("one", "thirds"):
         normal, sample = table(7, 30), table(8, 24, times=(3,) * 8, rows=slice(0, 3))
         types = as_rows(30, way), as_rows(24, way)
-        facts[f"unusual {way}"] = families.unusual(normal, sample, *types)
+        facts[f"unusual {way}"] = families.score_unusualness(normal, sample, *types)
     facts["mix"] = [
         coarse.mix_shift(np.arange(a) % b, np.arange(c) % d)
         for a, b, c, d in ((30, 3, 20, 3), (30, 3, 20, 1), (30, 1, 20, 4), (9, 2, 50, 2))

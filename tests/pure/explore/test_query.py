@@ -78,7 +78,7 @@ def test_every_format_has_the_same_rows(critpath, extract, tmp_path):
 def test_tables_are_listed_with_their_columns(critpath, extract):
     run = critpath("query", extract, "--tables")
     assert run.returncode == 0, run.stderr
-    for word in ("facts", "segments", "slow", "tree", "waited_for_cpu_of", "duration_ns"):
+    for word in ("facts", "segments", "slow", "tree", "waited_for_cpu_of", "when it begins"):
         assert word in run.stdout
 
 

@@ -122,7 +122,7 @@ def test_a_mean_over_changed_chances_is_that_of_all() -> None:
 def test_rows_keep_their_chance() -> None:
     found = executions([0.1, 0.2, 0.3], ["a", "b", "c"])
     assert found.take(np.array([2, 0])).chance.tolist() == [0.3, 0.1]
-    assert found.rows(slice(1, 2)).chance.tolist() == [0.2]
+    assert found.take(slice(1, 2)).chance.tolist() == [0.2]
     with pytest.raises(ValueError, match="2 rows, not 3"):
         replace(found, chance=np.ones(2))
 

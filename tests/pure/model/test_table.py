@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -44,6 +45,7 @@ from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
 from critpath.model.signatures import Counts
 from critpath.model.stacks import Frames, Stacks
+from critpath.model.table import TEXTS, FlatTable, column_types
 from critpath.signatures.weights import weigh
 from critpath.timeline.streaming import read_timelines
 
@@ -83,7 +85,8 @@ COUNTED = Counts(
 
 def stack_tables():
     one = np.ones(1, np.int64)
-    frames = Frames(("f",), ("a.py",), np.ones(1, np.int32), ("app",), one > 1)
+    line, inlined = np.array([0, 7, 0]), np.zeros(3, np.bool_)
+    frames = Frames(("f", "g", "h"), ("", "a.c", ""), line, ("m",) * 3, inlined)
     kind, which = np.ones(1, np.uint8), np.zeros(1, np.int32)
     return {"frames": frames, "stacks": Stacks(one, one, one, kind, which, ("f",), frames)}
 
@@ -317,3 +320,25 @@ def test_names_of_vectors_need_no_quotes_anywhere():
     ]
     assert len({name.lower() for name in names}) == len(names)
     assert all(name.isidentifier() and name.isascii() for name in names)
+
+
+@pytest.mark.parametrize("kind", FlatTable.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_declared_columns_have_a_dtype_a_meaning_and_a_name_of_sql(kind):
+    for field, (column, annotation) in kind.declared().items():
+        assert annotation == TEXTS or field in column_types(kind), field
+        assert column.meaning, field
+        assert re.fullmatch(r"[a-z_]+", column.name or field)
+
+
+def test_rows_are_taken_of_every_declared_column():
+    frames = Frames(
+        ("f", "g", "h"), ("", "a.c", ""), np.array([0, 7, 0]), ("m",) * 3, np.zeros(3, bool)
+    )
+    for rows in (np.array([2, 1]), slice(1, 3), np.array([False, True, True])):
+        taken = frames.take(rows)
+        assert len(taken) == 2
+        assert taken.line.tolist() == frames.line[rows].tolist()
+        assert taken.function == tuple(np.array(frames.function)[rows].tolist())
+    assert [row["line"] for row in frames.to_arrow().to_pylist()] == [None, 7, None]
+    with pytest.raises(ValueError, match="unequal length"):
+        dataclasses.replace(frames, file=("",))

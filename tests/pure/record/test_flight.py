@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.commands.top import Ended, Frame, label_rows, percentile
+from critpath.commands.top import Ended, Screen, label_rows, percentile
 from critpath.errors import UsageError
 from critpath.record.budget.calibrate import TABLE
 from critpath.record.budget.control import Budget, Control, Reading
@@ -359,7 +359,7 @@ def test_one_condition_does_not_take_all_dumps_of_an_hour() -> None:
 
 def test_rows_of_labels() -> None:
     ended = [Ended("a", 0, n + 1, {"RUN": 1.0}) for n in range(100)] + [Ended("b", 0, 10)]
-    rows = label_rows(Frame(0, 10.0, ended, {"b": {"WAIT_DISK": 0.5}}))
+    rows = label_rows(Screen(0, 10.0, ended, {"b": {"WAIT_DISK": 0.5}}))
     assert [(r["label"], r["rate"], r["p50_ns"], r["p99_ns"]) for r in rows] == [
         ("a", 10.0, 50, 99),
         ("b", 0.1, 10, 10),

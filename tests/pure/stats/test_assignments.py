@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from critpath.stats.permutations import Assignments, count_ways, smallest
+from critpath.stats.permutations import Assignments, count_ways, mark_smallest
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])
@@ -60,7 +60,7 @@ def test_the_smallest_are_marked_and_of_equals_the_first(n, unit):
     for levels in (2, 5, 1000, 2**24):
         keys = (rng.integers(0, levels, (40, n)) * unit).astype(np.float32)
         for k in (1, 7, n - 1, n):
-            marked = smallest(keys, k)
+            marked = mark_smallest(keys, k)
             order = np.argsort(keys, axis=1, kind="stable")[:, :k]
             expected = np.zeros(keys.shape, bool)
             np.put_along_axis(expected, order, True, axis=1)
@@ -76,13 +76,13 @@ def test_keys_that_have_no_place_are_refused(wrong, n):
         keys[row, column] = wrong
         for k in {1, n}:
             with pytest.raises(ValueError, match="finite and not negative"):
-                smallest(keys, k)
+                mark_smallest(keys, k)
     everywhere = np.full((3, n), wrong, np.float32)
     with pytest.raises(ValueError, match="finite and not negative"):
-        smallest(everywhere, 1)
+        mark_smallest(everywhere, 1)
 
 
 def test_a_zero_with_a_sign_and_the_largest_keys_are_some():
     keys = np.array([[3e38, -0.0, 1.0, 0.0, 2.0]], np.float32)
-    assert smallest(keys, 3).tolist() == [[False, True, True, True, False]]
-    assert smallest(keys, 5).all()
+    assert mark_smallest(keys, 3).tolist() == [[False, True, True, True, False]]
+    assert mark_smallest(keys, 5).all()

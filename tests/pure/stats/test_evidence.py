@@ -13,8 +13,8 @@ from critpath.record.slots import block_order
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.stats import evidence
 from critpath.stats.evidence import (
+    BlockEvidence,
     BoundProcess,
-    Evidence,
     Exceedances,
     ShareProcess,
     TailProcess,
@@ -44,7 +44,7 @@ def blocks_of(noise, abba, factor=1.0):
 
 
 def run_blocks(a, b, **options):
-    found = Evidence(FLOOR, runs=len(a), **options)
+    found = BlockEvidence(FLOOR, runs=len(a), **options)
     for block in range(a.shape[1]):
         found.add(a[:, block, :, None], b[:, block, :, None])
     return found
