@@ -112,9 +112,13 @@ def changes(
     for kind, effect, p_value, flagged, mean, error in rows:
         for i in np.flatnonzero((p_value <= alpha) & (effect > 0)):
             change = Change(
-                names[i], kind, float(effect[i]), float(p_value[i]), floor * float(mean),
-                float(mean), labels[kind] if 0 <= kind < len(labels) else "", float(error[i]),
-            )  # fmt: skip
+                *(names[i], float(effect[i]), kind),
+                label=labels[kind] if 0 <= kind < len(labels) else "",
+                p_value=float(p_value[i]),
+                floor=floor * float(mean),
+                mean=float(mean),
+                error=float(error[i]),
+            )
             (slower if flagged[i] else slight).append(change)
     return tuple(_sort_changes(slower)), tuple(_sort_changes(slight))
 

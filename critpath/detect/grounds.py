@@ -91,7 +91,9 @@ def _of_tests(verdict: str, detection: Detection) -> Iterator[Ground]:
         error = (as_float(total.effect_high) - as_float(total.effect_low)) / (2 * NORMAL.q975)
         changes = [
             Change(
-                *(total.state, -1, total.effect, total.p_value, detection.floor),
+                *(total.state, total.effect),
+                p_value=total.p_value,
+                floor=detection.floor,
                 mean=total.normal_mean,
                 error=error,
             )
@@ -99,7 +101,7 @@ def _of_tests(verdict: str, detection: Detection) -> Iterator[Ground]:
     # One of several changes decides nothing alone.
     other = "ok" if verdict == "anomaly" and len(detection.slower) == 1 else ""
     for change in changes:
-        limits = [("level", change.p_value, detection.alpha, "p", "defaults.alpha")]
+        limits = [("level", as_float(change.p_value), detection.alpha, "p", "defaults.alpha")]
         raised = detection.floor_share > DEFAULTS.floor
         floor = "gate.sigmas" if raised else "defaults.floor"
         limits += [("floor", change.effect, change.floor, "ns", floor)]

@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from critpath.documents.base import number
+from critpath.documents.exploration import AlsoEntry, ShareEntry, StepEntry
 from critpath.errors import UsageError
 from critpath.explore.combine import Candidates, find_candidates, merge_alike, pair_best
 from critpath.explore.conditions import (
@@ -28,31 +30,39 @@ from critpath.model.exploration import (
     FactTable,
     Question,
     Ranked,
-    Share,
     Test,
 )
 from critpath.schema.parameters.explore import CONDITIONS
+from critpath.text.exploring import (
+    also_text,
+    command_text,
+    condition_text,
+    describe_question,
+    small_print,
+)
 
 SLOWEST: Final = "latency >= p90"
 
 
-def wilson(count: int, of: int) -> Share:
+def wilson(count: int, of: int) -> ShareEntry:
     """Return a share with Wilson's interval."""
     square = CONDITIONS.z * CONDITIONS.z
     middle = (count + square / 2) / (of + square)
     half = CONDITIONS.z * math.sqrt(count * (of - count) / of + square / 4) / (of + square)
-    return Share(count, of, max(0.0, middle - half), min(1.0, middle + half))
+    ends = max(0.0, middle - half), min(1.0, middle + half)
+    return ShareEntry(count, of, count / of, [*ends])
 
 
-def newcombe(one: Share, other: Share) -> tuple[float, float, float]:
+def newcombe(one: ShareEntry, other: ShareEntry) -> tuple[float, float, float]:
     """Return the difference of two shares with Newcombe's interval (his method 10)."""
     p1, p0 = one.share, other.share
-    low = math.sqrt((p1 - one.low) ** 2 + (other.high - p0) ** 2)
-    high = math.sqrt((one.high - p1) ** 2 + (p0 - other.low) ** 2)
+    (low1, high1), (low0, high0) = one.interval, other.interval
+    low = math.sqrt((p1 - low1) ** 2 + (high0 - p0) ** 2)
+    high = math.sqrt((high1 - p1) ** 2 + (p0 - low0) ** 2)
     return p1 - p0, p1 - p0 - low, p1 - p0 + high
 
 
-def log_ratio(one: Share, other: Share) -> tuple[float, float, float]:
+def log_ratio(one: ShareEntry, other: ShareEntry) -> tuple[float, float, float]:
     """Return the ratio of two shares, a half added to each count, with its log-normal interval."""
     a, b = one.count + 0.5, other.count + 0.5
     ratio = (a / (one.of + 1)) / (b / (other.of + 1))
@@ -115,25 +125,25 @@ def ask(
             pairs=depth > 1,
         )
         shifts = len(largest) + 1
-    ranked, looked = _rank(candidates, judged, height, found, places, mine, depth, largest)
+    ranked, looked = _rank(table, candidates, judged, height, found, places, mine, depth, largest)
     parts = sorted(np.flatnonzero(candidates.part).tolist(), key=lambda at: -height[at])
-    return Question(
-        given=steps,
+    question = Question(
+        given=[StepEntry(step, left) for step, left in steps],
         what=what,
-        bound=_bound(condition, table, within),
+        bound=number(_bound(condition, table, within)),
         label=_single(table, rows),
         executions=n,
         selected=chosen,
-        outcome="few"
-        if not enough
-        else "found"
-        if any(o.p < CONDITIONS.level for o in ranked)
-        else "nothing",
+        answer="few" if not enough else "found" if any(o.sure for o in ranked) else "nothing",
         ranked=ranked,
-        part=tuple(
-            _make_ranked(candidates, at, found, n, chosen, height, math.nan, known=False)
+        parts=tuple(
+            _make_ranked(table, candidates, at, (found, n, chosen, height), None, known=False)
             for at in parts
         ),
+        sentences=[],
+        small_print=[],
+        conditions=[],
+        part=[],
         looked=looked,
         rare=candidates.rare,
         left_out=candidates.left_out,
@@ -144,6 +154,9 @@ def ask(
         steps=tuple(settle(_read(step, table), table) for step in given),
         asked=settle(condition, table),
     )
+    question.sentences = [*describe_question(question, table)[1:]]
+    question.small_print = [*small_print(question)]
+    return question
 
 
 def take_steps(table: FactTable, given: Sequence[str]) -> tuple[Bool, tuple[tuple[str, int], ...]]:
@@ -190,6 +203,7 @@ def order_rows(table: FactTable, within: Bool, selected: Bool) -> tuple[I64, Bit
 
 
 def _rank(
+    table: FactTable,
     candidates: Candidates,
     judged: I64,
     height: F64,
@@ -228,41 +242,48 @@ def _rank(
     kinds = merge_alike(candidates, order, height, n)
     result = []
     for at, also, known in kinds:
-        p = math.nan
+        p = None
         if len(largest):
             p = (1 + int((largest >= abs(height[at]) - 1e-9).sum())) / (len(largest) + 1)
         others = tuple((candidates.tests[one], other) for one, other in also)
         result.append(
-            _make_ranked(candidates, at, found, n, chosen, height, p, known=known, also=others)
+            _make_ranked(table, candidates, at, (found, n, chosen, height), p, known=known, also=others)
         )
     result.sort(key=lambda one: -abs(one.z))
     return tuple(result), len(judged)
 
 
 def _make_ranked(
+    table: FactTable,
     candidates: Candidates,
     at: int,
-    found: I64,
-    n: int,
-    chosen: int,
-    height: F64,
-    p: float,
+    counted: tuple[I64, int, int, F64],
+    p: float | None,
     *,
     known: bool,
     also: tuple[tuple[tuple[Test, ...], bool], ...] = (),
 ) -> Ranked:
+    found, n, chosen, height = counted
     size, count = int(candidates.sizes[at]), int(found[at])
     having, without = wilson(count, size), wilson(chosen - count, n - size)
+    tests, facts = candidates.tests[at], table.facts
+    difference, *around = newcombe(having, without)
+    ratio, *about = log_ratio(having, without)
     return Ranked(
-        tests=candidates.tests[at],
+        tests=tests,
+        condition=command_text(tests, facts),
+        words=condition_text(tests, facts),
         having=having,
         without=without,
-        difference=newcombe(having, without),
-        ratio=log_ratio(having, without),
+        difference=difference,
+        difference_interval=around,
+        ratio=ratio,
+        ratio_interval=about,
         z=float(height[at]),
         p=p,
         known=known,
-        also=also,
+        also=[AlsoEntry(command_text(one, facts), other) for one, other in also],
+        also_words=also_text(also, facts),
     )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
 
+from critpath.documents.exploration import ConditionEntry, QuestionEntry
 from critpath.model.table import I32, I64, Bool, Column, Lists, Table, freeze_columns
 from critpath.schema.parameters.explore import CONDITIONS
 
 FactKind = Literal["text", "number", "time"]
-Outcome = Literal["found", "nothing", "few"]
 
 # technical: chance is judged from so many executions on, with so many of them selected; a
 # condition that holds for fewer, or for all but fewer, is too rare.
@@ -152,112 +151,47 @@ class Junction:
 Condition = Test | Junction
 
 
-@dataclass(frozen=True)
-class Share:
-    """How many of some executions are selected, with Wilson's interval."""
-
-    count: int
-    of: int
-    low: float
-    high: float
-
-    @property
-    def share(self) -> float:
-        """Return the count as a share."""
-        return self.count / self.of if self.of else math.nan
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A condition, and how much more (or less) of those with it are selected.
+class Ranked(ConditionEntry, kw_only=True):
+    """A condition of the document's, as what it is of.
 
     Attributes
     ----------
     tests : tuple of Test
         One, or two that hold together.
-    having, without : Share
-        Of those with it and of those without it.
-    difference : (float, float, float)
-        Of the shares, with Newcombe's interval.
-    ratio : (float, float, float)
-        Of the shares (a half is added to each count), with its interval on a log scale.
-    z : float
-        The standardised difference.
-    p : float
-        Over all conditions together; NaN where chance was not judged.
-    known : bool
-    also : tuple of (Test tuple, bool)
-        Conditions that hold for the same executions; or, if True, for all the others.
     """
 
     tests: tuple[Test, ...]
-    having: Share
-    without: Share
-    difference: tuple[float, float, float]
-    ratio: tuple[float, float, float]
-    z: float
-    p: float
-    known: bool
-    also: tuple[tuple[tuple[Test, ...], bool], ...] = ()
+
+    @property
+    def sure(self) -> bool:
+        """Whether chance was judged, and does not make so large a difference."""
+        return self.p is not None and self.p < CONDITIONS.level
 
 
-@dataclass(frozen=True)
-class Question:
-    """What the executions of a selection (C2) within others (C1) have in common.
+class Question(QuestionEntry, kw_only=True):
+    """A question of the document's, and what a page draws of it.
 
     Attributes
     ----------
-    given : tuple of (str, int)
-        Steps to C1: each condition and how many executions are left.
-    what : str
-        C2 as it was asked.
-    bound : float
-        The least duration (ns) if C2 is such a bound, else NaN.
-    label : str
-        Of all executions in C1, "" if they have several.
-    executions, selected : int
-    outcome : str
-        ``found``, ``nothing`` or ``few``.
-    ranked : tuple of Ranked
-        By the standardised difference, the largest first; of those that hold for the same
-        executions one.
-    part : tuple of Ranked
-        Parts of what was selected by: not judged.
-    looked, rare, left_out : int
-        Conditions that were judged, were too rare, and were too many.
-    shifts : int
-        Circular shifts, 0 where chance was not judged.
-    exact : bool
-        These are all that there are.
+    ranked, parts : tuple of Ranked
+        What becomes ``conditions`` and ``part``.
     within, chosen : bool [n]
         Who is in C1, and who of them in C2.
     steps, asked : Condition
         ``given`` and ``what``, regular expressions replaced by the texts that they fit.
     """
 
-    given: tuple[tuple[str, int], ...]
-    what: str
-    bound: float
-    label: str
-    executions: int
-    selected: int
-    outcome: Outcome
     ranked: tuple[Ranked, ...]
-    part: tuple[Ranked, ...]
-    looked: int
-    rare: int
-    left_out: int
-    shifts: int
-    exact: bool
-    within: Bool = field(default_factory=lambda: np.zeros(0, np.bool_), compare=False)
-    chosen: Bool = field(default_factory=lambda: np.zeros(0, np.bool_), compare=False)
+    parts: tuple[Ranked, ...]
+    within: Bool
+    chosen: Bool
     steps: tuple[Condition, ...] = ()
     asked: Condition | None = None
 
     @property
     def found(self) -> tuple[Ranked, ...]:
         """Return the findings: those known at the begin first."""
-        holds = [one for one in self.ranked if one.p < CONDITIONS.level]
+        holds = [one for one in self.ranked if one.sure]
         return tuple(sorted(holds, key=lambda one: not one.known))
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 
 from critpath.documents import DetectionEntry, StateEntry
 from critpath.model.table import F64, I64, Bool, Column, FlatTable, Table, col, freeze_columns
+from critpath.schema.notes import Shift
 
 if TYPE_CHECKING:
     from critpath.model.vectors import Symbol
@@ -120,37 +121,21 @@ class Outliers(FlatTable):
 # Outcome of the coarse detection.
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Shift, frozen=True, kw_only=True):
     """A state (or the total) that is significantly slower, over all types or in one.
 
     Attributes
     ----------
-    name : str
-        The symbol's name, or ``total``.
-    kind : int
-        Execution type, -1 for all of them together.
-    effect : float
-        Difference of the means there (ns).
-    p_value : float
-        Adjusted for everything that the gate tests.
     floor : float
         Least effect that is flagged there (ns).
     mean : float
         Normal mean duration of the executions there (ns).
-    label : str
-        What the program calls the type, "" where it does not.
     error : float
         Standard error of the difference (ns), 0 where it is not known.
     """
 
-    name: str
-    kind: int
-    effect: float
-    p_value: float
     floor: float
     mean: float
-    label: str = ""
     error: float = 0.0
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from critpath.documents.base import as_float
 from critpath.model.exploration import (
     FEWEST,
     FEWEST_SELECTED,
@@ -21,7 +22,6 @@ from critpath.model.exploration import (
     Test,
 )
 from critpath.schema.kinds import STATES, State
-from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.phrases import state_words
 from critpath.text.requests import CROSSINGS
 from critpath.units import format_ns
@@ -231,6 +231,11 @@ def command_of(test: Test, facts: Mapping[str, Fact]) -> str:
     return f"{field} {test.operator} {exact_number(float(test.value[0]), time=fact.kind == 'time')}"
 
 
+def command_text(tests: Sequence[Test], facts: Mapping[str, Fact]) -> str:
+    """Return one or two conditions as ``--given`` takes them."""
+    return " and ".join(command_of(test, facts) for test in tests)
+
+
 def quoted_text(text: str) -> str:
     """Return a text as conditions quote it."""
     doubled = text.replace("'", "''")
@@ -269,9 +274,9 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if value < 9.95 else f"{math.floor(value + 0.5):,}"
 
 
-def chance(p: float) -> str:
+def chance(p: float | None) -> str:
     """Return a p-value with three digits and no 0 before the point."""
-    if math.isnan(p):
+    if p is None:
         return "–"
     if p < 0.001:  # technical: how a number is rounded
         return "<.001"
@@ -281,7 +286,7 @@ def chance(p: float) -> str:
 def describe_question(question: Question, table: FactTable) -> tuple[str, str, str]:
     """Return a question's answer: the chip, the headline, the line below it."""
     who = f"`{question.label}` " if question.label else ""
-    slow = not math.isnan(question.bound)
+    slow = question.bound is not None
     facts = {
         "m": f"{question.selected:,}",
         "n": f"{question.executions:,}",
@@ -292,39 +297,40 @@ def describe_question(question: Question, table: FactTable) -> tuple[str, str, s
         "least": FEWEST_SELECTED,
     }
     best = question.best
-    if question.outcome == "few":
+    if question.answer == "few":
         return say("chip.few"), say("few", **facts), say("why.few", **facts)
     if best is None:
-        return say("chip.nothing"), say("nothing", **facts), _nothing(question, table)
+        return say("chip.nothing"), say("nothing", **facts), _nothing(question)
     count = best.having.count
     amount = "every" if count == question.selected else "some" if count else "none"
     fact = table.facts[best.tests[0].field]
     verb = say_condition(phrases_of(fact)[1], fact, value_text(fact, best.tests[0]))
     if len(best.tests) > 1:
-        verb = f"^{condition_text(best.tests, table.facts)}"
+        verb = f"^{best.words}"
     subject = verb.startswith("^")
     sentence = say(
         "found.subject" if subject else "found",
         **{**facts, "amount": say(amount, a=f"{count:,}", **facts), "verb": verb.removeprefix("^")},
     )
-    take = say("take", x=format_ns(question.bound)) if slow else say("are selected")
+    bound = question.bound
+    take = say("are selected") if bound is None else say("take", x=format_ns(bound))
     return say("chip.found"), sentence[0].upper() + sentence[1:], _why(best, take)
 
 
-def _nothing(question: Question, table: FactTable) -> str:
+def _nothing(question: Question) -> str:
     if not question.ranked:
         return say("why.nothing.none", least=FEWEST_SELECTED)
     largest = question.ranked[0]
     return say(
         "why.nothing",
         k=f"{question.looked:,}",
-        condition=condition_text(largest.tests, table.facts),
-        p=f"{largest.p:.2f}",
+        condition=largest.words,
+        p=f"{as_float(largest.p):.2f}",
     )
 
 
 def _why(best: Ranked, take: str) -> str:
-    ratio, low, high = best.ratio
+    ratio, (low, high) = best.ratio, best.ratio_interval
     facts: dict[str, object] = {
         "n1": f"{best.having.of:,}",
         "n0": f"{best.without.of:,}",
@@ -352,16 +358,16 @@ def times_text(ratio: Sequence[float], *, more: bool, never: bool) -> tuple[str,
     return say("times.less", r=figure(1 / middle)), say("less often")
 
 
-def also_text(one: Ranked, facts: Mapping[str, Fact]) -> str:
-    """Return what else holds for the same executions, "" for nothing."""
-    if not one.also:
+def also_text(conditions: Sequence[tuple[Sequence[Test], bool]], facts: Mapping[str, Fact]) -> str:
+    """Return what else holds for the same executions, or all others, "" for nothing."""
+    if not conditions:
         return ""
-    tests, other = min(one.also, key=lambda also: also[1])
+    tests, other = min(conditions, key=lambda one: one[1])
     shown = condition_text(tests, facts)
     shown = say("not", condition=shown) if other else shown
-    if len(one.also) == 1:
+    if len(conditions) == 1:
         return say("also", condition=shown)
-    return say("also.more", condition=shown, k=len(one.also) - 1)
+    return say("also.more", condition=shown, k=len(conditions) - 1)
 
 
 def labels_left_out(labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
@@ -375,10 +381,10 @@ def labels_left_out(labels: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 def small_print(question: Question) -> tuple[str, str]:
     """Return what the list leaves out, and how chance was judged."""
-    if question.outcome == "few":
+    if question.answer == "few":
         note = say("note.few", fewest=FEWEST, least=FEWEST_SELECTED, noun="of them")
         return "", note
-    none = sum(not one.p < CONDITIONS.level for one in question.ranked)
+    none = sum(not one.sure for one in question.ranked)
     parts = [
         say("no difference", k=f"{none:,}"),
         say("rare", k=f"{question.rare:,}", least=FEWEST_SELECTED),

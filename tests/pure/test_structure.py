@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
@@ -637,6 +638,77 @@ def test_a_text_that_is_taken_apart_is_recognized(tmp_path, monkeypatch, text, w
     path = tmp_path / "stage.py"
     path.write_text(text, encoding="utf-8")
     assert bool(taken_apart(path)) == wrong
+
+
+# Two types that have so many names of fields in common, and more than this part of the fewer
+# fields, are one type, or one extends the other.
+FIELDS: Final = 5
+IN_COMMON: Final = 0.6
+COLUMNS: Final = re.compile(r"\b(?:F64|I32|I64|U8|Bool|Whole)\b")
+# Types that have more in common, and why they are two.
+ALIKE: Final = {
+    "AbDocument AbResult": "the first says by JSON keys of its own what the second says of a time",
+    "AccountEntry RequestCounts": "a sum over recordings; the other says how a trace is saved",
+    "Aligned AlignedEntry": "columns; the other's alignment is rows that a page draws",
+    "Analysis Judgement": "what is decided before anything is aligned becomes part of the answer",
+    "Counts Signatures": "columns: what was counted, and what was made of it",
+    "CriticalPaths Pieces": "columns: paths, and what those of requests are joined from",
+    "CriticalPaths Segments": "columns: of paths, and what explaining asks of one of them",
+    "DurationTest StateEntry": "the same figures of whole executions, with meanings of their own",
+    "Entry _File": "parts as the text that others wrote, before they are believed",
+    "EventChunk Events": "columns: a part of a stream, and all of it with what is known at its end",
+    "HostClock HostClockEntry": "lines that are calculated with; the other has decimals of them",
+    "HostClockEntry HostEntry": "two documents: all of a clock, and a comparison's line on it",
+    "IntegerClass VarintClass": "CTF 2 has no size and order of a number of variable length",
+    "Loss LossPlace": "what reads traces does without the documents and their library",
+    "Machine MachineEntry": "a recording's, in millionths; the other's are medians of a set",
+    "ProgramSign SignEntry": "the facts of a reason are declared below the documents",
+    "Route _RouteSums": "of one kind of device in one recording; the other counts by kind",
+    "SignedSource _File": "as `Entry`, of an interval's vectors",
+    "Block Timelines": "columns: a part of a replay that is handed on, and all of a window",
+}
+
+
+def fields_of(node: ast.ClassDef) -> frozenset[str]:
+    """Return the fields that a class declares; a column is not the number that one row has."""
+    found = set()
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            of = ast.unparse(line.annotation)
+            if not of.startswith(("ClassVar", "Final")):
+                found.add(line.target.id + "[]" * bool(COLUMNS.search(of)))
+    return frozenset(found)
+
+
+def types_alike() -> dict[str, float]:
+    """Return pairs of types by their names, with the part of the fewer fields that both have."""
+    declared = [
+        (node.name, fields)
+        for path in PYTHON
+        if part(path) != "record"  # a house of its own before long
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and (fields := fields_of(node))
+    ]
+    alike = {}
+    for (one, mine), (other, theirs) in combinations(declared, 2):
+        both, fewer = len(mine & theirs), min(len(mine), len(theirs))
+        if both >= FIELDS and both > IN_COMMON * fewer:
+            alike[" ".join(sorted((one, other)))] = both / fewer
+    return alike
+
+
+def test_a_type_is_declared_once():
+    assert sorted(types_alike()) == sorted(ALIKE)
+
+
+def test_a_type_that_repeats_another_is_recognized(tmp_path, monkeypatch):
+    path = tmp_path / "answer.py"
+    lines = ["class {}:", *(f"    {letter}: int" for letter in "abcde")]
+    both = "\n".join("\n".join(lines).format(name) for name in ("One", "Other"))
+    path.write_text(both + "\nclass Columns:\n" + "\n".join(f"    {c}: I64" for c in "abcde"))
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    monkeypatch.setattr(f"{__name__}.PYTHON", [path])
+    assert types_alike() == {"One Other": 1.0}
 
 
 def test_nothing_is_evaluated():

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 import numpy as np
 
 from critpath import __version__
 from critpath.documents import EXPLORATION_FORMAT, ExplorationDocument
-from critpath.documents.base import number
-from critpath.documents.exploration import (
-    AlsoEntry,
-    ClusterShare,
-    ConditionEntry,
-    QuestionEntry,
-    ShareEntry,
-    StepEntry,
-)
-from critpath.model.exploration import Exploration, Fact, FactTable, Question, Ranked, Share, Test
-from critpath.text.exploring import (
-    also_text,
-    command_of,
-    condition_text,
-    describe_question,
-    small_print,
-)
+from critpath.documents.base import narrow, number
+from critpath.documents.exploration import ClusterShare, ConditionEntry, QuestionEntry
+from critpath.model.exploration import Exploration, FactTable
 
 
 def exploration_document(exploration: Exploration, specification: str) -> ExplorationDocument:
@@ -55,7 +39,15 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
         executions=len(table),
         labels=dict(labels),
         fields=list(table.facts),
-        questions=[_question(one, table) for one in exploration.questions],
+        questions=[
+            narrow(
+                QuestionEntry,
+                one,
+                conditions=[narrow(ConditionEntry, each) for each in one.ranked],
+                part=[narrow(ConditionEntry, each) for each in one.parts],
+            )
+            for one in exploration.questions
+        ],
         notes=list(exploration.notes),
         clusters=_clusters(table),
     )
@@ -88,53 +80,3 @@ def _clusters(table: FactTable) -> list[ClusterShare]:
             )
         )
     return sorted(found, key=lambda c: (-(c.cpu or 0.0) * c.executions, c.label, c.cluster))
-
-
-def _question(question: Question, table: FactTable) -> QuestionEntry:
-    return QuestionEntry(
-        given=[StepEntry(condition=text, executions=n) for text, n in question.given],
-        what=question.what,
-        bound=None if math.isnan(question.bound) else number(question.bound),
-        label=question.label,
-        executions=question.executions,
-        selected=question.selected,
-        answer=question.outcome,
-        sentences=list(describe_question(question, table)[1:]),
-        small_print=list(small_print(question)),
-        conditions=[_condition(one, table.facts) for one in question.ranked],
-        part=[_condition(one, table.facts) for one in question.part],
-        looked=question.looked,
-        rare=question.rare,
-        left_out=question.left_out,
-        shifts=question.shifts,
-        exact=question.exact,
-    )
-
-
-def command_text(tests: Sequence[Test], facts: Mapping[str, Fact]) -> str:
-    """Return one or two conditions as ``--given`` takes them."""
-    return " and ".join(command_of(test, facts) for test in tests)
-
-
-def _condition(one: Ranked, facts: Mapping[str, Fact]) -> ConditionEntry:
-    difference, *around = one.difference
-    ratio, *about = one.ratio
-    return ConditionEntry(
-        condition=command_text(one.tests, facts),
-        words=condition_text(one.tests, facts),
-        known=one.known,
-        having=_share(one.having),
-        without=_share(one.without),
-        difference=difference,
-        difference_interval=list(around),
-        ratio=ratio,
-        ratio_interval=list(about),
-        z=one.z,
-        p=None if math.isnan(one.p) else one.p,
-        also=[AlsoEntry(condition=command_text(t, facts), others=other) for t, other in one.also],
-        also_words=also_text(one, facts),
-    )
-
-
-def _share(one: Share) -> ShareEntry:
-    return ShareEntry(count=one.count, of=one.of, share=one.share, interval=[one.low, one.high])

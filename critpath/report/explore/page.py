@@ -6,7 +6,6 @@ Everything that was asked is there without the script, which counts anew after e
 from __future__ import annotations
 
 import base64
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -170,8 +169,8 @@ def _top(command: Sequence[str], said: str) -> str:
 def _trail(table: FactTable, question: Question) -> str:
     steps = [(say("all", noun=f"{table.noun}s"), len(table))]
     steps += [
-        (describe_condition(condition, source, table.facts), n)
-        for condition, (source, n) in zip(question.steps, question.given, strict=True)
+        (describe_condition(condition, step.condition, table.facts), step.executions)
+        for condition, step in zip(question.steps, question.given, strict=True)
     ]
     items = "".join(
         f'<li><button class="tr" type="button" data-k="{k}">{prose(label)} '
@@ -187,7 +186,7 @@ def _trail(table: FactTable, question: Question) -> str:
 
 def what_text(table: FactTable, question: Question) -> str:
     """Say what is selected: a quantile by the time that it is."""
-    if not math.isnan(question.bound):
+    if question.bound is not None:
         bound = Test("latency", ">=", (question.bound, "ns"))
         return condition_text([bound], table.facts)
     return describe_condition(question.asked, question.what, table.facts)
@@ -213,16 +212,16 @@ def _answer(table: FactTable, question: Question) -> str:
     chip, headline, why = describe_question(question, table)
     return (
         f'<section class="answer" aria-label="The answer">{_ratio(question)}'
-        f'<p class="chip {_CHIPS[question.outcome]}" id="chip">{text(chip)}</p>'
+        f'<p class="chip {_CHIPS[question.answer]}" id="chip">{text(chip)}</p>'
         f'<h1 id="h">{prose(headline)}</h1><p class="why" id="why">{prose(why)}</p></section>'
     )
 
 
 def _ratio(question: Question) -> str:
-    best = question.best if question.outcome == "found" else None
+    best = question.best if question.answer == "found" else None
     shown, words = "", ""
     if best is not None and best.z > 0:
-        ratio, low, _ = best.ratio
+        ratio, low = best.ratio, best.ratio_interval[0]
         never = not best.without.count
         shown = f"≥{figure(max(1.0, low))}×" if never else f"{figure(ratio)}×"
         words = say("as often")
@@ -273,7 +272,7 @@ def _show_differences(table: FactTable, question: Question) -> str:
     left_out, note = small_print(question)
     more = len(question.found) - shown
     parts = [*([say("more", k=more)] if more > 0 else []), left_out]
-    part = "part" if not math.isnan(question.bound) else "part.other"
+    part = "part" if question.bound is not None else "part.other"
     head = _head("What is different", "share selected with it and without")
     return (
         f'<section class="panel" id="view-4" tabindex="-1">{head}'
@@ -286,7 +285,7 @@ def _show_differences(table: FactTable, question: Question) -> str:
         '<button class="lk needjs" id="more" type="button" hidden>Show all</button></p>'
         f'<p class="pn" id="pnote">{text(note)}</p>'
         f'<details class="pn"><summary id="part-head">{text(say(part))}</summary>'
-        f'<span id="part">{prose(part_text(question, table.facts))}</span></details></section>'
+        f'<span id="part">{prose(part_text(question))}</span></details></section>'
     )
 
 
@@ -406,7 +405,7 @@ def _shell(word: str) -> str:
 
 
 def _command(call: str, question: Question) -> str:
-    lines = [call, *(f"  --given {_shell(text_)}" for text_, _ in question.given)]
+    lines = [call, *(f"  --given {_shell(one.condition)}" for one in question.given)]
     lines.append(f"  --what {_shell(question.what)}")
     shown = " \\\n".join(lines)
     return (
@@ -475,8 +474,12 @@ def page_data(
         "doing": DOING_WORDS,
         "start": {
             "g": [
-                {"c": _tree(step), "s": source, "l": describe_condition(step, source, table.facts)}
-                for step, (source, _) in zip(question.steps, question.given, strict=True)
+                {
+                    "c": _tree(step),
+                    "s": one.condition,
+                    "l": describe_condition(step, one.condition, table.facts),
+                }
+                for step, one in zip(question.steps, question.given, strict=True)
             ],
             "w": {
                 "c": _tree(question.asked),

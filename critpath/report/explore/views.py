@@ -6,24 +6,20 @@ The script draws the same again after every step (`explore.js`): what changes he
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from critpath.model import I64, Bool
-from critpath.model.exploration import Fact, FactTable, Question, Ranked
+from critpath.model.exploration import FactTable, Question, Ranked
 from critpath.report.explore.sketches import DOINGS, FAR, HEAD, LANE, SURE, Sketch
 from critpath.report.html.elements import prose, text, trace_link
 from critpath.report.html.lanes import LEAST_BAND
-from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.exploring import (
     WORDS,
-    also_text,
     chance,
-    command_of,
-    condition_text,
     number_text,
     percent,
     say,
@@ -112,7 +108,7 @@ def draw_time(table: FactTable, question: Question) -> tuple[str, str]:
     scale, most = LatencyScale(latency[within]), max(float(begin.max()), 1.0) * 1.01
     lines, labels = grid(scale)
     box = ""
-    if not math.isnan(question.bound):
+    if question.bound is not None:
         height = min(100.0, max(0.0, scale.place(question.bound)))
         box = f'<rect class="selbox" x="0" y="0" width="100%" height="{put(height)}%"/>'
     share = MOST_DOTS // 2
@@ -304,15 +300,14 @@ def typical_of(table: FactTable, members: Any) -> str:
 
 def condition_rows(question: Question, table: FactTable) -> tuple[str, int]:
     """Return the findings in their two groups, and how many are listed."""
-    facts = table.facts
-    listed = [one for one in question.ranked if one.p < CONDITIONS.level]
-    if question.outcome == "few":
+    listed = [one for one in question.ranked if one.sure]
+    if question.answer == "few":
         listed = list(question.ranked[: 2 * LISTED])
     if not listed:
         listed = list(question.ranked[:3])
     begin = [one for one in listed if one.known][:LISTED]
     way = [one for one in listed if not one.known][:LISTED]
-    most = max([0.05, *(max(o.having.high, o.without.high) for o in begin + way)])
+    most = max([0.05, *(max(o.having.interval[1], o.without.interval[1]) for o in begin + way)])
     shown = ""
     for name, some in (("begin", begin), ("way", way)):
         if some:
@@ -320,20 +315,18 @@ def condition_rows(question: Question, table: FactTable) -> tuple[str, int]:
             shown += (
                 f'<tr class="gh"><th colspan="5" scope="colgroup"><b>{text(say(name))}</b> '
                 f"{text(more)}</th></tr>"
-            ) + "".join(_condition_row(one, facts, most, question) for one in some)
+            ) + "".join(_condition_row(one, most, question) for one in some)
     return shown, len(begin) + len(way)
 
 
-def _condition_row(one: Ranked, facts: Mapping[str, Fact], most: float, question: Question) -> str:
-    words = condition_text(one.tests, facts)
-    command = " and ".join(command_of(test, facts) for test in one.tests)
-    also = also_text(one, facts)
-    times, interval = times_text(one.ratio, more=one.z > 0, never=not one.without.count)
-    judged = question.outcome != "few"
-    dull = ' class="few"' if judged and not one.p < CONDITIONS.level else ""
+def _condition_row(one: Ranked, most: float, question: Question) -> str:
+    command, also, ratio = one.condition, one.also_words, (one.ratio, *one.ratio_interval)
+    times, interval = times_text(ratio, more=one.z > 0, never=not one.without.count)
+    judged = question.answer != "few"
+    dull = ' class="few"' if judged and not one.sure else ""
     return (
         f'<tr{dull}><th scope="row"><button class="lk cond" type="button" '
-        f'data-c="{text(command)}">{prose(words)}</button>'
+        f'data-c="{text(command)}">{prose(one.words)}</button>'
         f'<button class="notb needjs" type="button" data-not="{text(command)}" '
         f'aria-label="all but these">not</button>'
         f"{f'<small>{prose(also)}</small>' if also else ''}</th>"
@@ -350,12 +343,12 @@ def _bars(one: Ranked, most: float) -> str:
     label = f"{percent(one.having.share)} with, {percent(one.without.share)} without"
     return (
         f'<svg class="db" role="img" aria-label="{label}">'
-        f"{_bar(3, one.having.share, (one.having.low, one.having.high), scale, 'b1')}"
-        f"{_bar(15, one.without.share, (one.without.low, one.without.high), scale, 'bg')}</svg>"
+        f"{_bar(3, one.having.share, one.having.interval, scale, 'b1')}"
+        f"{_bar(15, one.without.share, one.without.interval, scale, 'bg')}</svg>"
     )
 
 
-def _bar(y: int, share: float, around: tuple[float, float], scale: float, kind: str) -> str:
+def _bar(y: int, share: float, around: list[float], scale: float, kind: str) -> str:
     low, high = put(around[0] * scale), put(around[1] * scale)
     return (
         f'<rect class="{kind}" x="0" y="{y}" width="{put(max(0.4, share * scale))}%" height="8" '
@@ -365,11 +358,11 @@ def _bar(y: int, share: float, around: tuple[float, float], scale: float, kind: 
     )
 
 
-def part_text(question: Question, facts: Mapping[str, Fact]) -> str:
+def part_text(question: Question) -> str:
     """Return conditions that are parts of what was selected by, the largest first."""
     shown = [
-        f"{condition_text(one.tests, facts)} ({percent(one.having.share)} of {one.having.of:,})"
-        for one in question.part[:6]
+        f"{one.words} ({percent(one.having.share)} of {one.having.of:,})"
+        for one in question.parts[:6]
     ]
     return "; ".join(shown) or WORDS["none.part"]
 
