@@ -247,7 +247,9 @@ def _rank(
             p = (1 + int((largest >= abs(height[at]) - 1e-9).sum())) / (len(largest) + 1)
         others = tuple((candidates.tests[one], other) for one, other in also)
         result.append(
-            _make_ranked(table, candidates, at, (found, n, chosen, height), p, known=known, also=others)
+            _make_ranked(
+                table, candidates, at, (found, n, chosen, height), p, known=known, also=others
+            )
         )
     result.sort(key=lambda one: -abs(one.z))
     return tuple(result), len(judged)
