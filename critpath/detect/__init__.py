@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         is_throttled,
         judge,
         leave_out_strangers,
-        note_repaired_switches,
     )
+    from critpath.detect.repairs import note_repaired_switches
     from critpath.detect.rules import RULES
     from critpath.detect.trials import calibrate
     from critpath.detect.verdict import ERROR, decide

@@ -37,11 +37,8 @@ from critpath.documents.base import change
 from critpath.model import CompareSettings
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, name_place
-from critpath.schema.environment import add_counts
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note
-from critpath.schema.parameters.detect import COMPARABILITY
-from critpath.text import notes
 from critpath.vectors import fold_interrupts, vectors_of
 
 if TYPE_CHECKING:
@@ -204,32 +201,6 @@ def _apart(
 
 
 # How many switches of a set the kernel did not write: one sentence for all its recordings.
-
-
-def note_repaired_switches(paths: PathSet) -> PathSet:
-    """Return a set that says how many of its switches critpath put in.
-
-    Parameters
-    ----------
-    paths : PathSet
-        Of one or several recordings.
-
-    Returns
-    -------
-    PathSet
-        With a warning, or with a note where these are at most 5 % of all switches; the
-        same object if there were none.
-    """
-    # A trace of anybody's may have such a key with anything as its value.
-    put = add_counts(paths.environment, lambda entry: entry.switches_put_in)
-    written = add_counts(paths.environment, lambda entry: entry.switches_written)
-    if not put:
-        return paths
-    note = notes.repaired_switches(put, put + written)
-    if put / (put + written) > COMPARABILITY.lossy:
-        return replace(paths, warnings=(*paths.warnings, note))
-    executions = replace(paths.executions, notes=(*paths.executions.notes, note))
-    return replace(paths, executions=executions)
 
 
 def is_throttled(normal: PathSet, sample: PathSet) -> bool:

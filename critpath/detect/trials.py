@@ -12,7 +12,8 @@ from critpath import __version__
 from critpath.cluster import find_types, labels_are_usable, rows_of
 from critpath.detect.calibration import Trial, advise_floor, conclude, rate, smallest_shift
 from critpath.detect.comparability import recording_differences
-from critpath.detect.judging import Judgement, judge, note_repaired_switches
+from critpath.detect.judging import Judgement, judge
+from critpath.detect.repairs import note_repaired_switches
 from critpath.detect.rules import RULES
 from critpath.detect.verdict import is_alarm
 from critpath.documents.base import change, plain

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath import flow
-from critpath.detect.judging import note_repaired_switches
+from critpath.detect.repairs import note_repaired_switches
 from critpath.graph.critical_path import take_executions
 from critpath.model import CompareSettings
 from critpath.schema.environment import Environment, read_environment
