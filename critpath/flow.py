@@ -55,11 +55,17 @@ from critpath.model.recording import COUNTS
 from critpath.model.requests import Pieces, Sketches
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
-from critpath.schema.notes import HiddenByLevels, Note, SufficientRecording
+from critpath.schema.notes import (
+    HiddenByLevels,
+    Note,
+    Remark,
+    SocketsUnnamed,
+    SufficientRecording,
+    rename,
+)
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.ways import SOCKETS
 from critpath.stats.rows import make_seed
-from critpath.text import notes
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural, safe_text
 
@@ -208,7 +214,8 @@ def replay_chosen(
             f"{recording}: its executions are no {only}: {safe_text(text)}",
             f"add --execution {only}",
         )
-    told, way = (*said, *how, *labelled), SOCKETS  # what tells of sockets, where it is asked for
+    told: tuple[Remark, ...] = (*said, *how, *labelled)
+    way = SOCKETS  # what tells of sockets, where it is asked for
     budget = engines.Budget.within(settings.max_memory)
     with recording.named():
         # Before anything is read, so that a misspelt name fails at once.
@@ -233,7 +240,7 @@ def replay_chosen(
         sockets = found[0].sockets is not None
         if other := requests.find_other_way(found[0], recording) if sockets else "":
             stack.close()
-            told, way = (*told, notes.sockets_unnamed()), other
+            told, way = (*told, SocketsUnnamed()), other
             found = [replay((*wanted, *read.CALL_EVENTS))]
         # Held by the caller alone, who may let the events go.
         yield _Chosen(found.pop(), chosen, text, budget)
@@ -779,12 +786,14 @@ def _rename_texts(paths: PathSet, named: Callable[[str], str]) -> PathSet:
     executions = paths.executions
     return replace(
         paths,
-        executions=replace(executions, notes=tuple(map(named, executions.notes))),
+        executions=replace(
+            executions, notes=tuple(rename(note, named) for note in executions.notes)
+        ),
         sources=tuple(map(named, paths.sources)),
         specification=named(paths.specification),
         losses=tuple(replace(loss, reason=named(loss.reason)) for loss in paths.losses),
         environment=tuple(each.map_texts(named) for each in paths.environment),
-        warnings=tuple(map(named, paths.warnings)),
+        warnings=tuple(rename(warning, named) for warning in paths.warnings),
     )
 
 

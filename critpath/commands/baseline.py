@@ -200,6 +200,7 @@ def summary(baseline: Baseline) -> dict[str, Any]:
 def _session(session: Session) -> dict[str, Any]:
     from critpath.detect import note_repaired_switches  # noqa: PLC0415 - start-up time
     from critpath.store import mean_times  # noqa: PLC0415 - start-up time
+    from critpath.text.notes import word_all  # noqa: PLC0415 - start-up time
 
     paths = session.paths
     labels = paths.executions.label
@@ -214,7 +215,7 @@ def _session(session: Session) -> dict[str, Any]:
         "lossy": int(paths.lossy.sum()),
         "means": {name: mean for name, mean, _ in mean_times(paths)},
         **{name: list_values(paths.environment, of) for name, of in _FACTS.items()},
-        "warnings": list(note_repaired_switches(paths).warnings),
+        "warnings": word_all(note_repaired_switches(paths).warnings),
     }
 
 

@@ -55,7 +55,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
         write_output(arguments.json, to_json(calibration))
     if arguments.json == STDOUT:
-        warn(calibration.warnings, quiet=settings["quiet"])
+        from critpath.schema.notes import Saved  # noqa: PLC0415 - as above
+
+        said = map(Saved, calibration.warning_ids, calibration.warnings)
+        warn(said, quiet=settings["quiet"])
     else:
         from critpath.report.text import render_calibration  # noqa: PLC0415 - start-up time
 

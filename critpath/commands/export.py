@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from critpath.documents import AlignedEntry, ComparisonDocument
     from critpath.report.exports import Exported
     from critpath.requests import SliceSketches
+    from critpath.schema.notes import Remark
 
 SETTINGS = READING
 SKETCHES = "sketches"  # the only format that is a directory
@@ -113,6 +114,7 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         slices = str(settings["execution"] or "").partition(":")[0] == "slices"
         if slices:
+            notes: list[Remark]
             tables, notes = _slices(flow.read_slices(sources, reading, progress))
         else:
             found = flow.read_sketches(sources, reading, progress)
@@ -127,7 +129,7 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[str]]:
+def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[Remark]]:
     """Return slices as tables, and what there is to say of them."""
     from critpath.model import Column  # noqa: PLC0415 - start-up time
     from critpath.report.exports import slice_tables  # noqa: PLC0415 - as above
@@ -161,7 +163,7 @@ def _write_spans(arguments: argparse.Namespace, settings: Settings) -> int:
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
         found = flow.read_sketches(sources, reading, progress)
-    said = [note for one in found for note in one.notes]
+    said: list[Remark] = [note for one in found for note in one.notes]
     said += [epoch_unknown(one.recording) for one in found if not one.epoch]
     warn(said, quiet=settings["quiet"])
     write_pieces(arguments.output, otlp_spans(found))

@@ -110,9 +110,9 @@ def _compare_costs(compared: Any) -> str:
 def _describe_pressure(felt: Any) -> str:
     if not felt:
         return ""
-    from critpath.text import partial  # noqa: PLC0415 - start-up time
+    from critpath.text import notes  # noqa: PLC0415 - start-up time
 
-    return f"; {partial.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
+    return f"; {notes.recorded_took(felt['slowdown'], felt['low'], felt['high'])}"
 
 
 def describe_flaws(manifest: Manifest, place: Path) -> Iterator[str]:

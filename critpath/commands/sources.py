@@ -13,6 +13,7 @@ from critpath.units import plural
 if TYPE_CHECKING:
     from critpath.commands.output import Progress
     from critpath.model import PathSet
+    from critpath.schema.notes import Remark
 
 
 def extract_sources(
@@ -46,7 +47,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
             )
 
 
-def messages_of(paths: PathSet) -> list[str]:
+def messages_of(paths: PathSet) -> list[Remark]:
     """Return everything a reader must know about extracted paths."""
     from critpath.detect import note_repaired_switches  # noqa: PLC0415 - numpy
 
@@ -80,9 +81,11 @@ def require_executions(paths: PathSet, sources: Sequence[object]) -> None:
     raise no_executions(sources, [*_losses(paths), *paths.executions.notes[:3]])
 
 
-def no_executions(sources: Sequence[object], reasons: Sequence[str]) -> InconclusiveError:
+def no_executions(sources: Sequence[object], reasons: Sequence[Remark]) -> InconclusiveError:
     """Return the error of a recording without any execution."""
-    why = "; ".join(reasons)
+    from critpath.text.notes import word_all  # noqa: PLC0415 - start-up time
+
+    why = "; ".join(word_all(reasons))
     return InconclusiveError(
         f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
         "say what else an execution is: --execution 'requests:?' lists the servers, "

@@ -18,6 +18,7 @@ from critpath.schema.notes import Note, OfSet, Passed, Remark
 from critpath.schema.parameters.detect import COMPARABILITY, GATE
 from critpath.stats.permutations import Flips, count_ways
 from critpath.stats.rows import center_by
+from critpath.text.notes import word
 
 _Value = Callable[[Environment], str | int | None]
 # What should be alike in two sets, by what `notes` calls it; then what only critpath's own
@@ -48,12 +49,15 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark,
     tuple of Note, or str
         One line each; what a recording says of itself is a sentence already.
     """
-    result: list[Remark] = [
-        text for text in dict.fromkeys(normal.warnings) if text in sample.warnings
-    ]
-    for name, path_set in (("normal", normal), ("sample", sample)):
-        own = [text for text in dict.fromkeys(path_set.warnings) if text not in result]
-        result += [OfSet(name, text) for text in own]
+    # By what is said: one of them may have been saved as sentences.
+    said = {
+        name: {word(warning): warning for warning in of.warnings}
+        for name, of in (("normal", normal), ("sample", sample))
+    }
+    both = said["normal"].keys() & said["sample"].keys()
+    result: list[Remark] = [of for text, of in said["normal"].items() if text in both]
+    for name, own in said.items():
+        result += [OfSet(name, of) for text, of in own.items() if text not in both]
     result += environment_differences(normal, sample)
     result += machine_differences(normal, sample)
     result += route_differences(normal, sample)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from critpath.schema.environment import add_counts
+from critpath.schema.notes import RepairedSwitches
 from critpath.schema.parameters.detect import COMPARABILITY
-from critpath.text import notes
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
@@ -32,7 +32,7 @@ def note_repaired_switches(paths: PathSet) -> PathSet:
     written = add_counts(paths.environment, lambda entry: entry.switches_written)
     if not put:
         return paths
-    note = notes.repaired_switches(put, put + written)
+    note = RepairedSwitches(put, put + written)
     if put / (put + written) > COMPARABILITY.lossy:
         return replace(paths, warnings=(*paths.warnings, note))
     executions = replace(paths.executions, notes=(*paths.executions.notes, note))

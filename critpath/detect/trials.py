@@ -31,9 +31,11 @@ from critpath.documents.calibration import (
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, State, Symbol, VectorTable
 from critpath.progress import Progress
+from critpath.schema.notes import LossyExecutions, Remark
 from critpath.schema.parameters.ab import TRIALS
 from critpath.stats.rows import make_seed
-from critpath.text import notes
+from critpath.text.notes import word_all
+from critpath.text.recognized import identify_all
 from critpath.units import plural
 from critpath.vectors import ALPHABETS, fold_interrupts, like_alphabet, vector_table
 
@@ -143,12 +145,14 @@ def calibrate(
     lacking = [lack for size in sizes for lack in missing(pool.session, size)]
     mean = float(pool.table.total.mean())
     verdict, reasons = conclude(settings, alarms, smallest_shifts, floor, mean)
+    noted = _note_warnings(normal)
     return CalibrationDocument(
         format=CALIBRATION_FORMAT,
         version=__version__,
         verdict=verdict,
         reasons=reasons,
-        warnings=_warnings(normal),
+        warnings=word_all(noted),
+        warning_ids=identify_all(noted),
         executions=len(normal),
         mean=mean,
         alpha=settings.alpha,
@@ -339,14 +343,14 @@ def _with_new(table: VectorTable) -> VectorTable:
     return VectorTable(symbols, *(np.hstack([column, nothing]) for column in columns))
 
 
-def _warnings(normal: PathSet) -> list[str]:
+def _note_warnings(normal: PathSet) -> list[Remark]:
 
     repaired = note_repaired_switches(normal)
     result = list(dict.fromkeys((*repaired.warnings, *normal.executions.notes)))
-    result += notes.word_all(recording_differences(normal))
+    result += recording_differences(normal)
     lossy = int(normal.lossy.sum())
     if lossy:
-        result.append(notes.lossy_executions(lossy, len(normal)))
+        result.append(LossyExecutions(lossy, len(normal)))
     return result
 
 

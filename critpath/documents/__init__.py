@@ -166,6 +166,8 @@ class SetEntry(Part):
     ] = None
     requests: Annotated[AccountEntry | None, doc("of requests found without marks")] = None
     clocks: Annotated[list[HostEntry], doc("of several hosts, how each one's clock is known")] = []
+    note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
+    warning_ids: Annotated[list[str], doc("the id of each of `warnings`")] = []
 
 
 class Sets(Part):
@@ -333,6 +335,7 @@ class DetectionEntry(Part):
     gate: Annotated[PercentileEntry | None, doc("the percentile that decides, null for none")] = (
         None
     )
+    note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
 
 
 class ClusterEntry(Part):
@@ -354,6 +357,7 @@ class ClusteringEntry(Part):
     reachability: Annotated[
         list[Maybe], doc("reachability of each, in that order; null for infinite")
     ]
+    note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
 
 
 class PairEntry(Part):
@@ -373,6 +377,7 @@ class Clusters(Part):
     sample: Annotated[ClusteringEntry, doc("of the sample")]
     pairs: Annotated[list[PairEntry], doc("which are compared with which")]
     notes: Annotated[list[str], doc("what there is to say of the pairs")]
+    note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
 
     def __getitem__(self, which: str) -> ClusteringEntry:
         return self.normal if which == "normal" else self.sample
@@ -481,6 +486,7 @@ class OutliersEntry(Part):
     anomalous: Annotated[int, doc("sample executions that stand out")]
     paper: Annotated[int, doc("those that stand out by the paper's rule")]
     notes: Annotated[list[str], doc("what there is to say of them")]
+    note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
 
 
 class ComparisonDocument(Part):

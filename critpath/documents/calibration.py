@@ -115,6 +115,7 @@ class CalibrationDocument(Part):
     missing: Annotated[list[LackEntry], doc("sizes that the recordings are too small for")]
     floor: Annotated[FloorEntry, doc("what recordings differ by")]
     detectable: Annotated[list[DetectableEntry], doc("smallest slow-downs that show")]
+    warning_ids: Annotated[list[str], doc("the id of each of `warnings`")] = []
 
     def __repr__(self) -> str:
         lines = [f"{self.verdict.upper()}: {self.reasons[0] if self.reasons else ''}"]

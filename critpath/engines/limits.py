@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from critpath.errors import UsageError
-from critpath.text import notes
+from critpath.schema.notes import ExecutionInMemory, Note
 
 _ROOT: Final = Path("/")
 # Of a group: its limit, what it has, and which part of that is inactive cache.
@@ -197,11 +197,11 @@ def require_room(limit: int, jobs: int, least: int | None = None) -> None:
         )
 
 
-def note_long_paths(segments: int, budget: Budget) -> tuple[str, ...]:
+def note_long_paths(segments: int, budget: Budget) -> tuple[Note, ...]:
     """Return what to say where the longest of some paths does not fit by itself."""
     if not 0 < budget.alone < segments:
         return ()
-    return (notes.execution_in_memory(segments, segments * _SEGMENT),)
+    return (ExecutionInMemory(segments, segments * _SEGMENT),)
 
 
 def _advised(least: int, jobs: int) -> int:

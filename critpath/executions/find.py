@@ -20,6 +20,7 @@ from critpath.executions.process import (
 from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run, Script
+from critpath.schema.notes import ExecutionChosen, LabelledByField, Note
 from critpath.units import safe_text, shorten
 
 NEAREST = 5  # technical
@@ -138,7 +139,7 @@ def choose_specification(
     recording: object,
     names: Sequence[str],
     marks: Callable[[], Events] | None = None,
-) -> tuple[str, tuple[str, ...]]:
+) -> tuple[str, tuple[Note, ...]]:
     """Return the specification to use, and a note if it was inferred.
 
     Parameters
@@ -165,10 +166,10 @@ def choose_specification(
     if recorded:
         return recorded, ()
     if marks is not None and len(find_markers(marks())):
-        return "marker", ("no --execution given: used marker, as critpath's marks are there",)
+        return "marker", (ExecutionChosen("marker", "as critpath's marks are there"),)
     found = suggest_specifications(names)
     if len(found) == 1:
-        return found[0], (f"no --execution given: used {found[0]}, the only pair of events",)
+        return found[0], (ExecutionChosen(found[0], "the only pair of events"),)
     if found:
         raise UnspecifiedError(
             f"{recording}: several pairs of events could be executions",
@@ -182,7 +183,7 @@ def choose_specification(
 
 def add_label(
     specification: Specification, texts: Sequence[Mapping[str, Sequence[str]]]
-) -> tuple[Specification, tuple[str, ...]]:
+) -> tuple[Specification, tuple[Note, ...]]:
     """Label executions by the first text field of their begin event, unless a label is given.
 
     Programs that trace requests mostly record the kind of each; an execution is then compared
@@ -197,7 +198,7 @@ def add_label(
     Returns
     -------
     specification : Specification
-    notes : tuple of str
+    notes : tuple of Note
         The field used, and how to undo it.
     """
     begin = specification.begin
@@ -207,11 +208,7 @@ def add_label(
     fields = [f for f in named if f != specification.key]
     if not fields:
         return specification, ()
-    note = (
-        f"executions are labelled by field '{fields[0]}' of {begin.name} "
-        "(label=FIELD names another, label=- none)"
-    )
-    return replace(specification, label=fields[0]), (note,)
+    return replace(specification, label=fields[0]), (LabelledByField(fields[0], begin.name),)
 
 
 PAIRS: Final = (

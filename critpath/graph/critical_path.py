@@ -33,8 +33,8 @@ from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host, number_codes
 from critpath.schema.environment import Environment
+from critpath.schema.notes import IncompleteExecutions, Note, WithoutEvents
 from critpath.schema.parameters.replay import WAITING
-from critpath.units import plural
 
 # technical: rows that are carried into blocks are kept, for walks that come back to one and for
 # executions asked for later: so many bytes unless another number is asked for.
@@ -724,17 +724,10 @@ def _number_threads(host: I64, tid: I64) -> I64:
     return number
 
 
-def left_out(subjects: I64, executions: Executions) -> tuple[str, ...]:
-    """Say how many executions have no path, or none that tells anything."""
-    unseen = int((subjects < 0).sum())
-    notes = (
-        (unseen, f"{plural(unseen, 'execution')} of threads without a scheduling event: UNKNOWN"),
-        (
-            executions.incomplete,
-            f"{plural(executions.incomplete, 'execution')} incomplete, left out",
-        ),
-    )
-    return tuple(text for count, text in notes if count)
+def left_out(subjects: I64, executions: Executions) -> tuple[Note, ...]:
+    """Note how many executions have no path, or none that tells anything."""
+    notes = WithoutEvents(int((subjects < 0).sum())), IncompleteExecutions(executions.incomplete)
+    return tuple(note for note in notes if note.executions)
 
 
 def find_lifetimes(

@@ -17,9 +17,15 @@ from critpath.model.gaps import BASE, Gaps
 from critpath.model.recording import Chosen
 from critpath.read import Recording
 from critpath.schema.environment import Environment, GapCounts
+from critpath.schema.notes import (
+    ChancesEvened,
+    ExecutionsChosen,
+    ExecutionsWhole,
+    Note,
+    RecordedTook,
+)
 from critpath.schema.parameters.ab import WINDOWS
 from critpath.stats.medians import compare_sides
-from critpath.text import partial as notes
 from critpath.timeline import RecordingOpener, read_finder_events
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ def leave_out_partial(
     chosen = None if executions.chance is None else np.isfinite(executions.chance)
     bystander = np.zeros(len(partial), np.bool_) if chosen is None else ~partial & ~chosen
     left = ~partial if share.bystanders else ~partial & ~bystander
-    evened: list[str] = []
+    evened: list[Note] = []
     if executions.chance is not None and not share.bystanders:
         left, evened = _even_chances(executions, left)
     rows = np.flatnonzero(partial if share.partial else left)
@@ -84,17 +90,17 @@ def leave_out_partial(
     }
     counted = _describe_share(replayed, counts, share.overhead)
     whole = int((~partial).sum())
-    said = [notes.executions_whole(whole, len(partial), counted.gaps, counted.gaps_ns)]
+    said: list[Note] = [ExecutionsWhole(whole, len(partial), counted.gaps, counted.gaps_ns)]
     ours = ~partial
     if chosen is not None:
         ours = chosen
         numbers = (counts[kind].total() for kind in ("whole", "cut", "bystander"))
-        said += [notes.executions_chosen(*numbers), *evened]
+        said += [ExecutionsChosen(*numbers), *evened]
     took = _relative_times(executions)
     felt = compare_sides(took[ours].tolist(), took[~ours].tolist(), 0, "more")
     if felt is not None:
         counted = replace(counted, took=felt)
-        said.append(notes.recorded_took(felt["more"], felt["low"], felt["high"]))
+        said.append(RecordedTook(felt["more"], felt["low"], felt["high"]))
     told = (*replayed.events.environment, Environment(gaps=counted))
     events = replace(replayed.events, environment=told)
     taken = given.take(rows)
@@ -128,7 +134,7 @@ def choose_by_begin(executions: Executions, gaps: Gaps, end: int) -> Bool:
     return result
 
 
-def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
+def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[Note]]:
     """Draw executions of a kind again whose chances differ by more than twice; say what is left.
 
     Those that had a higher chance stay in proportion to it, so that every part of the recording
@@ -137,7 +143,7 @@ def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
     chance = np.ones(len(kept)) if executions.chance is None else executions.chance
     _, kind = np.unique(np.array(executions.label, np.str_), return_inverse=True)
     draw = np.random.default_rng(0).random(len(kept))  # always the same
-    result, said = kept.copy(), []
+    result, said = kept.copy(), list[Note]()
     for one in range(int(kind.max(initial=-1)) + 1):
         mine = np.flatnonzero(kept & (kind == one) & np.isfinite(chance))
         if not len(mine):
@@ -147,7 +153,7 @@ def _even_chances(executions: Executions, kept: Bool) -> tuple[Bool, list[str]]:
             continue
         result[mine] = draw[mine] < WINDOWS.alike * low / chance[mine]
         counts = int(result[mine].sum()), len(mine)
-        said.append(notes.chances_evened(executions.label[mine[0]], low, high, *counts))
+        said.append(ChancesEvened(executions.label[mine[0]], low, high, *counts))
     return result, said
 
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from critpath.documents import CauseFacts, CodePlace
 from critpath.documents.base import as_float, number
@@ -140,6 +141,9 @@ def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
 
 
 _PLACES = 8  # technical: in the code, that are listed
+# What of a detail is a fact of its own name: for others it is looked at what findings agree on.
+_JUDGED: Final = frozenset({"peer", "device", "call", "caller"})
+_AS_IT_IS: Final = {*Detail._fields} & {*CauseFacts.__struct_fields__} - _JUDGED
 # What is waited for that is no device has its place: deferred work, or the call.
 _NAMED = frozenset({State.WAIT_DISK, State.WAIT_NET, State.SOFTIRQ, State.WAIT_SOFTIRQ})
 
@@ -197,8 +201,6 @@ def state_facts(
         tids=sorted({f.tid for f in alike if f.tid > 0 and f.symbol == symbol}),
         peer=peer,
         device=detail.device or ((detail.interrupt or detail.call) if state in _NAMED else ""),
-        control_group=detail.control_group,
-        limit=detail.limit,
         call=detail.call if state == State.RUN_SYSCALL else where_in(members),
         kind=main.kind if rise is None else "extra",
         counted=counted,
@@ -221,6 +223,7 @@ def state_facts(
         waits_at=waits_at[0].location if waits_at else "",
         waker_location=wakers[0].location if wakers else "",
         cause_id=kind.id,
+        **{name: getattr(detail, name) for name in _AS_IT_IS},
     )
 
 

@@ -12,6 +12,7 @@ from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import Kind
+from critpath.schema.notes import Remark
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
@@ -216,7 +217,7 @@ class Events(Table):
     total: int = 0
     environment: tuple[Environment, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Remark, ...] = ()
     clocks: tuple[HostClock, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
 

@@ -30,6 +30,7 @@ from critpath.model.table import (
 from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
+from critpath.schema.notes import Remark
 from critpath.units import format_ns, plural, safe_text
 
 # Writes a set into a file: `critpath.api`, whose types have methods, puts there who does.
@@ -75,7 +76,7 @@ class Executions(FlatTable):
     comm: tuple[str, ...] = field(metadata=col("the thread's name at the begin"))
     label: tuple[str, ...] = field(metadata=col("a name that the specification gives"))
     incomplete: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Remark, ...] = ()
     requests: RequestFacts | None = None
     causes: tuple[str, ...] = ()
     chance: F64 | None = None
@@ -365,7 +366,7 @@ class PathSet(Table):
         What each trace, manifest and step of the extraction says.
     events : int
         Events in the recordings.
-    warnings : tuple of str
+    warnings : tuple of Note or str
     """
 
     executions: Executions
@@ -377,7 +378,7 @@ class PathSet(Table):
     lossy: Bool
     environment: tuple[Environment, ...] = ()
     events: int = 0
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Remark, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.executions))
@@ -407,7 +408,7 @@ class PathSet(Table):
     @property
     def quota_held(self) -> bool:
         """Whether its recorders say that a CPU quota held threads back, with when or without."""
-        return any(QUOTA_HELD in warning for warning in self.warnings)
+        return any(isinstance(said, str) and QUOTA_HELD in said for said in self.warnings)
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from critpath.model.table import F64, I32, I64, TEXTS, U8, Bool, FlatTable, col
 from critpath.schema.environment import RequestCounts
+from critpath.schema.notes import Remark
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
@@ -467,7 +468,7 @@ class Sketches:
         Every request's, as an execution.
     chosen : bool [requests]
         Whether the specification asks for it.
-    notes : tuple of str
+    notes : tuple of Note or str
         The account of all requests.
     doubtful : bool
         What is doubtful counts as well, as the specification asks.
@@ -489,7 +490,7 @@ class Sketches:
     attribution: U8
     id: tuple[str, ...]
     chosen: Bool
-    notes: tuple[str, ...] = ()
+    notes: tuple[Remark, ...] = ()
     doubtful: bool = False
     hosts: tuple[str, ...] = ()
     clocks: tuple[HostClock, ...] = ()

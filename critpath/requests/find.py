@@ -46,8 +46,14 @@ from critpath.requests.paths import compose_paths, find_calls
 from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.schema.environment import Environment, RequestCounts
+from critpath.schema.notes import (
+    Note,
+    PathsDoubtful,
+    RequestsFound,
+    RequestsFoundInPart,
+    RequestsWithoutClient,
+)
 from critpath.schema.ways import PACKETS, way_of_requests
-from critpath.text import notes
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
 
@@ -132,7 +138,7 @@ def find_requests(
         calls=calls,
     )
     if unknown:
-        said = notes.paths_doubtful(unknown, len(kept))
+        said = PathsDoubtful(unknown, len(kept))
         executions = replace(executions, notes=(*executions.notes, said))
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
     at_once = kept[found.requests.why[kept] == MULTIPLEXED]
@@ -448,7 +454,7 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
     turns = requests.turn[rows].tolist()
     host, tid = endpoints.host[of].astype(np.int64), requests.tid[rows].astype(np.int64)
     labels = [requests.strings[code] for code in requests.label[rows].tolist()]
-    account = notes.requests_found(
+    account = note_requests(
         *(len(rows), len(np.unique(requests.service[rows])), found.account),
         *(_share_sure(requests.boundary[rows]), _share_sure(found.attribution[rows])),
     )
@@ -508,7 +514,7 @@ def _see_from_clients(
         host=host[kept],
         comm=_name_threads(found.processes, host[kept], tid),
         incomplete=executions.incomplete,
-        notes=(*executions.notes, *([notes.requests_without_client(lost)] if lost else [])),
+        notes=(*executions.notes, *([RequestsWithoutClient(lost)] if lost else [])),
     )
     return chosen, rows[kept], (calls[kept], begin[kept])
 
@@ -519,6 +525,30 @@ def _name_threads(processes: Processes, host: I64, tid: I64) -> tuple[str, ...]:
     threads = zip(host[first].tolist(), tid[first].tolist(), strict=True)
     names = [processes.thread(*thread) for thread in threads]
     return tuple([names[one] for one in each.tolist()])
+
+
+# What became of others than the requests that were found.
+_OTHERS: Final = (
+    *("incomplete", "unsolicited", "skipped", "busy_periods", "streams", "unattributed"),
+    *("unknown", "datagrams", "unsure"),
+)
+
+
+def note_requests(
+    total: int,
+    services: int,
+    account: RequestAccount,
+    begin: Mapping[str, float],
+    attribution: Mapping[str, float],
+) -> Note:
+    """Note what became of everything that servers were asked, and how sure two things are."""
+    facts = total, services, tuple(begin.items()), tuple(attribution.items())
+    others = [(name, getattr(account, name)) for name in _OTHERS]
+    others = [(name, count) for name, count in others if count]
+    sure = {*begin} == {"certain"} and {*attribution} <= {"certain", "likely"}
+    if sure and not others and not account.rings and account.way == "sockets":
+        return RequestsFound(*facts)
+    return RequestsFoundInPart(*facts, tuple(others), account.way, account.rings)
 
 
 def _share_sure(codes: U8) -> dict[str, float]:

@@ -23,6 +23,7 @@ from critpath.model.requests import (
     Sketches,
 )
 from critpath.requests.endpoints import NAMELESS
+from critpath.text.notes import word
 
 # `RequestTable.why` of what is no single request.
 _SEVERAL: Final = "multiplexed"
@@ -96,7 +97,7 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         alone=alone,
         several_at_once=several,
         not_recorded=elsewhere,
-        notes=list(dict.fromkeys(note for each in sketches for note in each.notes)),
+        notes=list(dict.fromkeys(word(note) for each in sketches for note in each.notes)),
     )
 
 

@@ -28,6 +28,7 @@ from critpath.requests.find import list_unseen
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
 from critpath.requests.turns import Processes
+from critpath.schema.notes import Remark
 from critpath.text import notes
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class SliceSketches:
     slices: ImplicitSlices
     names: tuple[str, ...]
     chosen: Bool
-    notes: tuple[str, ...]
+    notes: tuple[Remark, ...]
 
 
 def sketch_slices(

@@ -7,9 +7,11 @@ class's name in small letters, ``SomeExamined`` being ``some-examined``: it stay
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 # What a reader should make of a note:
 # doubt     no verdict can be given, or it cannot be trusted
@@ -40,8 +42,18 @@ class Note(Struct, frozen=True, tag_field="id", tag=_id_of):
         return str(type(self).__struct_config__.tag)
 
 
-# As long as notes of recordings are made as sentences.
+# What recorders and readers of traces say is a sentence from the beginning.
 Remark = Note | str
+
+
+def rename(remark: Remark, named: Callable[[str], str]) -> Remark:
+    """Return a note with every text in it renamed."""
+    if isinstance(remark, str):
+        return named(remark)
+    texts = {name: of for name, of in asdict(remark).items() if isinstance(of, str)}
+    return replace(remark, **{name: named(text) for name, text in texts.items()})
+
+
 UNNAMED: Final = "other"  # what sentences are called that are of no kind declared here
 
 
@@ -127,6 +139,176 @@ class Passed(NamedTuple):
     def plain_kind(self) -> str:
         """The kind, on a bridge or not."""
         return self.kind.removeprefix(_BRIDGED)
+
+
+# What a recording, and its extraction, say of themselves.
+
+
+class Saved(Note, frozen=True):
+    """What a file was saved with: the id, and the sentence as it was worded then."""
+
+    level = "warning"
+    name: str
+    text: str
+
+    @property
+    def id(self) -> str:
+        """The id of what is said."""
+        return self.name
+
+
+class ExecutionChosen(Note, frozen=True):
+    """What an execution is was chosen, as nobody said it."""
+
+    level = "usual"
+    chosen: str
+    why: str
+
+
+class LabelledByField(Note, frozen=True):
+    """A field of an event says of which kind executions are."""
+
+    level = "usual"
+    field: str
+    event: str
+
+
+class WithoutEvents(Note, frozen=True):
+    """Executions are of threads that no event of the scheduler names."""
+
+    level = "warning"
+    executions: int
+
+
+class IncompleteExecutions(Note, frozen=True):
+    """Executions were left out, as their begin or end was not recorded."""
+
+    level = "warning"
+    executions: int
+
+
+class RepairedSwitches(Note, frozen=True):
+    """Context switches that the kernel did not write were put in: of how many in all."""
+
+    level = "warning"
+    inserted: int
+    total: int
+
+
+class RecordingInMemory(Note, frozen=True):
+    """A recording could not be read piece by piece, and why."""
+
+    level = "usual"
+    recording: str
+    why: str
+
+
+class ExecutionInMemory(Note, frozen=True):
+    """An execution was larger than --max-memory (bytes)."""
+
+    level = "usual"
+    segments: int
+    size: float
+
+
+class LossyExecutions(Note, frozen=True):
+    """Executions, of all, overlap a loss of events."""
+
+    level = "warning"
+    lossy: int
+    total: int
+
+
+class NotInBaseline(Note, frozen=True):
+    """A baseline does not keep every execution of a recording: so many of all are left out."""
+
+    level = "warning"
+    recording: str
+    left_out: int
+    total: int
+
+
+class ExecutionsWhole(Note, frozen=True):
+    """Executions, of all of a recording with gaps, were recorded whole; the gaps' time in ns."""
+
+    level = "warning"
+    whole: int
+    total: int
+    gaps: int
+    gaps_ns: int
+
+
+class ExecutionsChosen(Note, frozen=True):
+    """Executions were chosen by chance; others were cut, or lay whole in the time of others."""
+
+    level = "warning"
+    chosen: int
+    cut: int
+    bystanders: int
+
+
+class ChancesEvened(Note, frozen=True):
+    """Executions of a kind were drawn again, as their chance had changed from low to high."""
+
+    level = "warning"
+    kind: str
+    low: float
+    high: float
+    kept: int
+    total: int
+
+
+class RecordedTook(Note, frozen=True):
+    """How much longer recorded executions took than others; the 95 % interval."""
+
+    level = "warning"
+    more: float
+    low: float
+    high: float
+
+
+class RequestsFound(Note, frozen=True):
+    """Requests were found, and all is sure of them; shares by how sure two things are."""
+
+    level = "usual"
+    total: int
+    services: int
+    begin: tuple[tuple[str, float], ...]
+    attribution: tuple[tuple[str, float], ...]
+
+
+class RequestsFoundInPart(Note, frozen=True):
+    """Requests were found, not all of them surely; what became of others, how they were found."""
+
+    level = "warning"
+    total: int
+    services: int
+    begin: tuple[tuple[str, float], ...]
+    attribution: tuple[tuple[str, float], ...]
+    others: tuple[tuple[str, int], ...]
+    way: str
+    rings: int
+
+
+class RequestsWithoutClient(Note, frozen=True):
+    """Requests were left out, as they have no times at their clients."""
+
+    level = "warning"
+    requests: int
+
+
+class SocketsUnnamed(Note, frozen=True):
+    """The kernel did not tell sockets apart: requests were found by system calls."""
+
+    level = "warning"
+
+
+class PathsDoubtful(Note, frozen=True):
+    """Of requests, of all, it is not known well enough what they asked."""
+
+    level = "warning"
+    doubtful: int
+    total: int
 
 
 # The sets, and how they were recorded.
@@ -762,19 +944,14 @@ class NotFlaggedByGate(Note, frozen=True):
 NOTES: Final[dict[str, type[Note]]] = {
     str(kind.__struct_config__.tag): kind for kind in Note.__subclasses__()
 }
-# Of sentences that are made while a recording is made, or read.
+# Of sentences that are made while a recording is made, or its trace is read.
 SAID: Final = {
-    "labelled-by-field": "A field of an event says of which kind executions are.",
-    "execution-in-memory": "An execution was larger than --max-memory.",
-    "recording-in-memory": "A recording could not be read piece by piece.",
     "recorder-note": "The recorder notes something.",
-    "execution-chosen": "What an execution is was chosen, as nobody said it.",
     "tracefs-mounted": "The recorder mounted tracefs.",
     "clock-aligned": "A host's clock is aligned with another's, so surely.",
     "one-clock": "Two hosts have one kernel's clock.",
     "hosts-as-one": "Recordings of hosts are taken as one.",
     "claim-held": "Messages allow what operating systems say of their clocks.",
-    "requests-found": "Requests were found, and all is sure of them.",
 }
 LEVELS: Final[dict[str, Level]] = {
     **dict.fromkeys(SAID, "usual"),

@@ -29,7 +29,9 @@ from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import own_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import Environment, read_environment
+from critpath.schema.notes import Remark, rename
 from critpath.store import write_text
+from critpath.store.columns import read_remarks, save_remarks
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 FORMAT: Final = "critpath/baseline/2"
@@ -189,6 +191,11 @@ def _texts(of: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     return tuple(_text(v, p) for p, v in _items(of.get(key), f"{place}.{key}", str))
 
 
+def _remarks(of: Mapping[str, Any], key: str, place: str) -> tuple[Remark, ...]:
+    _texts(of, key, place)  # refuses what are none
+    return read_remarks(key, of)
+
+
 def _baseline(document: object) -> Baseline:
     if type(document) is not dict:
         raise _Wrong("no baseline: not a JSON object")
@@ -224,7 +231,7 @@ def _session(given: Mapping[str, Any], place: str) -> Session:
             _environment(v, p) for p, v in _items(given.get("environment"), f"{place}.environment")
         ),
         events=_whole(given.get("events"), f"{place}.events"),
-        warnings=_texts(given, "warnings", place),
+        warnings=_remarks(given, "warnings", place),
     )
     if given.get("means") != [list(pair) for pair in mean_times(path_set)]:
         raise _Wrong(f"{place}.means are not those of its executions: the file was changed")
@@ -309,7 +316,7 @@ def _paths(
         comm=tuple(texts[thread[2]] for thread in columns["thread"]),
         label=tuple(columns["label"]),
         incomplete=_whole(given.get("incomplete"), f"{place}.incomplete"),
-        notes=_texts(given, "notes", place),
+        notes=_remarks(given, "notes", place),
         requests=_requests(given, place, [e - b for b, e in zip(begins, ends, strict=True)]),
     )
     table = np.concatenate([np.zeros((0, STEP), np.int64), *steps])
@@ -565,8 +572,8 @@ def _session_lines(session: Session) -> Iterator[str]:
         "origin": origin,
     }
     lists: dict[str, list[Any]] = {
-        "notes": _clean(executions.notes),
-        "warnings": _clean(paths.warnings),
+        **_clean(save_remarks("notes", executions.notes)),
+        **_clean(save_remarks("warnings", paths.warnings)),
         "losses": _clean([loss.saved() for loss in paths.losses]),
         "environment": _clean([e.saved() for e in paths.environment]),
         "means": [list(pair) for pair in mean_times(paths)],
@@ -737,7 +744,9 @@ def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
         specification = _WINDOWS + PurePath(file).name
     return replace(
         part,
-        executions=replace(part.executions, notes=tuple(map(clean, part.executions.notes))),
+        executions=replace(
+            part.executions, notes=tuple(rename(note, clean) for note in part.executions.notes)
+        ),
         paths=part.paths.map_stacks(own_stack),
         sources=tuple(names[source] for source in part.sources),
         specification=specification,
@@ -746,7 +755,7 @@ def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
             for x in part.losses
         ),
         environment=tuple(_hide_places(each, names) for each in part.environment),
-        warnings=tuple(map(clean, part.warnings)),
+        warnings=tuple(rename(warning, clean) for warning in part.warnings),
     )
 
 

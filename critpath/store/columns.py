@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from critpath.model import Executions, Loss, State
 from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
+from critpath.schema.notes import LEVELS, Note, Remark, Saved
+from critpath.text.notes import word_all
+from critpath.text.recognized import identify_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,6 +188,30 @@ ABOUT: Final[Mapping[str, Callable[[object], bool]]] = {
     "notes": is_texts,
     "strings": is_texts,
 }
+
+
+# Notes are saved as they are worded, with their ids beside.
+
+_IDS: Final = {"warnings": "warning_ids", "notes": "note_ids"}
+
+
+def save_remarks(name: str, remarks: Sequence[Remark]) -> dict[str, list[str]]:
+    """Return notes, under the name that they are saved under, and their ids if they have any."""
+    said = word_all(remarks)
+    if not any(isinstance(remark, Note) for remark in remarks):
+        return {name: said}
+    return {name: said, _IDS[name]: identify_all(remarks)}
+
+
+def read_remarks(name: str, saved: Mapping[str, object]) -> tuple[Remark, ...]:
+    """Return the notes of a file, of which earlier versions have the sentences alone."""
+    said, ids = cast("list[str]", saved[name]), saved.get(_IDS[name])
+    if not isinstance(ids, list) or len(ids) != len(said):
+        return tuple(said)
+    return tuple(
+        Saved(known, text) if known in LEVELS else text
+        for known, text in zip(map(str, ids), said, strict=True)
+    )
 
 
 # Columns as Arrow arrays, from their buffers.

@@ -49,6 +49,7 @@ from critpath.store.columns import (
     arrow_schema,
     is_count,
     numbers,
+    read_remarks,
 )
 from critpath.untrusted import load_json
 
@@ -274,7 +275,7 @@ class _PathsFile:
             **texts,
             **{name: _numbers(table, name) for name in ("begin", "end", "tid", "host")},
             incomplete=about["incomplete"],
-            notes=tuple(about["notes"]),
+            notes=read_remarks("notes", about),
             requests=self._request_facts(table),
         )
         session = _numbers(table, "session")
@@ -295,7 +296,7 @@ class _PathsFile:
             lossy=_numbers(table, "lossy"),
             environment=tuple(map(read_environment, about["environment"])),
             events=about["events"],
-            warnings=tuple(about["warnings"]),
+            warnings=read_remarks("warnings", about),
         )
 
     def _request_facts(self, table: pa.Table) -> RequestFacts | None:

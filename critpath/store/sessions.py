@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from critpath.errors import UsageError
 from critpath.schema.environment import Environment
-from critpath.text import notes
+from critpath.schema.notes import NotInBaseline
+from critpath.text.notes import word
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ def require_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: 
         seen |= moments
 
 
-def note_left_out(name: str, kept: int, out: int) -> str:
+def note_left_out(name: str, kept: int, out: int) -> NotInBaseline:
     """Say that a baseline has not all executions of a recording."""
-    return notes.not_in_baseline(name, out, kept + out)
+    return NotInBaseline(name, out, kept + out)
 
 
 def drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
@@ -43,14 +44,14 @@ def drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
     if not marks:
         return part, 0
     said = {
-        note_left_out(str(mark.left_out_of), mark.left_out_kept, out)
+        word(note_left_out(str(mark.left_out_of), mark.left_out_kept, out))
         for mark, out in marks
         if mark.left_out_kept is not None
     }
     plain = replace(
         part,
         environment=tuple(e for e in part.environment if e.left_out is None),
-        warnings=tuple(w for w in part.warnings if w not in said),
+        warnings=tuple(w for w in part.warnings if word(w) not in said),
     )
     return plain, sum(out for _, out in marks)
 

@@ -39,6 +39,7 @@ from critpath.store.columns import (
     arrow_schema,
     of_numbers,
     of_texts,
+    save_remarks,
     utf8,
 )
 from critpath.store.files import atomic
@@ -198,6 +199,8 @@ class PathsWriter:
             "format": FORMAT,
             "specification": " | ".join(self._specifications),
             **self._about,
+            **save_remarks("warnings", self._about["warnings"]),
+            **save_remarks("notes", self._about["notes"]),
             "strings": ["", *sorted(self._strings - {""})],
         }
         return json.dumps(about, separators=(",", ":"))

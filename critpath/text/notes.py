@@ -1,8 +1,8 @@
 """Warnings, notes and reasons in words: the sentences of the records of `critpath.schema.notes`.
 
 A function is one sentence, named after its record, of which it has the facts; what executions and
-their types are called is told when it is worded.  Notes of recordings are sentences already: of
-these a function's arguments are the facts.
+their types are called is told when it is worded.  What recorders and readers of traces say is a
+sentence already.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from critpath.model.recording import MOST_NAMED
 from critpath.schema import notes as n
@@ -19,9 +19,6 @@ from critpath.schema.notes import Passed
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_share, plural, safe_text
-
-if TYPE_CHECKING:
-    from critpath.model import RequestAccount
 
 _EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
 
@@ -91,6 +88,10 @@ def side(name: str) -> str:
     return _SIDES.get(name, name)
 
 
+def _saved(note: n.Saved, words: Words) -> str:
+    return words.call(note.text)
+
+
 def _of_set(note: n.OfSet, words: Words) -> str:
     return f"{side(note.name)}: {word(note.said, words)}"
 
@@ -127,41 +128,45 @@ WAYS: Final = {
 }
 
 
-def requests_found(
-    total: int,
-    services: int,
-    account: RequestAccount,
-    begin: Mapping[str, float],
-    attribution: Mapping[str, float],
-) -> str:
-    """What became of everything that servers were asked; shares of how sure two things are."""
-    rest = (
-        (account.incomplete, "incomplete"),
-        (account.unsolicited, "answers to nothing"),
-        (account.skipped, "skipped"),
-        (account.busy_periods, "of several at once"),
-        (account.streams, "answered in pieces over time, which last as long as their stream"),
-        (account.unattributed, "sub-requests of no request"),
-        (account.unknown, "uses of sockets that are not known"),
-        (account.datagrams, "over UDP, of which another may have been answered"),
-        (account.unsure, "left out, below min_confidence"),
-    )
-    left = "".join(f"; {count:,} {what}" for count, what in rest if count)
-    found = "".join(
-        f"; {what} is " + ", ".join(f"{word} for {format_share(part)}" for word, part in of.items())
-        for what, of in (("when they began", begin), ("what they asked", attribution))
+_OTHERS: Final = {
+    "incomplete": "incomplete",
+    "unsolicited": "answers to nothing",
+    "skipped": "skipped",
+    "busy_periods": "of several at once",
+    "streams": "answered in pieces over time, which last as long as their stream",
+    "unattributed": "sub-requests of no request",
+    "unknown": "uses of sockets that are not known",
+    "datagrams": "over UDP, of which another may have been answered",
+    "unsure": "left out, below min_confidence",
+}
+
+
+def _requests_found(note: n.RequestsFound, _: Words) -> str:
+    return f"{_count_requests(note)}{_say_sureness(note)}"
+
+
+def _requests_found_in_part(note: n.RequestsFoundInPart, _: Words) -> str:
+    left = "".join(f"; {count:,} {_OTHERS[name]}" for name, count in note.others)
+    way = f"; found by {WAYS[note.way]}" if note.way in WAYS else ""
+    if note.rings:
+        way += f"; what {plural(note.rings, 'call')} of io_uring_enter did is not seen"
+    return f"{_count_requests(note)}{left}{_say_sureness(note)}{way}"
+
+
+def _count_requests(note: n.RequestsFound | n.RequestsFoundInPart) -> str:
+    return f"requests: {note.total:,} of {plural(note.services, 'service')}"
+
+
+def _say_sureness(note: n.RequestsFound | n.RequestsFoundInPart) -> str:
+    return "".join(
+        f"; {what} is " + ", ".join(f"{word} for {format_share(part)}" for word, part in of)
+        for what, of in (("when they began", note.begin), ("what they asked", note.attribution))
         if of
     )
-    if account.way != "sockets":
-        found += f"; found by {WAYS[account.way]}"
-    if account.rings:
-        found += f"; what {plural(account.rings, 'call')} of io_uring_enter did is not seen"
-    return f"requests: {total:,} of {plural(services, 'service')}{left}{found}"
 
 
-def requests_without_client(count: int) -> str:
-    """How many requests have no times at their clients."""
-    of = plural(count, "request")
+def _requests_without_client(note: n.RequestsWithoutClient, _: Words) -> str:
+    of = plural(note.requests, "request")
     return f"{of} left out: who asked was not recorded, or its clock is not known"
 
 
@@ -174,8 +179,7 @@ def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
     return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
 
 
-def sockets_unnamed() -> str:
-    """Requests were found by system calls, as the kernel did not tell sockets apart."""
+def _sockets_unnamed(_note: n.SocketsUnnamed, _: Words) -> str:
     return "the kernel hid which socket is which: requests are found by system calls alone"
 
 
@@ -200,11 +204,10 @@ def epoch_unknown(recording: str) -> str:
     return f"{recording} does not say the time of day: its spans begin in 1970"
 
 
-def paths_doubtful(doubtful: int, total: int) -> str:
-    """Of some requests it is not known well enough what they asked."""
+def _paths_doubtful(note: n.PathsDoubtful, _: Words) -> str:
     return (
-        f"what {format_share(doubtful / total)} of the requests asked of others is doubtful: "
-        "their paths are those of the threads that answered them"
+        f"what {format_share(note.doubtful / note.total)} of the requests asked of others is "
+        "doubtful: their paths are those of the threads that answered them"
     )
 
 
@@ -229,18 +232,16 @@ def _in_one_set(note: n.InOneSet, _: Words) -> str:
     return f"{of} was recorded with {note.what}: they are left out of account"
 
 
-def repaired_switches(inserted: int, total: int) -> str:
-    """Context switches that the kernel did not write were inserted."""
+def _repaired_switches(note: n.RepairedSwitches, _: Words) -> str:
     return (
-        f"the kernel did not write {inserted:,} of {total:,} switches "
-        f"({format_share(inserted / total)}): they were put in, and times just after a wake "
-        "are estimates"
+        f"the kernel did not write {note.inserted:,} of {note.total:,} switches "
+        f"({format_share(note.inserted / note.total)}): they were put in, and times just after a "
+        "wake are estimates"
     )
 
 
-def recording_in_memory(name: str, why: str) -> str:
-    """A recording could not be read piece by piece, as --max-memory asks."""
-    return f"{name} was in memory as a whole, whatever --max-memory: {why}"
+def _recording_in_memory(note: n.RecordingInMemory, _: Words) -> str:
+    return f"{note.recording} was in memory as a whole, whatever --max-memory: {note.why}"
 
 
 def out_of_order(reason: object) -> str:
@@ -248,22 +249,82 @@ def out_of_order(reason: object) -> str:
     return f"{reason}, and its events have to be sorted"
 
 
-def execution_in_memory(segments: int, size: float) -> str:
-    """A path is larger than --max-memory (bytes)."""
+def _execution_in_memory(note: n.ExecutionInMemory, words: Words) -> str:
     return (
-        f"an execution of {segments:,} segments was in memory as a whole, whatever --max-memory: "
-        f"some {size / 1e6:,.0f} MB"
+        f"{words.an_execution} of {note.segments:,} segments was in memory as a whole, whatever "
+        f"--max-memory: some {note.size / 1e6:,.0f} MB"
     )
 
 
-def lossy_executions(lossy: int, total: int) -> str:
-    """Executions of a set to calibrate with overlap a loss."""
-    return f"{plural(lossy, 'execution')} of {total:,} overlap a loss of events"
+def _lossy_executions(note: n.LossyExecutions, words: Words) -> str:
+    return f"{words.count(note.lossy)} of {note.total:,} overlap a loss of events"
 
 
-def not_in_baseline(name: str, left_out: int, total: int) -> str:
-    """A baseline does not keep every execution of a recording."""
-    return f"{name}: {left_out:,} of {total:,} executions are not in the baseline (--executions)"
+def _not_in_baseline(note: n.NotInBaseline, words: Words) -> str:
+    return (
+        f"{note.recording}: {note.left_out:,} of {note.total:,} {words.many} are not in the "
+        "baseline (--executions)"
+    )
+
+
+def _execution_chosen(note: n.ExecutionChosen, _: Words) -> str:
+    return f"no --execution given: used {note.chosen}, {note.why}"
+
+
+def _labelled_by_field(note: n.LabelledByField, words: Words) -> str:
+    return (
+        f"{words.many} are labelled by field '{note.field}' of {note.event} "
+        "(label=FIELD names another, label=- none)"
+    )
+
+
+def _without_events(note: n.WithoutEvents, words: Words) -> str:
+    return f"{words.count(note.executions)} of threads without a scheduling event: UNKNOWN"
+
+
+def _incomplete_executions(note: n.IncompleteExecutions, words: Words) -> str:
+    return f"{words.count(note.executions)} incomplete, left out"
+
+
+# Recordings with gaps: which executions are whole, and which of them count.
+
+
+def _executions_whole(note: n.ExecutionsWhole, words: Words) -> str:
+    return (
+        f"{note.whole:,} of {words.count(note.total)} recorded whole; "
+        f"{plural(note.gaps, 'gap')}, {format_ns(note.gaps_ns)} in all: "
+        "not recorded, and never crossed by a path"
+    )
+
+
+def _executions_chosen(note: n.ExecutionsChosen, words: Words) -> str:
+    lost = f"; {note.cut:,} more {'was' if note.cut == 1 else 'were'} chosen and cut"
+    beside = f"; {words.count(note.bystanders)} left out that lay whole in the time of others"
+    return (
+        f"{words.count(note.chosen)} chosen by chance{lost if note.cut else ''}"
+        + f"{beside}, as these are short ones" * bool(note.bystanders)
+    )
+
+
+def _chances_evened(note: n.ChancesEvened, words: Words) -> str:
+    return (
+        f"{safe_text(note.kind)}: the chance to be recorded changed from {format_share(note.low)} "
+        f"to {format_share(note.high)}; {note.kept:,} of {note.total:,} {words.many} were drawn "
+        "again, so that each counts for as many"
+    )
+
+
+def _recorded_took(note: n.RecordedTook, _: Words) -> str:
+    return recorded_took(note.more, note.low, note.high)
+
+
+def recorded_took(more: float, low: float, high: float) -> str:
+    """How much longer recorded executions took than others; from low to high with 95 %."""
+    interval = f"({100 * low:+.1f} to {100 * high:+.1f} %)"
+    if low <= 0 <= high:
+        return f"recorded ones took as long as the others {interval}"
+    what = "longer" if more > 0 else "less"
+    return f"recorded ones took {100 * abs(more):.1f} % {what} than the others {interval}"
 
 
 def _partial_comparison(note: n.PartialComparison, words: Words) -> str:
@@ -937,6 +998,25 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.FewSessions: _few_sessions,
     n.RaisedFloor: _raised_floor,
     n.TooSmallSets: _too_small_sets,
+    n.Saved: _saved,
+    n.ExecutionChosen: _execution_chosen,
+    n.LabelledByField: _labelled_by_field,
+    n.WithoutEvents: _without_events,
+    n.IncompleteExecutions: _incomplete_executions,
+    n.RepairedSwitches: _repaired_switches,
+    n.RecordingInMemory: _recording_in_memory,
+    n.ExecutionInMemory: _execution_in_memory,
+    n.LossyExecutions: _lossy_executions,
+    n.NotInBaseline: _not_in_baseline,
+    n.ExecutionsWhole: _executions_whole,
+    n.ExecutionsChosen: _executions_chosen,
+    n.ChancesEvened: _chances_evened,
+    n.RecordedTook: _recorded_took,
+    n.RequestsFound: _requests_found,
+    n.RequestsFoundInPart: _requests_found_in_part,
+    n.RequestsWithoutClient: _requests_without_client,
+    n.SocketsUnnamed: _sockets_unnamed,
+    n.PathsDoubtful: _paths_doubtful,
     n.FasterSample: _faster_sample,
     n.OtherMix: _other_mix,
     n.Orphans: _orphans,

@@ -6,6 +6,7 @@ Who reads these has no record of them, only words; here alone they are looked at
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from critpath.model import State
@@ -44,10 +45,15 @@ def recognize(sentence: str) -> str:
     return next((name for name, of in _KNOWN.items() if of.search(sentence)), UNNAMED)
 
 
-def identify(remark: Remark, sentence: str = "") -> str:
-    """Return the id of a note; ``sentence`` is what is said, where that is known."""
+def identify(remark: Remark) -> str:
+    """Return the id of a note."""
     said = remark.said if isinstance(remark, OfSet) else remark
-    return said.id if isinstance(said, Note) else recognize(sentence or said)
+    return said.id if isinstance(said, Note) else recognize(said)
+
+
+def identify_all(remarks: Iterable[Remark]) -> list[str]:
+    """Return the ids of notes."""
+    return [identify(remark) for remark in remarks]
 
 
 def find_level(remark: Remark) -> Level:

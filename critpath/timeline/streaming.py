@@ -23,7 +23,6 @@ from critpath.model import (
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording, prev_states
 from critpath.schema.environment import name_timers
 from critpath.schema.ways import SOCKETS
-from critpath.text import notes
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
 from critpath.timeline.functions import FunctionEvents
 from critpath.timeline.holders import find_holds
@@ -54,6 +53,7 @@ import numpy as np
 from critpath.errors import UsageError
 from critpath.model import I64, PackedBlock
 from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
+from critpath.schema.notes import RecordingInMemory, Remark
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def replay_recording(
     recording: Recording,
     specifications: Sequence[Specification],
     budget: Budget,
-    told: tuple[str, ...],
+    told: tuple[Remark, ...],
     way: str = SOCKETS,
 ) -> Iterator[ReplayedRecording]:
     """Replay a recording, of which something is `told` from before anything was read."""
@@ -76,7 +76,7 @@ def replay_recording(
     with closing(replayed.blocks):
         warnings = (*told, *replayed.events.warnings)
         if budget.spills and opener.whole:
-            warnings += (notes.recording_in_memory(str(recording), opener.whole),)
+            warnings += (RecordingInMemory(str(recording), opener.whole),)
         made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]
         del replayed
         yield made.pop()

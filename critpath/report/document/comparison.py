@@ -72,7 +72,7 @@ from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import Words, word, word_all
 from critpath.text.page import noun_of_set
-from critpath.text.recognized import identify
+from critpath.text.recognized import identify_all
 from critpath.units import NS_PER_S
 
 # Losses are listed one by one up to here; their sums are always complete.
@@ -134,6 +134,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             sample=_clustering(comparison.sample_clusters, comparison.sample, words, order=entries),
             pairs=_pairs(comparison.pairs),
             notes=word_all(comparison.pairs.notes, words),
+            note_ids=identify_all(comparison.pairs.notes),
         ),
         plane=project_counts(comparison.normal_vectors, comparison.sample_vectors)
         if entries
@@ -142,16 +143,14 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             anomalous=int(outliers.anomalous.sum()),
             paper=int(outliers.paper.sum()),
             notes=word_all(outliers.notes, words),
+            note_ids=identify_all(outliers.notes),
         ),
         executions=[*table] if entries else cast("list[ExecutionEntry]", table),
         findings=[narrow(FindingEntry, finding) for finding in comparison.findings],
         causes=[narrow(CauseEntry, cause) for cause in comparison.causes],
         aligned=aligned,
-        reason_ids=[identify(remark) for remark in comparison.reasons],
-        warning_ids=[
-            identify(remark, said)
-            for remark, said in zip(comparison.warnings, warnings, strict=True)
-        ],
+        reason_ids=identify_all(comparison.reasons),
+        warning_ids=identify_all(comparison.warnings),
     )
     document.waits = [*comparison.waits]
     document.pictures = draw_pictures(comparison, document)
@@ -192,8 +191,10 @@ def describe_set(paths: PathSet) -> SetEntry:
         ),
         lossy=int(paths.lossy.sum()),
         incomplete=int(executions.incomplete),
-        notes=list(executions.notes),
-        warnings=list(paths.warnings),
+        notes=word_all(executions.notes),
+        note_ids=identify_all(executions.notes),
+        warnings=word_all(paths.warnings),
+        warning_ids=identify_all(paths.warnings),
         machines=list_values(paths.environment, lambda e: e.recorded_on),
         processors=list_values(paths.environment, lambda e: e.recorded_cpu),
         cpus=list_values(paths.environment, lambda e: e.recorded_cpus),
@@ -279,6 +280,7 @@ def _detection(comparison: Analysis, words: Words) -> DetectionEntry:
         DetectionEntry,
         detection,
         notes=word_all(detection.remarks, words),
+        note_ids=identify_all(detection.remarks),
         minimum=settings.get("minimum_executions", 0),
         levels=[LevelEntry(*pair) for pair in settings.get("level", ())],
         apart=comparison.apart,
@@ -299,6 +301,7 @@ def _clustering(
     return ClusteringEntry(
         method=clusters.method,
         notes=word_all(clusters.notes, words),
+        note_ids=identify_all(clusters.notes),
         clusters=[
             ClusterEntry(
                 cluster=k,

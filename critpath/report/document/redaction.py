@@ -242,6 +242,8 @@ _WORDS: Final = frozenset(
     | {
         "reason_ids",
         "warning_ids",
+        "note_ids",
+        "cause_id",
         "change",
         "counted",
         "certainty",

@@ -24,6 +24,7 @@ from critpath.store.baseline import (
     load_baseline,
     save_baseline,
 )
+from critpath.text.notes import word_all
 
 _PLACE = importlib.util.spec_from_file_location("gate_drawn", Path(__file__).with_name("drawn.py"))
 drawn = importlib.util.module_from_spec(_PLACE)
@@ -45,7 +46,7 @@ def plain(paths: PathSet) -> dict:
         "comms": [utf8(t) for t in executions.comm],
         **{n: getattr(executions, n).tolist() for n in ("begin", "end", "tid", "host")},
         "incomplete": executions.incomplete,
-        "notes": [utf8(t) for t in executions.notes],
+        "notes": [utf8(t) for t in word_all(executions.notes)],
         "start": of.start.tolist(),
         "columns": {
             n: getattr(of, n).tolist()
@@ -73,7 +74,7 @@ def plain(paths: PathSet) -> dict:
             for e in paths.environment
         ],
         "events": paths.events,
-        "warnings": [utf8(t) for t in paths.warnings],
+        "warnings": [utf8(t) for t in word_all(paths.warnings)],
     }
 
 

@@ -80,7 +80,7 @@ def test_the_kernel_hides_which_socket_is_which(asked):
     # Of some it is known: these are found, and the others counted.
     executions, _, _ = asked.find([*asked.talk(), *hidden[2:]], "requests")
     assert len(executions) == 3
-    assert "uses of sockets that are not known" in executions.notes[0]
+    assert "uses of sockets that are not known" in word(executions.notes[0])
 
 
 def test_all_sockets_have_the_same_address(asked):

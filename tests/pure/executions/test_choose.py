@@ -9,6 +9,7 @@ import pytest
 from critpath.errors import UsageError
 from critpath.executions.find import add_label, choose_specification
 from critpath.executions.specification import parse_specification
+from critpath.schema.notes import ExecutionChosen
 
 NAMES = ["app:request_begin", "app:request_end", "sched_switch"]
 TEXTS = [{"sched_switch": ("prev_comm",)}, {"app:request_begin": ("type", "path")}]
@@ -21,7 +22,7 @@ def test_the_user_comes_first_then_the_recording_then_the_only_pair():
     assert choose_specification(None, "process", here, NAMES) == ("process", ())
     chosen, notes = choose_specification(None, "", here, NAMES)
     assert chosen == BETWEEN
-    assert chosen in notes[0]
+    assert notes == (ExecutionChosen(chosen, "the only pair of events"),)
 
 
 def test_marks_are_looked_for_only_where_nobody_says_anything(record):
@@ -32,7 +33,7 @@ def test_marks_are_looked_for_only_where_nobody_says_anything(record):
     here = Path("r")
     chosen, (note,) = choose_specification(None, "", here, NAMES, made.events)
     assert chosen == "marker"
-    assert "marks" in note
+    assert "marks" in note.why
     # A message of another program's, or a begin alone, is no reason.
     other = record().add(10, 0, "print", buf="critpath:begin job\n")
     assert choose_specification(None, "", here, NAMES, other.events)[0] == BETWEEN

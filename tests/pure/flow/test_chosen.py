@@ -16,7 +16,7 @@ from critpath.graph.partial import _even_chances, choose_by_begin
 from critpath.model import CompareSettings, Executions
 from critpath.model.gaps import make_gaps
 from critpath.schema.environment import read_environment
-from critpath.text.notes import word_all
+from critpath.text.notes import word, word_all
 
 
 def executions(chance: list[float], label: list[str], took: list[int] | None = None) -> Executions:
@@ -54,7 +54,7 @@ def test_what_is_kept_had_been_kept_and_similar_chances_stay(rows: list[tuple[fl
             assert left[mine].all()
         else:
             assert left[mine & (found.chance <= 2 * chances.min())].all()
-            assert any(text.startswith(f"{kind}: ") for text in said)
+            assert any(text.startswith(f"{kind}: ") for text in word_all(said))
     again, _ = _even_chances(found, kept)
     assert (again == left).all()
 
@@ -116,7 +116,7 @@ def test_a_mean_over_changed_chances_is_that_of_all() -> None:
     mean = float((found.end - found.begin)[left].mean())
     assert mean == pytest.approx(took.mean(), rel=0.05)
     assert float((found.end - found.begin).mean()) > 2 * took.mean()
-    assert "changed from 2" in said
+    assert "changed from 2" in word(said)
 
 
 def test_rows_keep_their_chance() -> None:

@@ -88,11 +88,13 @@ def test_missing_switches_are_one_sentence(normal, quick):
     assert note_repaired_switches(normal) is normal
     few = note_repaired_switches(counted(normal, (10, 990), (20, 980)))
     assert few.warnings == normal.warnings
-    assert few.executions.notes[-1].startswith(
+    assert word(few.executions.notes[-1]).startswith(
         "the kernel did not write 30 of 2,000 switches (1.5 %): they were put in, and "
     )
     many = note_repaired_switches(counted(normal, (100, 900), (20, 980)))
-    assert many.warnings[-1].startswith("the kernel did not write 120 of 2,000 switches (6.0 %)")
+    assert word(many.warnings[-1]).startswith(
+        "the kernel did not write 120 of 2,000 switches (6.0 %)"
+    )
     assert many.executions.notes == normal.executions.notes
     found = flow.compare(counted(normal, (100, 900)), normal, quick)
     assert sum("did not write" in w for w in word_all(found.warnings)) == 1

@@ -19,6 +19,7 @@ from critpath.flow import extract
 from critpath.model import ExtractSettings
 from critpath.read.recording import Recording
 from critpath.read.streaming import OutOfOrder
+from critpath.text.notes import word_all
 from critpath.timeline import opening as sources
 from critpath.timeline import streaming as spilling
 
@@ -65,7 +66,7 @@ def test_events_out_of_order_are_read_as_a_whole(guest, monkeypatch):
     monkeypatch.setattr(sources, "EventStream", Backwards)
     paths = joined(recording, REQUESTS, monkeypatch, 1_000, 100, spills=True)
     assert_same(paths, before.executions, before.paths)
-    [said] = [w for w in paths.warnings if "max-memory" in w]
+    [said] = [w for w in word_all(paths.warnings) if "max-memory" in w]
     assert "time runs backwards within kernel/channel0_0" in said
 
 

@@ -54,6 +54,7 @@ def calibration():
         "verdict": "calibrated",
         "reasons": ["1.0 % false alarms"],
         "warnings": [],
+        "warning_ids": [],
         "settings": {"alpha": 0.01},
         "executions": 30,
         "mean": 1e7,

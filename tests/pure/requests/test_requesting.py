@@ -19,6 +19,7 @@ from critpath.model.gaps import REASONS, Gaps
 from critpath.read.recording import Recording
 from critpath.requests.find import find_requests, require_sockets
 from critpath.schema.environment import Environment, RequestCounts
+from critpath.text.notes import word
 
 MANIFEST = Manifest("complete", "", (), "", (), {}, "minimal", {}, {}, 0, 0)
 NORMAL = Recording(Path("normal"), manifest=MANIFEST)
@@ -64,7 +65,7 @@ def test_each_request_is_an_execution():
     assert (executions.end - executions.begin).tolist() == [50, 50, 50]
     assert set(executions.label) == {":80"}
     assert events.environment[-1] == Environment(requests=RequestCounts(requests=3, doubtful=0))
-    assert "3 of 1 service" in executions.notes[0]
+    assert "3 of 1 service" in word(executions.notes[0])
 
 
 def test_what_came_over_udp_are_requests():
@@ -119,7 +120,7 @@ def test_what_is_no_request_is_counted():
     executions, _, _ = find(
         [*talk(times=0), *said, *[(t + 1000, *e) for t, *e in talk()[2:]]], "requests"
     )
-    assert executions.notes[0].startswith("requests: 3 of 1 service; 1 answers to nothing")
+    assert word(executions.notes[0]).startswith("requests: 3 of 1 service; 1 answers to nothing")
 
 
 def with_gap(why):
@@ -137,7 +138,7 @@ def test_a_recording_with_gaps():
     assert caught.value.exit_code == 4
     assert caught.value.what.startswith("requests are not found yet in a recording with gaps")
     executions, _, _ = find_requests(with_gap("other"), *asked)
-    assert executions.notes[0].startswith("requests: 2 of 1 service; 1 incomplete")
+    assert word(executions.notes[0]).startswith("requests: 2 of 1 service; 1 incomplete")
 
 
 def test_only_what_other_services_did_is_not_counted():
@@ -157,7 +158,7 @@ def test_only_what_other_services_did_is_not_counted():
         ("requests", "requests: 4 of 2 services; 1 incomplete; 1 answers to nothing; when"),
     ):
         executions, _, _ = find(events, text)
-        assert executions.notes[0].startswith(expected)
+        assert word(executions.notes[0]).startswith(expected)
 
 
 def test_nobody_who_serves():

@@ -29,6 +29,7 @@ from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
 from critpath.requests.tiers import sum_tiers
 from critpath.store import save_paths
+from critpath.text.notes import word
 
 GOLDEN = """\
         latency       own      asks    n
@@ -176,7 +177,7 @@ def test_doubtful_is_about_requests(tmp_path, execution):
 
 
 def test_the_account_says_how_sure_it_is_who_worked():
-    said = sketch(two_tiers()).notes[0]
+    said = word(sketch(two_tiers()).notes[0])
     assert said.startswith("requests: 120 of 2 services; when they began is certain for 100 %")
     assert "; what they asked is certain for 100 %" in said
 

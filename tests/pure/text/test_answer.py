@@ -16,6 +16,7 @@ from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.document.as_json import load_document
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import SCREEN, answer_lines
+from critpath.requests.find import note_requests
 from critpath.schema.notes import SomeExamined
 from critpath.text import notes
 from critpath.text.answer import (
@@ -27,6 +28,7 @@ from critpath.text.answer import (
 )
 from critpath.text.explanation import describe_cause
 from critpath.text.page import noun_of, recordings_line
+from critpath.text.recognized import find_level
 
 MS = 1_000_000.0
 GOLDEN = sorted((Path(__file__).parents[1] / "report" / "golden").glob("*.json"))
@@ -277,26 +279,28 @@ def test_chance_is_in_words(p, words):
     assert describe_chance(p) == words
 
 
+def say_requests(*facts):
+    """Return the account of requests in a sentence, which has the level of its record."""
+    note = note_requests(*facts)
+    said = notes.word(note)
+    assert find_level(said) == note.level
+    return said
+
+
 def test_normal_operation_is_no_warning(document):
     found = document(kind("a", 1, 2, slow=30))
     found.warnings = [
         "executions are labelled by field 'type' of app:request_begin",
-        f"before: {notes.requests_found(2_320, 4, RequestAccount(), {'certain': 1.0}, {})}",
-        notes.requests_found(
-            9, 1, RequestAccount(), {"certain": 1.0}, {"certain": 0.8, "likely": 0.2}
-        ),
-        notes.requests_found(9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 1.0}),
+        f"before: {say_requests(2_320, 4, RequestAccount(), {'certain': 1.0}, {})}",
+        say_requests(9, 1, RequestAccount(), {"certain": 1.0}, {"certain": 0.8, "likely": 0.2}),
+        say_requests(9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 1.0}),
         notes.word(SomeExamined(50, 296)),
         "a loss",
     ]
     assert serious_warnings(found) == ["A loss"]
     found.warnings = [
-        notes.requests_found(
-            2_320, 4, RequestAccount(incomplete=1), {"certain": 0.9, "doubtful": 0.1}, {}
-        ),
-        notes.requests_found(
-            9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 0.9, "doubtful": 0.1}
-        ),
+        say_requests(2_320, 4, RequestAccount(incomplete=1), {"certain": 0.9, "doubtful": 0.1}, {}),
+        say_requests(9, 1, RequestAccount(), {"certain": 1.0}, {"likely": 0.9, "doubtful": 0.1}),
     ]
     assert len(serious_warnings(found)) == 2
 
