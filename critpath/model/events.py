@@ -12,10 +12,10 @@ from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import Kind
-from critpath.schema.notes import Remark
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
+    from critpath.schema.notes import Remark
 
 _BOUND: Final = 2**62  # technical
 

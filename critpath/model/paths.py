@@ -30,7 +30,6 @@ from critpath.model.table import (
 from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
-from critpath.schema.notes import Remark
 from critpath.units import format_ns, plural, safe_text
 
 # Writes a set into a file: `critpath.api`, whose types have methods, puts there who does.
@@ -38,6 +37,7 @@ WRITERS: list[Callable[[PathSet, Path], None]] = []
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
+    from critpath.schema.notes import Remark
 
 
 # The executions of a recording: who, from when to when.

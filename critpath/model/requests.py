@@ -16,10 +16,10 @@ import numpy as np
 
 from critpath.model.table import F64, I32, I64, TEXTS, U8, Bool, FlatTable, col
 from critpath.schema.environment import RequestCounts
-from critpath.schema.notes import Remark
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
+    from critpath.schema.notes import Remark
 
 ASKS: Final = " → "  # between a service and those that it asks
 
