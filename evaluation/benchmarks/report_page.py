@@ -24,6 +24,7 @@ from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
+sys.path.append(str(TESTS))  # what tests share
 SCRIPT_TARGET_S = 2.0
 
 

@@ -45,6 +45,7 @@ from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared, replay_stream
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "explore"))
 from cases import PORTS, Park
 from made import paths as made_paths

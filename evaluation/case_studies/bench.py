@@ -19,7 +19,6 @@ from short_slice import shorten
 
 from critpath import flow
 from critpath.model import Analysis, PathSet
-from critpath.model.details import word_detail
 from critpath.record.ftrace.recorder import missing_requirements
 from critpath.report.document.comparison import comparison_document
 
@@ -208,9 +207,7 @@ def first_cause(comparison: Analysis) -> FirstCause:
     cause = comparison.causes[0]
     findings = [comparison.findings[place] for place in cause.findings]
     main = comparison.findings[cause.main].symbol
-    detail = _heaviest(
-        [(word_detail(f.detail), f.contribution) for f in findings if f.symbol == main]
-    )
+    detail = _heaviest([(f.detail, f.contribution) for f in findings if f.symbol == main])
     return FirstCause(
         state=main.state.name,
         thread=main.role,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "timeline"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "pure" / "flow"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
