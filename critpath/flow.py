@@ -214,7 +214,7 @@ def replay_chosen(
             f"{recording}: its executions are no {only}: {safe_text(text)}",
             f"add --execution {only}",
         )
-    told: tuple[Remark, ...] = (*said, *how, *labelled)
+    remarks: tuple[Remark, ...] = (*said, *how, *labelled)
     way = SOCKETS  # what tells of sockets, where it is asked for
     budget = engines.Budget.within(settings.max_memory)
     with recording.named():
@@ -233,14 +233,14 @@ def replay_chosen(
 
         def replay(more: Sequence[EventRequest]) -> ReplayedRecording:
             return stack.enter_context(
-                timeline.replay_recording(opener(more), recording, [chosen], budget, told, way)
+                timeline.replay_recording(opener(more), recording, [chosen], budget, remarks, way)
             )
 
         found = [replay(wanted)]
         sockets = found[0].sockets is not None
         if other := requests.find_other_way(found[0], recording) if sockets else "":
             stack.close()
-            told, way = (*told, SocketsUnnamed()), other
+            remarks, way = (*remarks, SocketsUnnamed()), other
             found = [replay((*wanted, *read.CALL_EVENTS))]
         # Held by the caller alone, who may let the events go.
         yield _Chosen(found.pop(), chosen, text, budget)
@@ -385,13 +385,8 @@ def read_sketches(
     UsageError
         If a source holds paths alone, or executions that are no requests.
     """
-    recordings = _find_recordings(sources, settings, progress, "requests")
-    return [
-        sketch_recording(
-            read.Recording(recording), settings, progress, name_place(n, len(recordings))
-        )
-        for n, recording in enumerate(recordings, 1)
-    ]
+    found = _open_recordings(sources, settings, progress, "requests")
+    return [sketch_recording(recording, settings, progress, place) for recording, place in found]
 
 
 def read_slices(
@@ -404,19 +399,17 @@ def read_slices(
     UsageError
         If a source holds paths alone, or executions that are no slices.
     """
-    recordings = _find_recordings(sources, settings, progress, "slices")
-    return [
-        _slice_recording(
-            read.Recording(recording), settings, progress, name_place(n, len(recordings))
-        )
-        for n, recording in enumerate(recordings, 1)
-    ]
+    found = _open_recordings(sources, settings, progress, "slices")
+    return [_slice_recording(recording, settings, progress, place) for recording, place in found]
 
 
-def _find_recordings(
+def _open_recordings(
     sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None, of: str
-) -> list[Path]:
-    """Return the recordings of some sources; UsageError for paths, which have not all tables."""
+) -> Iterator[tuple[read.Recording, str]]:
+    """Yield the recordings of some sources, and which of how many each is.
+
+    Raises UsageError for paths, which have not all tables.
+    """
     recordings = []
     for item in _resolve_sources(sources, settings.interrupts, progress or (lambda _: None)):
         if not isinstance(item, Path):
@@ -425,7 +418,8 @@ def _find_recordings(
                 "name the recordings that they were extracted from",
             )
         recordings.append(item)
-    return recordings
+    for n, recording in enumerate(recordings, 1):
+        yield read.Recording(recording), name_place(n, len(recordings))
 
 
 def _slice_recording(
@@ -952,7 +946,7 @@ def _sufficient(
         return
     wanted = max(by[0].minimum_executions, by[1].detection.needed)
     for name, paths in (("normal", normal), ("sample", sample)):
-        gaps = (told.gaps for told in paths.environment)
+        gaps = (entry.gaps for entry in paths.environment)
         of = [each for each in gaps if each is not None and each.overhead is not None]
         if not of or not 0 < len(paths) < wanted:
             continue

@@ -350,8 +350,8 @@ def read_clocks(
             recording = Recording(path)
             warnings += recording.notes
             stage = Stage(progress, f"reading {recording}")
-            for told, found, about in _read_hosts(recording, stage):
-                facts.append(told)
+            for clock, found, about in _read_hosts(recording, stage):
+                facts.append(clock)
                 places.append(path.name)
                 messages.append(found)
                 warnings += word_all(about.warnings)

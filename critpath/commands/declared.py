@@ -10,7 +10,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class VerbOption:
-    """An option or an operand: its names, and what argparse is told of it."""
+    """An option or an operand: its names, and the arguments of argparse for it."""
 
     names: tuple[str, ...]
     given: dict[str, Any]

@@ -49,7 +49,7 @@ def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark,
     tuple of Note, or str
         One line each; what a recording says of itself is a sentence already.
     """
-    # By what is said: one of them may have been saved as sentences.
+    # By their sentences: one of the sets may have been saved, with nothing else.
     said = {
         name: {word(warning): warning for warning in of.warnings}
         for name, of in (("normal", normal), ("sample", sample))
@@ -233,7 +233,7 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[Note]:
     """Return a line for each set with too many requests whose begin or end is in doubt."""
     result: list[Note] = []
     for name, path_set in (("normal", normal), ("sample", sample)):
-        counts = [told.requests for told in path_set.environment if told.requests is not None]
+        counts = [of.requests for of in path_set.environment if of.requests is not None]
         total = sum(max(each.requests, 0) for each in counts)
         doubtful = sum(max(each.doubtful, 0) for each in counts)
         unsure = sum(max(each.unsure, 0) for each in counts)
@@ -270,7 +270,7 @@ def recorded_apart(normal: PathSet, sample: PathSet) -> bool:
     Not what `critpath record --interleave` recorded, nor executions that take turns on one
     clock; nor sets that come from no recording.
     """
-    recorded = [any(told.recorded for told in s.environment) for s in (normal, sample)]
+    recorded = [any(entry.recorded for entry in s.environment) for s in (normal, sample)]
     if not all(recorded):
         return False  # drawn or made up, not recorded
     return not _sessions(normal) & _sessions(sample) and not _take_turns(normal, sample)

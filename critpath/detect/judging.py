@@ -93,7 +93,7 @@ def add_rivals(
         return judgement
     rival = find_rival(normal, sample)
     detection = judgement.detection
-    limit = find_limit(rival, detection, told=is_throttled(normal, sample))
+    limit = find_limit(rival, detection, throttled=is_throttled(normal, sample))
     queue = find_queue(detection) if newcomers else ()
     return replace(
         judgement,

@@ -541,7 +541,9 @@ def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:
     return Rival(name, before.get(name, 0.0), after[name]) if more[name] > 0 else None
 
 
-def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tuple[SignEntry, ...]:
+def find_limit(
+    rival: Rival | None, detection: Detection, *, throttled: bool
+) -> tuple[SignEntry, ...]:
     """Return a sign if a limit held threads back: a quota, by the recorder's word or by the cpu.
 
     A thread that waits long for a cpu that is idle is not kept from it by another thread.
@@ -557,9 +559,9 @@ def find_limit(rival: Rival | None, detection: Detection, *, told: bool) -> tupl
             return (_make_sign("quota", "", "", before, after, more),)
     if rival is None or rival.name != IDLE:
         more = detection.states[-1].effect
-        return (_make_sign("quota", "", "", 0.0, 1.0, more),) if told and more >= least else ()
+        return (_make_sign("quota", "", "", 0.0, 1.0, more),) if throttled and more >= least else ()
     more = rival.after - rival.before
-    if more < least or (rival.after < MACHINE.other * rival.before and not told):
+    if more < least or (rival.after < MACHINE.other * rival.before and not throttled):
         return ()
     return (_make_sign("quota", "", "", rival.before, rival.after, more),)
 

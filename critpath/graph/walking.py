@@ -108,9 +108,9 @@ def thread_paths(
     """
     require_room(max_memory, 1)
     recording = Recording(source)
-    told, budget = recording.notes, Budget.within(max_memory)
+    remarks, budget = recording.notes, Budget.within(max_memory)
     with replay_recording(
-        *(RecordingOpener(recording, KERNEL_EVENTS, reader), recording, [], budget, told)
+        *(RecordingOpener(recording, KERNEL_EVENTS, reader), recording, [], budget, remarks)
     ) as replayed:
         events = replayed.events
         executions = find_lifetimes(

@@ -96,8 +96,8 @@ def explain(
     if settings.level:
         # Causes of what the verdict rests on come first.
         level = {test.state: test.level for test in comparison.detection.states}
-        told = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
-        causes = tuple(told)
+        errors_first = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
+        causes = tuple(errors_first)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
         comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings

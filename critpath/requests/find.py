@@ -147,8 +147,8 @@ def find_requests(
     account |= {"requests": len(kept), "doubtful": doubtful}
     account["shared"] = dict(Counter(ports).most_common(_PORTS))
     counted = RequestCounts(**account)
-    told = (*events.environment, Environment(requests=counted))
-    return executions, replace(events, environment=told), pieces
+    environment = (*events.environment, Environment(requests=counted))
+    return executions, replace(events, environment=environment), pieces
 
 
 def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:

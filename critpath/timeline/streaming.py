@@ -62,10 +62,10 @@ def replay_recording(
     recording: Recording,
     specifications: Sequence[Specification],
     budget: Budget,
-    told: tuple[Remark, ...],
+    remarks: tuple[Remark, ...],
     way: str = SOCKETS,
 ) -> Iterator[ReplayedRecording]:
-    """Replay a recording, of which something is `told` from before anything was read."""
+    """Replay a recording; `remarks` on it were made before anything was read."""
     replayed = replay_stream(
         opener,
         replace(assume_declared(recording), addresses=recording.addresses, way=way),
@@ -74,7 +74,7 @@ def replay_recording(
         complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
     )
     with closing(replayed.blocks):
-        warnings = (*told, *replayed.events.warnings)
+        warnings = (*remarks, *replayed.events.warnings)
         if budget.spills and opener.whole:
             warnings += (RecordingInMemory(str(recording), opener.whole),)
         made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]

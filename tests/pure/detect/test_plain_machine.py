@@ -271,7 +271,7 @@ def test_a_quota_holds_threads_back_beyond_what_machines_do(
         floor=100.0, by_symbol=[(Symbol(State.WAIT_QUOTA), entry(before, after))], states=()
     )
     found = find_limit(
-        None, SimpleNamespace(**{**vars(detection), "states": [entry(0, 0)]}), told=0
+        None, SimpleNamespace(**{**vars(detection), "states": [entry(0, 0)]}), throttled=0
     )
     assert [(s.kind, s.before, s.after) for s in found] == [("quota", before, after)] * is_sign
 
@@ -280,7 +280,7 @@ def test_a_quota_holds_threads_back_beyond_what_machines_do(
 def test_a_cpu_that_idles_while_threads_wait_for_it_is_a_limit(told: bool) -> None:
     def signs(rival: Rival | None, effect: float) -> int:
         of = SimpleNamespace(floor=100.0, by_symbol=[], states=[entry(0, effect)])
-        return len(find_limit(rival, of, told=told))
+        return len(find_limit(rival, of, throttled=told))
 
     assert signs(None, 100) == signs(Rival("make", 0.0, 900.0), 100) == told
     assert signs(None, 99) == 0

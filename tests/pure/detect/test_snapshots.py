@@ -150,7 +150,7 @@ def test_a_comparison(snapshot, name):
         ):
             for told in (False, True):
                 key = f"{way} limit {rival and (rival.name, rival.before, rival.after)} {told}"
-                facts[key] = machine.find_limit(rival, found, told=told)
+                facts[key] = machine.find_limit(rival, found, throttled=told)
     snapshot(name, facts)
 
 
@@ -550,7 +550,7 @@ def test_doubts(snapshot):
         )  # fmt: skip
         symbols = (*found.symbols, Symbol(State.WAIT_QUOTA))
         one = change(found, states=[*found.states[:-1], held, total], symbols=symbols)
-        facts[f"quota {before} {after}"] = machine.find_limit(None, one, told=False)
+        facts[f"quota {before} {after}"] = machine.find_limit(None, one, throttled=False)
     for low, effect in ((None, 1e6), (0.0, 1e6), (1.0, 1e3), (1.0, 5e5), (1.0, 383_500.0)):
         gated = tails.compare_quantile("", 0.5, normal.total, sample.total)
         gated = change(gated, low=low, sample=(gated.normal or 0) + effect)
