@@ -80,7 +80,8 @@ def test_nothing_to_bisect(critpath, repository):
     place, git = repository(SLOW, FAST)
     done = bisect(critpath, place, "--good", "v0", *BUILD)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("FASTER")
+    # One stall among the slots, and that it is faster is not shown: neither is that it is slower.
+    assert done.stdout.startswith(("FASTER", "NOT SLOWER"))
     assert "there is nothing to bisect" in done.stdout
     assert len(git("worktree", "list").splitlines()) == 1
 
