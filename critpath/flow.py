@@ -838,6 +838,7 @@ def compare(
         sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
         apart=settings.sessions and apart, together=not apart,
         clean=detect.leave_out_strangers(normal, sample, coder, runs), progress=tell,
+        trips=do_for_both(normal, sample, vectors.trips_of, coder),
     )  # fmt: skip
     judgement = detect.add_rivals(judgement, normal, sample, newcomers=bool(newcomers))
     types = judgement.pairs.pair[judgement.sample_clusters.labels]

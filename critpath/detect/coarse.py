@@ -24,7 +24,7 @@ from critpath.detect.families import (
     flag,
     two_families,
 )
-from critpath.detect.machine import find_signs
+from critpath.detect.machine import Trips, find_signs
 from critpath.detect.rules import RULES, RuleEvidence, shift_of
 from critpath.detect.tails import percentiles
 from critpath.documents import SlowShown, StateEntry
@@ -203,6 +203,7 @@ def detect(
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
     screening: bool = True,
+    trips: Trips | None = None,
 ) -> Detection:
     """Decide whether the sample set is slower than the normal set, and in which states.
 
@@ -223,8 +224,9 @@ def detect(
     judged, clean : tuple of VectorTable, optional
         The sets with interrupts folded into running time, themselves by default; those recorded
         together without waits for a cpu that strangers had.
-    labels, percentile, screening : optional
-        What each execution is; the quantile that decides; whether to count the paper's alarms.
+    labels, percentile, screening, trips : optional
+        What each execution is; the quantile that decides; whether to count the paper's alarms; how
+        often each asked others.
 
     Returns
     -------
@@ -256,7 +258,8 @@ def detect(
         _require_permutations(whole, permutations, alpha, least)
     share = floor_share(floor, normal.total, strata[0], normal_session)
     types = _type_names(strata[0], labels)
-    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share)
+    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share,
+                       trips)  # fmt: skip
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:

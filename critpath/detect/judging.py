@@ -19,6 +19,7 @@ from critpath.cluster import (
 from critpath.detect.coarse import detect
 from critpath.detect.comparability import find_blocks, find_runs
 from critpath.detect.machine import (
+    Trips,
     beyond_sessions,
     find_limit,
     find_queue,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         Outliers,
         PathSet,
         VectorTable,
+        Whole,
     )
     from critpath.vectors import Coder
 
@@ -116,11 +118,13 @@ def judge(
     together: bool = True,
     progress: Progress | None = None,
     screening: bool = True,
+    trips: Sequence[tuple[Sequence[str], Whole]] = (),
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower.
 
     ``clean`` is without the time that strangers had the cpu, which is no single execution's doing;
-    in the sets as a whole it counts unless they were recorded together.
+    in the sets as a whole it counts unless they were recorded together.  ``trips`` is how often
+    the executions of either set asked whom.
     """
     tell = progress or (lambda _: None)
     tell("finding kinds" + name_place(1, COMPARING))
@@ -154,6 +158,7 @@ def judge(
         labels=labels,
         percentile=settings.percentile,
         screening=screening,
+        trips=Trips(trips[0][0], *(counts for _, counts in trips)) if trips else None,
     )
     clean = clean if together else None
     detection, outlying = side_by_side(

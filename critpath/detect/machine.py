@@ -62,6 +62,7 @@ class _TypeGroup:
     counts: tuple[Whole, Whole]  # normal, sample: [executions, symbols]
     durations: tuple[F64, F64]
     share: float  # of the sample
+    trips: Trips | None = None  # of these executions
 
     @property
     def mean(self) -> float:
@@ -81,8 +82,37 @@ class _TypeGroup:
     def met(self, i: int) -> float:
         """Return the share of a state's segments that came with more waits behind others."""
         before, after = (c.mean(axis=0) for c in self.counts)
-        more = (after - before)[_find_among(self.symbols, _QUEUES)].sum()
+        more = self.count_met()
         return float(max(0.0, min(after[i] - before[i], more)) / max(after[i], 1e-9))
+
+    def count_met(self, but: str | None = None) -> float:
+        """Return how many more waits behind others an execution has, but those at one thread."""
+        before, after = (c.mean(axis=0) for c in self.counts)
+        chosen = [s.state in _QUEUES and s.role != but for s in self.symbols]
+        return float((after - before)[np.array(chosen, np.bool_)].sum())
+
+    def sum_role(self, role: str) -> tuple[_RoleTimes, _RoleTimes]:
+        """Return what a thread does of an execution, on average before and after."""
+        waits = _find_among(self.symbols, INTERFERENCE)
+        mine = np.array([symbol.role == role for symbol in self.symbols], np.bool_)
+        mine &= ~_find_among(self.symbols, _QUEUES)
+        before, after = (
+            _RoleTimes(float(d[:, mine & ~waits].sum(axis=1).mean()),
+                       float(d[:, mine & waits].sum(axis=1).mean()),
+                       float(d[:, waits].sum() / max(d[:, ~waits].sum(), 1.0)))
+            for d in self.durations
+        )  # fmt: skip
+        return before, after
+
+    def add_waits(self, role: str, work: float) -> float:
+        """Return so much more work of a thread with the waits for a cpu that delay such work.
+
+        Each nanosecond of it waits as long as one did before, or does after if that is less: what
+        it waits longer is the machine's.
+        """
+        before, after = self.sum_role(role)
+        brought = work * (1 + min(before.dilation, after.dilation))
+        return min(brought, max(after.whole - before.whole, 0.0))
 
     def seen(self, i: int, of: tuple[I64, I64] | tuple[F64, F64]) -> tuple[F64, F64]:
         """Return the values of a state; of a loop's sleep with the time that it had for others.
@@ -95,6 +125,36 @@ class _TypeGroup:
             same += [k for k, symbol in enumerate(self.symbols) if symbol == shared]
         before, after = (np.asarray(each[:, same].sum(axis=1), np.float64) for each in of)
         return before, after
+
+
+@dataclass(frozen=True)
+class Trips:
+    """How often executions ask another thread and are answered: counts [executions, roles]."""
+
+    roles: Sequence[str]
+    normal: Whole
+    sample: Whole
+
+    def take(self, normal: Bool, sample: Bool) -> Trips:
+        """Return those of some executions."""
+        return Trips(self.roles, self.normal[normal], self.sample[sample])
+
+
+@dataclass(frozen=True)
+class _RoleTimes:
+    """What a thread did of an execution (ns), and what held it up meanwhile."""
+
+    work: float
+    waits: float
+    usual: float  # waits of all threads, for each nanosecond of their work
+
+    @property
+    def whole(self) -> float:
+        return self.work + self.waits
+
+    @property
+    def dilation(self) -> float:
+        return self.waits / self.work if self.work > 0 else self.usual
 
 
 @dataclass(frozen=True)
@@ -133,6 +193,7 @@ def find_signs(
     names: Sequence[str],
     significant: Bool,
     floor: float,
+    trips: Trips | None = None,
 ) -> tuple[SignEntry, ...]:
     """Return the signs that the program changed, the largest first.
 
@@ -148,14 +209,18 @@ def find_signs(
         The symbols that are slower by the permutation tests.
     floor : float
         Least effect that counts, as a share of the mean duration.
+    trips : Trips, optional
+        How often each asked others; by default how often these run on its path, which is once
+        more where they were interrupted, and not at all where they had the asker's cpu.
     """
-    groups = [*_groups(normal, sample, strata, names)]
+    groups = [*_groups(normal, sample, strata, names, trips)]
     found: list[_FoundSign] = []
     for group in groups:
         if group.mean + group.longer.sum() < MACHINE.faster * group.mean:
             continue
         least = floor * group.mean
         found += _counts(group, least)
+        found += _more_trips(group, least)
         found += _new_states(group, least)
         found += _longer_states(group, significant, least)
     added = {s: group.added for group in groups for s in group.types}
@@ -183,7 +248,11 @@ def _explains(one: _FoundSign, most: _TypeGroup | None) -> bool:
 
 
 def _groups(
-    normal: VectorTable, sample: VectorTable, strata: tuple[I64, I64], names: Sequence[str]
+    normal: VectorTable,
+    sample: VectorTable,
+    strata: tuple[I64, I64],
+    names: Sequence[str],
+    trips: Trips | None,
 ) -> Iterator[_TypeGroup]:
     """Yield every type that is large enough; those of one name as one where their shares moved.
 
@@ -191,8 +260,8 @@ def _groups(
     of these changed, the same executions are of other types than before, by what they met: then
     what they lost is seen in all of them, not in one type.
     """
-    known = np.isin(strata[1], strata[0])
-    types = np.unique(strata[1][known]).tolist()
+    # What became of none of the sample's kind is its kind still: their type may be what changed.
+    types = np.unique(strata[0]).tolist()
     for name in dict.fromkeys(names[s] for s in types):
         of = [s for s in types if names[s] == name]
         apart = [[s] for s in of]
@@ -210,6 +279,7 @@ def _groups(
                     sample.durations[theirs].astype(np.float64),
                 ),
                 int(theirs.sum()) / len(sample),
+                trips and trips.take(ours, theirs),
             )
 
 
@@ -237,12 +307,15 @@ def _counts(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     brought = longer.clip(min=0) + _shared_out(waits, rise)
     # A trip is of several states; what each brought by itself, without waits that others made.
     surely = float(longer[~met & (rise >= MACHINE.least_rise)].clip(min=0).sum())
+    counted = set(group.trips.roles) if group.trips else set()
     # What flies is seen where its receiver waits for it: whether it does is chance. A trip that
     # was not there has somebody run once more, who sends or receives.
     trips = bool((rise[_find_among(symbols, RUNNING)] >= MACHINE.least_rise).any())
     for i, symbol in enumerate(symbols):
         if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
+        if symbol.state in RUNNING and symbol.role in counted:
+            continue  # by its trips
         counts = group.seen(i, group.counts)
         usual = float(counts[0].mean())
         more = float(counts[1].mean()) - usual
@@ -259,6 +332,30 @@ def _counts(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
                 surely if symbol.state in RUNNING else float(brought[i]),
                 *(group.added, group.share),
             )  # fmt: skip
+
+
+def _more_trips(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
+    """More asks that another thread answered, and the time that they brought."""
+    of = group.trips
+    for j, role in enumerate(of.roles if of else ()):
+        asked = Symbol(State.RUN, role)
+        if of is None or _helps(asked):
+            continue
+        counts = of.normal[:, j], of.sample[:, j]
+        before, after = (float(each.mean()) for each in counts)
+        # Behind others' requests elsewhere a path meets what is asked for those.
+        more = after - before - max(group.count_met(role), 0.0)
+        if more < MACHINE.least_rise or before + more < MACHINE.more_often * before:
+            continue
+        times = group.sum_role(role)
+        each = [t.work / c for t, c in zip(times, (before, after), strict=True) if c > 0]
+        brought = group.add_waits(role, more * min(each))
+        if brought >= least and brought > 0 and _surely_more(*counts):
+            effect = brought * group.share
+            yield _FoundSign(
+                _make_sign("count", asked.name, group.label, before, after, effect),
+                *(brought, group.added, group.share),
+            )
 
 
 def _shared_out(time: float, rise: F64) -> F64:
@@ -313,6 +410,8 @@ def _longer_states(group: _TypeGroup, significant: Bool, least: float) -> Iterat
         if not _surely_more(*times):
             continue
         brought = float(group.longer[i])
+        if symbol.state in RUNNING:
+            brought = max(brought, group.add_waits(symbol.role, brought))
         yield _FoundSign(
             _make_sign(
                 "share", symbol.name, group.label, float(means[0][i]), float(means[1][i]),

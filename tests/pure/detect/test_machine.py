@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.detect.judging import judge
-from critpath.detect.machine import beyond_sessions, find_queue, find_signs
+from critpath.detect.machine import Trips, beyond_sessions, find_queue, find_signs
 from critpath.detect.tails import compare_quantile, slow_end
 from critpath.detect.verdict import decide
 from critpath.model import CompareSettings, State, Symbol, VectorTable
@@ -377,3 +377,96 @@ def test_waits_behind_new_clients_are_a_sign_if_the_pace_does_not_make_them(queu
     by_symbol = [*zip((Symbol(State.QUEUED), Symbol(State.WAIT_CPU)), states, strict=False)]
     found = find_queue(SimpleNamespace(states=states, by_symbol=by_symbol, floor=1e3))
     assert [sign.kind for sign in found] == ["clients"] * is_sign
+
+
+PEERS = (
+    *map(Symbol, (State.RUN, State.WAIT_CPU)),
+    *(Symbol(state, "cache") for state in (State.RUN, State.WAIT_CPU, State.QUEUED, State.SHARED)),
+    *(Symbol(state, "pool") for state in (State.RUN, State.QUEUED)),
+)
+
+
+def asking(seed, asks, *, wait, crowd=0.4, cuts=0, pool=0.0, n=60):
+    """Return requests that ask a cache so often, each of which waits for a cpu (ns), and the asks.
+
+    In an ask the cache may work for others, as often as ``crowd``; ``cuts`` are interrupts of it.
+    ``pool``: how often a request waits behind those of others that ask the cache.
+    """
+    rng = np.random.default_rng(seed)
+    asked = asks + rng.poisson(pool, n)
+    met = rng.binomial(asked, crowd)
+    waits = rng.exponential(wait, (n, 2)) * np.column_stack([np.ones(n), asked])
+    nothing = np.zeros(n)
+    durations = [
+        150e3 + 2e3 * asked, waits[:, 0], 30e3 + 4e3 * asked, waits[:, 1], 1e3 * met, 4e3 * met,
+        nothing + 2e3 * pool, 1e4 * (asked - asks),
+    ]  # fmt: skip
+    counts = [
+        1 + asked, nothing, asked + met + cuts, nothing, met, 2 * met, nothing + (pool > 0),
+        asked - asks,
+    ]  # fmt: skip
+    noise = rng.lognormal(0, 0.1, (n, len(PEERS)))
+    table = VectorTable(
+        PEERS,
+        np.rint(np.column_stack(counts)).astype(np.int64),
+        np.rint(np.column_stack(durations) * noise).astype(np.int64),
+    )
+    return table, asked[:, None]
+
+
+def signs_of_asks(before, after, *, types=None):
+    trips = Trips(("cache",), before[1], after[1])
+    strata = types or (np.zeros(len(before[0]), np.int64), np.zeros(len(after[0]), np.int64))
+    names = ("orders",) * 4
+    every = np.ones(len(PEERS), np.bool_)
+    found = find_signs(before[0], after[0], strata, names, every, 0.05, trips)
+    return {(sign.kind, sign.name): sign for sign in found}
+
+
+@pytest.mark.parametrize(("asks", "wait"), [(20, 9e3), (5, 60e3), (3, 30e3), (20, 90e3)])
+def test_more_asks_are_a_sign_though_each_waits_for_a_cpu_and_behind_others(asks, wait):
+    """The waits of the asks are theirs: they neither hide them nor are the machine's."""
+    found = signs_of_asks(asking(1, 1, wait=wait), asking(2, asks, wait=wait, crowd=0.8))
+    sign = found["count", "RUN@cache"]
+    assert sign.before == 1
+    assert sign.after == asks
+
+
+def test_waits_and_interrupts_of_as_many_asks_are_no_sign():
+    for asks in (1, 5, 20):
+        before = asking(1, asks, wait=9e3)
+        assert not signs_of_asks(before, asking(2, asks, wait=90e3, crowd=0.9, cuts=2 * asks))
+
+
+def test_asks_that_a_pool_makes_for_other_requests_are_not_this_ones():
+    before = asking(1, 1, wait=9e3)
+    assert ("count", "RUN@cache") not in signs_of_asks(before, asking(2, 1, wait=2e4, pool=2.3))
+    assert ("count", "RUN@cache") in signs_of_asks(before, asking(2, 6, wait=2e4, pool=2.3))
+
+
+def test_requests_of_a_type_that_is_gone_are_compared_as_their_kind():
+    """After, all are of the type that only few were before, as those met more."""
+    before, after = asking(1, 1, wait=2e4), asking(2, 6, wait=2e4)
+    few = asking(3, 6, wait=2e4, n=6)
+    both = VectorTable(
+        PEERS, *(np.vstack([getattr(t[0], of) for t in (few, before)])
+                 for of in ("counts", "durations"))
+    )  # fmt: skip
+    types = np.repeat([1, 0], [6, 60]), np.ones(60, np.int64)
+    found = signs_of_asks((both, np.vstack([few[1], before[1]])), after, types=types)
+    assert ("count", "RUN@cache") in found
+
+
+def test_longer_work_has_the_waits_that_it_made_longer():
+    """A computation becomes 6.7 times as long where each ns of it waits for 11.5."""
+    rng = np.random.default_rng(1)
+    tables = []
+    for runs, wait in ((36e6, 11.5), (241e6, 12.0)):
+        ran = runs * rng.lognormal(0, 0.1, 30)
+        times = np.column_stack([ran, ran * wait * rng.lognormal(0, 0.1, 30)])
+        tables.append(
+            VectorTable(SYMBOLS[:3:2], np.ones((30, 2), np.int64), times.astype(np.int64))
+        )
+    zeros = np.zeros(30, np.int64)
+    found = find_signs(*tables, (zeros, zeros), ("",), np.ones(2, np.bool_), 0.05)
+    assert [(sign.kind, sign.name) for sign in found] == [("share", "RUN")]
