@@ -11,7 +11,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-overhead evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,17 @@ evaluation: installed ## case studies and faults as in the paper, on this kernel
 # Debian's packages that it needs are named where they are missing.
 evaluation-services: installed ## faults and healthy pairs of real servers (two hours, as root)
 	$(EVALUATE) evaluation/services/run.py critpath-evaluation/services
+
+WEATHER = critpath-evaluation/weather
+
+evaluation-weather: installed ## faults beside busy neighbours, healthy pairs, and the league with peers (an hour, as root)
+	sh evaluation/weather/services.sh $(CURDIR)/$(WEATHER)
+	$(INSTALLED)/bin/python -P evaluation/weather/record.py $(WEATHER) --critpath $(INSTALLED)/bin/critpath \
+	  --phase busy --phase quiet --phase healthy --phase straight
+	$(INSTALLED)/bin/python -P evaluation/weather/league.py $(WEATHER) --record
+	sh evaluation/weather/services.sh $(CURDIR)/$(WEATHER) down
+	$(EVALUATE) evaluation/weather/judge.py $(INSTALLED)/bin/critpath --corpus $(WEATHER)
+	$(EVALUATE) evaluation/weather/league.py $(WEATHER)
 
 evaluation-requests: installed ## how surely requests of real servers are found, and faults by them (an hour, as root)
 	$(EVALUATE) evaluation/servers/run.py critpath-evaluation/requests

@@ -133,6 +133,9 @@ STARTS: Final = (
     Start("services/judge.py", "{made} --json {made}/judged.json"),
     Start("services/perturb.py", "{made} --permutations 10", "corpus"),
     Start("services/run.py", "{made} --judge-only"),
+    Start("weather/judge.py", "{critpath} --corpus {made}"),
+    Start("weather/league.py", "{made}"),
+    Start("weather/record.py", "{made} --phase busy none"),
     Start("signatures/fmeter.py", "{made}", "corpus"),
     Start("signatures/fmeter_functions.py", "{made}", "guest"),
     Start(
@@ -157,6 +160,7 @@ STARTED_BY_OTHERS: Final = {
     "services/apps.py": "services/park.py",
     "services/client.py": "services/corpus.py",
     "services/park.py": "services/run.py",
+    "weather/programs/kinds.py": "weather/record.py",
 }
 
 
