@@ -21,15 +21,6 @@ cdef enum:
     FIRST_HIDDEN = 1      # by how much a softirq's bit is shifted, whose raise a gap may have hidden
     UNSURE = -1           # `Processor.interrupted`, since a gap
 
-    # Kinds that a gap of `base` leaves out: any of them within one contradicts it.
-    LEFT_OUT = ((1 << KIND_SWITCH) | (1 << KIND_WAKING) | (1 << KIND_WAKEUP)
-                | (1 << KIND_WAKEUP_NEW) | (1 << KIND_IRQ_ENTRY) | (1 << KIND_IRQ_EXIT)
-                | (1 << KIND_SOFTIRQ_ENTRY) | (1 << KIND_SOFTIRQ_EXIT) | (1 << KIND_TIMER_ENTRY)
-                | (1 << KIND_TIMER_EXIT) | (1 << KIND_VECTOR_ENTRY) | (1 << KIND_VECTOR_EXIT)
-                | (1 << KIND_SOFTIRQ_RAISE))
-    # Those that are recorded all the time.
-    OF_LIVES = ((1 << KIND_FORK) | (1 << KIND_EXEC) | (1 << KIND_EXIT) | (1 << KIND_STATEDUMP))
-
 
 cdef inline void hide_cause(Cause* cause, int64_t t) noexcept nogil:
     """Say of a softirq that what it was raised by was not recorded."""
@@ -96,7 +87,7 @@ cdef int begin_gap(Replay self, Py_ssize_t gap) except -1 nogil:
         p = &self.table.processors[j]
         if p.host != host:
             continue
-        self.emit_interrupt(p, t)
+        emit_interrupt(self, p, t)
         if p.current >= 0 and t > p.since:
             self.emit_cpu_interval(p, t, p.current)
         p.depth = p.overflow = p.pending = 0
@@ -220,20 +211,18 @@ cdef void know_call(Replay self, int32_t index, int64_t code) noexcept nogil:
     w.syscall_state = <int8_t>self.call_states[code] if code else -1
 
 
-cdef int is_passed_over(Replay self, int host, int64_t t, int kind) except -1 nogil:
+cdef int is_passed_over(Replay self, const EventSemantics* of, int64_t t) except -1 nogil:
     """Tell whether an event is to be passed over, as it lies in a gap of its host."""
     cdef int64_t gap
-    if not self.closed[host] or <uint64_t>1 << kind & OF_LIVES:
+    cdef const Handling* how = &self.handling[of.kind]
+    if not self.closed[of.host] or how.flags & IN_GAPS:
         return 0
-    gap = self.last_gap[host]
-    if self.gaps[CLOSED, gap] < t < self.gaps[OPENING, gap] and <uint64_t>1 << kind & LEFT_OUT:
+    gap = self.last_gap[of.host]
+    if self.gaps[CLOSED, gap] < t < self.gaps[OPENING, gap] and how.flags & IN_BASE:
         if self.misplaced == NEVER_LOST:
             self.misplaced = t
-    # What is made of these counts them.
-    if kind == KIND_NET_SEND or kind == KIND_NET_RECEIVE:
-        note_packet(&self.packets, &self.table, NULL, t, 0)
-    elif kind == KIND_FILE_LOCK:
-        note_lock(&self.retries, &self.table, NULL, 0)
+    if how.uncounted != NULL:
+        how.uncounted(self, NULL, t, NULL, of)
     return 1
 
 

@@ -39,6 +39,16 @@ ctypedef struct Retries:
     int32_t unused        # of the sleeps, the first that was no try
 
 
+cdef void follow_locks(Handling* kinds) noexcept nogil:
+    kinds[KIND_FILE_LOCK] = Handling(on_lock, on_lock, 0, 0, 0)
+
+
+cdef int on_lock(Replay self, Processor* p, int64_t t, const int64_t* v,
+                 const EventSemantics* of) except -1 nogil:
+    note_lock(&self.retries, &self.table, p, p != NULL and v[0] == WOULD_BLOCK)
+    return DONE
+
+
 cdef void clear_retries(Retries* retries) noexcept:
     clear(&retries.sleeps)
     clear(&retries.timed)

@@ -17,6 +17,20 @@ ctypedef struct Network:
     Rows events, sleeps
 
 
+cdef void follow_packets(Handling* kinds) noexcept nogil:
+    kinds[KIND_NET_SEND] = Handling(on_packet, on_packet, 0, 0, 0)
+    kinds[KIND_NET_RECEIVE] = Handling(on_packet, on_packet, 0, 0, 0)
+
+
+cdef int on_packet(Replay self, Processor* p, int64_t t, const int64_t* v,
+                   const EventSemantics* of) except -1 nogil:
+    cdef int receives = p != NULL and of.kind == KIND_NET_RECEIVE
+    note_packet(&self.packets, &self.table, p, t, receives)
+    if receives:
+        note_sender(&self.softirqs, p, v[2])
+    return DONE
+
+
 # Network events are few.  Who ran and when an interrupt ended is known after them, so
 # each is in a chain of its processor until it is.
 

@@ -16,6 +16,40 @@ ctypedef struct Softirqs:
     int32_t remote
 
 
+cdef void follow_softirqs(Handling* kinds) noexcept nogil:
+    kinds[KIND_SOFTIRQ_RAISE] = Handling(on_raise, NULL, IN_BASE, 0, 0)
+    kinds[KIND_SOFTIRQ_ENTRY] = Handling(on_softirq_entry, NULL, IN_BASE, 0, 0)
+    kinds[KIND_SOFTIRQ_EXIT] = Handling(on_softirq_exit, NULL, IN_BASE, 0, 0)
+
+
+cdef int on_raise(Replay self, Processor* p, int64_t t, const int64_t* v,
+                  const EventSemantics* of) except -1 nogil:
+    if p.ksoftirqd == 0:
+        return ASK
+    note_raise(&self.softirqs, &self.table, p, t, v[0], v[1])
+    return DONE
+
+
+cdef int on_softirq_entry(Replay self, Processor* p, int64_t t, const int64_t* v,
+                          const EventSemantics* of) except -1 nogil:
+    cdef int32_t which = <int32_t>self.softirq_state.shape[0] - 1
+    if p.ksoftirqd == 0:
+        return ASK
+    if 0 <= v[0] < which:
+        which = <int32_t>v[0]
+    enter(self, p, t, C_SOFTIRQ, <int32_t>v[0], self.softirq_state[which],
+          self.softirq_detail[which], STATE_SOFTIRQ)
+    find_doer(&self.softirqs, &self.table, p, t, v[0])
+    return DONE
+
+
+cdef int on_softirq_exit(Replay self, Processor* p, int64_t t, const int64_t* v,
+                         const EventSemantics* of) except -1 nogil:
+    leave(self, p, t, C_SOFTIRQ, <int32_t>v[0])
+    after_softirq(p, t, v[0])
+    return DONE
+
+
 cdef inline bint can_raise(const ThreadTable* table, const Processor* p) noexcept nogil:
     """Whether a thread runs here that a softirq can be the doing of."""
     return (p.current >= 0 and p.current != p.idle
@@ -58,8 +92,8 @@ cdef inline void find_cause(const Softirqs* softirqs, const ThreadTable* table, 
         cause.detail = top.detail
 
 
-cdef inline void on_raise(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
-                          int64_t t, int64_t vec, int64_t flags) noexcept nogil:
+cdef inline void note_raise(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
+                            int64_t t, int64_t vec, int64_t flags) noexcept nogil:
     cdef Cause cause
     cdef Cause* before
     p.has_raises = 1
@@ -75,8 +109,8 @@ cdef inline void on_raise(const Softirqs* softirqs, const ThreadTable* table, Pr
     p.pending |= 1 << vec
 
 
-cdef inline void on_softirq(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
-                            int64_t t, int64_t vec) noexcept nogil:
+cdef inline void find_doer(const Softirqs* softirqs, const ThreadTable* table, Processor* p,
+                           int64_t t, int64_t vec) noexcept nogil:
     """Say whose doing the softirq is that has just been entered."""
     cdef Context* top = &p.stack[p.depth - 1]
     if p.overflow:
@@ -139,17 +173,6 @@ cdef inline void name_packet(const Softirqs* softirqs, const Processor* p, int32
     if p.sender > 0 and receives(p) and state == STATE_WAIT_NET and (
             p.sender == softirqs.local or detail[0] == p.stack[p.depth - 1].detail):
         detail[0] = p.sender
-
-
-cdef inline void name_timer(Processor* p, int64_t t, int32_t function) noexcept nogil:
-    """Say which function the softirq TIMER calls until the next."""
-    cdef Context* top = &p.stack[p.depth - 1]
-    if p.depth and not p.overflow and top.kind == C_SOFTIRQ and top.state == STATE_WAIT_TIMER:
-        top.cause.known = top.answers = 1
-        top.cause.at = t
-        top.cause.worker = -1
-        top.cause.state = STATE_WAIT_TIMER
-        top.cause.detail = function
 
 
 cdef inline void after_softirq(Processor* p, int64_t t, int64_t vec) noexcept nogil:

@@ -2,6 +2,25 @@
 # rows.  Included by _replay.pyx.
 
 cdef enum:
+    # What a thread is doing now.
+    NEVER = 0       # not observed yet
+    RUNNING = 1
+    RUNNABLE = 2
+    ASLEEP = 3
+    STOPPED = 4
+    DEAD = 5
+    LOST = 6        # observed, but an event that should have been there was not
+    UNBORN = 7      # forked, not yet woken for the first time
+    HIDDEN = 8      # since a gap: its first event tells what it was doing at the end of that
+    OBSCURE = 9     # the same, but only a switch tells anything
+
+    # What is known of a worker.
+    SEEN = 1              # since ThreadInfo.first
+    EXITING = 2
+    RETRYING = 4          # its last sleep was ended by a timer, and it has run shortly since
+    REFUSED = 8           # it tried to get a file lock, and has not slept since
+    IN_FUTEX = 16         # it is in that system call, and the address is known
+
     DEPTH = 16      # of interrupt contexts
     # Softirqs of which it is kept who raised them: NET_TX, NET_RX, BLOCK, TASKLET.
     FIRST_RAISED = 2

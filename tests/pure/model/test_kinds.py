@@ -83,7 +83,7 @@ def test_every_kind_of_event_is_known_everywhere(kind):
     )
     made = read(*(p for p in NATIVE if p.parent.name in {"timeline", "requests"}), *makers)
     if not re.search(rf"\b(KIND_|Kind\.){kind.name}\b", made):
-        missing.append("critpath/timeline/_replay.pyx: what the replay makes of it")
+        missing.append("critpath/timeline/_FAMILY.pxi: its handler, in `follow_FAMILY`")
     twins = read(ORACLES / "replay.py", ORACLES / "missing_switches.py")
     if f"Kind.{kind.name}" not in twins and kind not in NOT_REPLAYED:
         missing.append("tests/oracle/replay.py: what its twin makes of it, or NOT_REPLAYED")
@@ -102,6 +102,11 @@ def test_every_kind_of_event_is_known_everywhere(kind):
         if kind.qualifier.field not in first:
             missing.append(f"critpath/read/event_names.py: the field {kind.qualifier.field}")
     assert not missing, "\n".join(["", *missing])
+
+
+def test_the_loop_of_the_replay_knows_no_kind_by_name():
+    loop = read(PACKAGE / "timeline" / "_replay.pyx")
+    assert set(re.findall(r"\bKIND_\w+", loop)) == {"KIND_COUNT"}
 
 
 @pytest.mark.parametrize("state", State)
