@@ -136,6 +136,10 @@ class CauseFacts(Part):
     route: Annotated[
         str, doc("of the network's work, what packets pass instead of what before; '' if the same")
     ] = ""
+    kin: Annotated[
+        str,
+        doc("what who had the processor is to who waited, as in paths; '' if not known"),
+    ] = ""
     cause_id: Annotated[
         str, doc("its kind, as docs/what-next.md lists them; '' in files of earlier versions")
     ] = ""

@@ -16,6 +16,7 @@ from critpath.graph.critical_path import (
     find_lifetimes,
     take_executions,
 )
+from critpath.graph.kin import tell_kin
 from critpath.graph.resources import explain_waits
 from critpath.graph.stacks import add_stacks
 from critpath.model import (
@@ -60,7 +61,8 @@ def walk_paths(
         pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        explained = _explain_waits(paths, replayed, recording)
+        explained = tell_kin(paths, replayed.workers, replayed.events)
+        explained = _explain_waits(explained, replayed, recording)
         if replayed.functions is not None:
             explained = name_functions(explained, replayed.functions, *recording.functions)
         for taken in stacks:

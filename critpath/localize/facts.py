@@ -24,7 +24,7 @@ from critpath.model import (
     Step,
     Symbol,
 )
-from critpath.model.details import NO_DETAIL, Detail, word_detail
+from critpath.model.details import NO_DETAIL, Detail, is_of_program, word_detail
 from critpath.model.vectors import host_of, name_family
 from critpath.schema.causes import (
     OF_STATE,
@@ -113,7 +113,8 @@ def most_detail(findings: Sequence[Finding]) -> Detail:
         ]
         ways = [pairs]
         names = [(detail._replace(peer_tid=-1), weight) for detail, weight in pairs]
-        ways += [names, [(d._replace(peer=name_family(d.peer)), weight) for d, weight in names]]
+        families = [(d._replace(peer=name_family(d.peer)), weight) for d, weight in names]
+        ways += [names, families, [(d._replace(kin=""), weight) for d, weight in families]]
     for share in (FACTS.nearly_all, FACTS.half):
         for way in ways:
             heaviest = _heaviest(way)
@@ -142,7 +143,7 @@ def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
 
 _PLACES = 8  # technical: in the code, that are listed
 # What of a detail is a fact of its own name: for others it is looked at what findings agree on.
-_JUDGED: Final = frozenset({"peer", "device", "call", "caller"})
+_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin"})
 _AS_IT_IS: Final = {*Detail._fields} & {*CauseFacts.__struct_fields__} - _JUDGED
 # What is waited for that is no device has its place: deferred work, or the call.
 _NAMED = frozenset({State.WAIT_DISK, State.WAIT_NET, State.SOFTIRQ, State.WAIT_SOFTIRQ})
@@ -173,9 +174,13 @@ def state_facts(
     if "peer" in needs and not detail.idle:
         held = "" if most.others and OF_STATE[state][-1].most else detail.peer
         peer = (reason.rival if reason else "") or held or peer
+    kin = detail.kin if name_family(peer) == name_family(detail.peer) else ""
+    ours = is_of_program(kin)
+    if ours is None:  # of an older file
+        ours = name_family(peer) in program
     signs = Signs(
         rival=bool(peer) and not (symbol.role and peer == comm),
-        ours=not symbol.role and name_family(peer) in program,
+        ours=ours and not symbol.role,
         idle=detail.idle,
         late=max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late,
         quota=quota,
@@ -222,6 +227,7 @@ def state_facts(
         locations=[] if function else locations[:_PLACES],
         waits_at=waits_at[0].location if waits_at else "",
         waker_location=wakers[0].location if wakers else "",
+        kin=kin,
         cause_id=kind.id,
         **{name: getattr(detail, name) for name in _AS_IT_IS},
     )

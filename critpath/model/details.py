@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -47,6 +48,32 @@ _NAMES: Final = {
 }
 
 
+class Kin(StrEnum):
+    """What a thread that had the cpu is to the one that waited for it.
+
+    The program of an execution is its thread's process and what that began.
+    """
+
+    UNKNOWN = ""
+    THREAD = "thread"  # of the same process
+    CHILD = "child"  # of a process that the waiter's began, or one of these
+    PARENT = "parent"  # of one that began the waiter's, and is of the program
+    PROGRAM = "program"  # of the program, and otherwise not related
+    SIBLING = "sibling"  # of another process of the same parent, all running one program
+    NAMESAKE = "namesake"  # of another process: its name is the same
+    STARTER = "starter"  # of one that began the program
+    STRANGER = "stranger"
+
+
+_OWN: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.PARENT, Kin.PROGRAM, Kin.SIBLING})
+_OTHERS: Final = frozenset({Kin.NAMESAKE, Kin.STARTER, Kin.STRANGER})
+
+
+def is_of_program(kin: str) -> bool | None:
+    """Tell whether who is so related is of the program itself; None if nothing tells."""
+    return True if kin in _OWN else False if kin in _OTHERS else None
+
+
 class Detail(NamedTuple):
     """What qualifies a segment's state; what does not apply is empty.
 
@@ -69,6 +96,8 @@ class Detail(NamedTuple):
         The group whose limit held the thread, and that limit.
     why : str
         What else is known: nothing ran instead, why no wake is known, who has no memory.
+    kin : str
+        What the peer is to the thread that waited: a `Kin`.
     others : bool
         Of several segments: it holds no more than half, the rest is of others.
     """
@@ -84,11 +113,13 @@ class Detail(NamedTuple):
     control_group: str = ""
     limit: str = ""
     why: str = ""
+    kin: str = ""
     others: bool = False
 
     def with_texts(self, change: Callable[[str], str]) -> Detail:
-        """Return it with every text changed."""
-        return Detail._make(change(of) if isinstance(of, str) else of for of in self)
+        """Return it with every text changed that is of a recording."""
+        changed = Detail._make(change(of) if isinstance(of, str) else of for of in self)
+        return changed._replace(kin=self.kin)
 
     @property
     def idle(self) -> bool:

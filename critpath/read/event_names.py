@@ -104,7 +104,7 @@ KERNEL_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.STATEDUMP,
         ("lttng_statedump_process_state",),
-        (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",)),
+        (("tid",), ("pid",), ("name",), ("status",), ("cpu",), ("ns_inum",), ("ppid",)),
     ),
     # Before other system calls: each event is of the first kind whose names it matches.
     EventRequest(

@@ -130,7 +130,7 @@ _INTERRUPTS = "They are interrupted"
 _STOPPED = "They are stopped"
 _UNTOLD = "The recording does not tell for what"
 
-_RIVAL = ("peer", "elsewhere_idle", "cpu", "host")
+_RIVAL = ("peer", "kin", "elsewhere_idle", "cpu", "host")
 _LIMIT = ("control_group", "limit")
 
 CATALOGUE: Final = (

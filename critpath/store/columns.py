@@ -44,6 +44,7 @@ REQUEST: Final = {
 }
 _WHAT: Final = {"begin": "int64", "end": "int64", "state": "string"}
 DETAIL: Final = {**dict.fromkeys(DETAIL_TEXTS, "string"), "peer_tid": "int64"}
+MORE_OF_DETAIL: Final = ("kin",)  # older files are without
 _WHOSE: Final = {
     "comm": "string",
     "tid": "int64",
@@ -89,6 +90,7 @@ def arrow_schema(
     coded: bool = False,
     stacks: bool = False,
     first: bool = False,
+    kin: bool = True,
 ) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
@@ -104,6 +106,8 @@ def arrow_schema(
         With those of stacks.
     first : bool
         Of the first format.
+    kin : bool
+        Not of those of the second that are older.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -129,7 +133,8 @@ def arrow_schema(
 
     segment = {**(FIRST_SEGMENT if first else SEGMENT)}
     segment |= {name: kind for each in kept for name, kind in each.items()}
-    details = [] if first else [list_of(DETAILS, DETAIL)]
+    detail = {n: kind for n, kind in DETAIL.items() if kin or n not in MORE_OF_DETAIL}
+    details = [] if first else [list_of(DETAILS, detail)]
     return pa.schema([*make(columns), *details, list_of(SEGMENTS, segment)])
 
 

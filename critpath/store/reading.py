@@ -37,6 +37,7 @@ from critpath.store.columns import (
     FIRST,
     FORMAT,
     KEY,
+    MORE_OF_DETAIL,
     MORE_OF_SEGMENT,
     NAMES,
     OLDER,
@@ -164,17 +165,18 @@ class _PathsFile:
             found, requests = schema.remove_metadata(), "true_ns" in schema.names
             known = [name for name in REQUEST if name in schema.names]
             self.columns = [*EXECUTION, *(known if requests else ())]
-            more = found.field(SEGMENTS).type.value_type if SEGMENTS in schema.names else None
+            more = _find_elements(schema, SEGMENTS)
             texts = [name for name in WORDS if _has_field(more, name)]
             stacks = "stack" in texts
+            kin = not first and _has_field(_find_elements(schema, DETAILS), "kin")
             allowed = (
-                arrow_schema(requests=requests, older=older, stacks=stacks, first=first)
+                arrow_schema(requests=requests, older=older, stacks=stacks, first=first, kin=kin)
                 for older in range(OLDER if first else 1)
             )
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             self.words = [f"{SEGMENTS}.list.element.{name}" for name in texts]
-            self.words += () if first else DETAIL_WORDS
+            self.words += () if first else DETAIL_WORDS[: None if kin else -len(MORE_OF_DETAIL)]
             self.lists = [SEGMENTS] if first else [DETAILS, SEGMENTS]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
@@ -366,6 +368,12 @@ class _PathsFile:
         return table.select(columns), paths
 
 
+def _find_elements(schema: pa.Schema, name: str) -> Any:
+    """Return the type of what a column has lists of, None where it has none."""
+    kind = schema.field(name).type if name in schema.names else None
+    return getattr(kind, "value_type", None)
+
+
 def _has_field(kind: Any, name: str) -> bool:
     return hasattr(kind, "get_field_index") and kind.get_field_index(name) >= 0
 
@@ -420,7 +428,8 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
     else:
         bounds, entries = flatten(DETAILS)
         tids = numbers(entries.field("peer_tid"))
-        columns = {name: codes(name, strings, entries) for name in DETAIL_TEXTS}
+        given = [name for name in DETAIL_TEXTS if _has_field(entries.type, name)]
+        columns = {name: codes(name, strings, entries) for name in given}
         first, found = number_rows((*columns.values(), tids), len(tids))
         known = {NO_DETAIL: 0}
         each = [

@@ -26,6 +26,7 @@ from critpath.text.phrases import (
     in_function,
     location,
     quoted,
+    rival_name,
     say_elsewhere,
     thread_name,
 )
@@ -92,9 +93,7 @@ SAID: Final[dict[str, _Said]] = {
         which_was="held back while a CPU was idle, probably by a CPU quota",
     ),
     "late-start": _waits_for_cpu(" that was idle: it was late to start them{tail}"),
-    "own-threads": _waits_for_cpu(
-        " that was busy running {their} own program's threads{elsewhere}{tail}"
-    ),
+    "own-threads": _waits_for_cpu(" that was busy running {own_threads}{elsewhere}{tail}"),
     "busy-cpu": _waits_for_cpu(
         " that was busy running {rival}{or_quota}{elsewhere}{tail}", _ON_A_CPU
     ),
@@ -553,7 +552,15 @@ def _name_timer(function: str) -> str:
 @_slot
 def _say_rival(told: _Telling) -> str:
     """Name who else had what was waited for."""
-    return quoted(told.facts.peer.replace("#", "*"))
+    # Of another thread that waited, it is what it is to that one.
+    several = told.several if not told.facts.role else told["were"] == "were"
+    return rival_name(told.facts.peer, told.facts.kin, "their" if several else "its")
+
+
+@_slot
+def _say_own_threads(told: _Telling) -> str:
+    """Name the program's thread that had the CPU, or say that it is one."""
+    return told["rival"] if told.facts.kin else f"{told['their']} own program's threads"
 
 
 @_slot

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from critpath.model import LOCAL_PACKET, RUNNING, State, is_recorder
-from critpath.model.details import OTHERS, SOFTIRQS, Detail, word_detail
+from critpath.model.details import OTHERS, SOFTIRQS, Detail, Kin, word_detail
 from critpath.schema.parameters.text import WORDS
 
 # In a word or two, for who waits for the rest of the answer.
@@ -139,6 +139,22 @@ def thread_name(comm: str, tid: int = -1) -> str:
     """Return how a thread is called: its name, and its id where that is one and known."""
     whose = " of the recorder" if is_recorder(comm) else ""
     return quoted(comm) + whose + (f" (tid {tid})" if tid > 0 else "")
+
+
+# Who else had the cpu, by what it is to who waited; {} is its name.
+_KIN: Final[dict[str, str]] = {
+    Kin.THREAD: "other threads of {their} own process ({})",
+    Kin.CHILD: "{their} child {}",
+    Kin.PARENT: "{their} parent {}",
+    Kin.PROGRAM: "{} of {their} own program",
+    Kin.SIBLING: "another {}",
+    Kin.NAMESAKE: "another {}",
+}
+
+
+def rival_name(name: str, kin: str, their: str) -> str:
+    """Return how a thread is called that had the cpu: with what it is to who waited."""
+    return _KIN.get(kin, "{}").format(quoted(name.replace("#", "*")), their=their)
 
 
 def listed(parts: Sequence[str]) -> str:

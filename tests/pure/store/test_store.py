@@ -29,7 +29,7 @@ from critpath.store import (
     save_paths,
     write_text,
 )
-from critpath.store.columns import SEGMENTS
+from critpath.store.columns import DETAILS, SEGMENTS, arrow_schema
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
@@ -141,6 +141,21 @@ def test_a_file_of_the_first_format_is_read_and_saved_anew(tmp_path):
     texts = table.flatten().field("detail").to_pylist()
     assert texts_of(paths.paths) == texts
     assert {of.rival for of in paths.paths.details} >= {"postgres"}
+
+
+def test_a_file_from_before_kin_was_told_is_read(tmp_path):
+    saved = path_set((3, 0, 1))
+    save_paths(saved, tmp_path / "p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet")
+    of = [
+        [{name: value for name, value in each.items() if name != "kin"} for each in details]
+        for details in table.column(DETAILS).to_pylist()
+    ]
+    schema = arrow_schema(kin=False)
+    columns = {**{name: table.column(name) for name in schema.names}, DETAILS: of}
+    older = pa.table(columns, schema=schema.with_metadata(table.schema.metadata))
+    pq.write_table(older, tmp_path / "q.parquet", write_page_checksum=True)
+    assert_same(load_paths(tmp_path / "q.parquet"), saved)
 
 
 @pytest.mark.parametrize("lengths", [(3, 0, 1), (), (1,), (0,), (50, 1, 2, 700)])

@@ -15,7 +15,7 @@ from msgspec import structs
 from critpath.documents import CauseFacts, CodePlace
 from critpath.report.document.comparison import comparison_document
 from critpath.report.text.answer import answer_lines
-from critpath.schema.causes import CATALOGUE, OF_STATE, needs_of
+from critpath.schema.causes import BY_ID, CATALOGUE, OF_STATE, needs_of
 from critpath.schema.kinds import State
 from critpath.schema.notes import SomeExamined
 from critpath.text.answer import describe_hints
@@ -269,6 +269,7 @@ def test_what_a_busy_machine_adds_to_each_of_many_waits(told):
 NEEDED = {
     "location": "flush (app/log.c:4)", "caller": "serve (app/main.c:2)", "call": "read",
     "device": "vda", "route": "bridge br0 instead of lo", "peer": "make", "peer_share": 0.4,
+    "kin": "sibling",
     "elsewhere_idle": 0.9, "cpu": 3, "host": "db", "control_group": "/web", "limit": "1 in 10",
     "meanwhile": "WAIT_DISK", "meanwhile_before": 1.0 * MS, "meanwhile_after": 8.0 * MS,
     "local": True,
@@ -317,6 +318,26 @@ def test_every_kind_has_its_sentences(told, golden):
         lines += [f"{name}: {say(told, kind, **changes)}" for name, changes in forms.items()]
         lines.append("")
     golden(Path(__file__).with_name("kinds.txt"), "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("kin", "words"),
+    [
+        ("thread", "other threads of their own process (`cc1`)"),
+        ("child", "their child `cc1`"),
+        ("parent", "their parent `cc1`"),
+        ("program", "`cc1` of their own program"),
+        ("sibling", "another `cc1`"),
+        ("namesake", "another `cc1`"),
+        ("starter", "`cc1`"),
+        ("stranger", "`cc1`"),
+        ("", "`cc1`"),
+        ("of a later version", "`cc1`"),
+    ],
+)
+def test_who_had_the_cpu_is_told_from_others_of_its_name(told, kin, words):
+    said = say(told, BY_ID["busy-cpu"], kin=kin, time_before=0.0)
+    assert f"for a CPU that was busy running {words}; no request" in said
 
 
 @pytest.mark.parametrize("state", State)

@@ -1,10 +1,10 @@
 """Events written by hand: rows ``(time, cpu, kind, fields)`` in the twin's notation.
 
 Fields: SWITCH (prev, prev_state, next), WAKING / WAKEUP / WAKEUP_NEW (tid[, target cpu]),
-FORK (parent, child), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name), IRQ_EXIT (irq),
-SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (), TIMER_FUNCTION (address),
-VECTOR (name), STATEDUMP (tid, status), SYSCALL_ENTRY (name), SYSCALL_EXIT (),
-NET_SEND and NET_RECEIVE (buffer[, source address]),
+FORK (parent, child[, processes of both]), EXIT, EXEC and CURRENT (tid), IRQ_ENTRY (irq, name),
+IRQ_EXIT (irq), SOFTIRQ (vec), SOFTIRQ_RAISE (vec, flags of ftrace), TIMER (),
+TIMER_FUNCTION (address), VECTOR (name), STATEDUMP (tid, status[, process, its parent, name]),
+SYSCALL_ENTRY (name), SYSCALL_EXIT (), NET_SEND and NET_RECEIVE (buffer[, source address]),
 FILE_LOCK (what it returns, inode, owner, type, first, last), FUTEX (address).
 """
 
@@ -37,13 +37,15 @@ def canonical(kind, fields, cpu):
         target, *where = fields
         return [target, comm(target), *(where or [cpu]), 1]
     if kind == Kind.FORK:
-        parent, child = fields
-        return [parent, parent, child, child, comm(parent), comm(child)]
+        parent, child, *processes = fields
+        mother, own = processes or fields
+        return [parent, mother, child, own, comm(parent), comm(child)]
     if kind in {Kind.EXIT, Kind.EXEC}:
         return [fields[0], comm(fields[0])]
     if kind == Kind.STATEDUMP:
-        tid, status = fields
-        return [tid, tid, comm(tid), status, cpu]
+        tid, status, *known = fields
+        process, parent, name = known or (tid, 0, comm(tid))
+        return [tid, process, name, status, cpu, 0, parent]
     if kind in {Kind.TIMER_ENTRY, Kind.TIMER_EXIT}:
         return [0]
     if kind in {Kind.SYSCALL_ENTRY, Kind.SYSCALL_EXIT}:
@@ -83,7 +85,8 @@ def build(rows, *, kernel="6.1.0", losses=(), end=None, success=False):
             classes.append(EventClass(name, kind, names, types))
         event_class.append(places[name, kind])
         offset.append(len(values))
-        for value in canonical(kind, fields, cpu):
+        given = canonical(kind, fields, cpu)
+        for value in [*given, *[0] * (len(classes[event_class[-1]].fields) - len(given))]:
             if isinstance(value, str):
                 if value not in codes:
                     codes[value] = len(strings)
