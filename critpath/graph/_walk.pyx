@@ -26,6 +26,7 @@ cdef enum:
     LINK_NET = 1
     LINK_HOLD = 2       # of a sleep that a timer ended, and its holder's release
     LINK_RECEIPT = 3    # of a sleep that bytes of another host ended, whoever woke the thread
+    LINK_ASKED = 4      # of a wait for a processor that a thread had which it asked
 
 # ------------------------------------ rows of a block, and of later blocks that are carried into it
 
@@ -267,11 +268,13 @@ cdef class Walks:
     link_time, link_source, link_sent : int64 [links]
         Links that are not on rows, ascending within a worker.
     link_kind : uint8 [links]
+    askers : int64 [executions]
+        The worker that asked for what the subject does, who is answered and not asked; -1 none.
     """
 
     cdef const int64_t[::1] cuts, link_start, link_time, link_source, link_sent, parent, born
     cdef const uint8_t[::1] link_kind
-    cdef const int64_t[::1] subjects, low, high
+    cdef const int64_t[::1] subjects, low, high, askers
     cdef Py_ssize_t blocks, workers
     cdef int32_t* waiting     # per block, the first walk that waits for it
     cdef int64_t* hint        # per worker, the row found last
@@ -292,8 +295,9 @@ cdef class Walks:
                  const int64_t[::1] parent, const int64_t[::1] born,
                  const int64_t[::1] link_start, const int64_t[::1] link_time,
                  const int64_t[::1] link_source, const int64_t[::1] link_sent,
-                 const uint8_t[::1] link_kind):
+                 const uint8_t[::1] link_kind, const int64_t[::1] askers):
         cdef Py_ssize_t i
+        self.askers = askers
         self.cuts = cuts
         self.subjects = subjects
         self.low = begin
@@ -386,8 +390,17 @@ cdef class Walks:
         cdef int found = 0
         link.detail = row.detail
         link.cpu = row.cpu
+        if row.state == STATE_WAIT_CPU and row.waker >= 0 and row.end == t:
+            link.time = t
+            link.sent = row.woken
+            link.source = row.waker
+            link.kind = LINK_ASKED
+            return 1
         if first < self.link_start[worker + 1]:
             last = first_from(&self.link_time[0], first, self.link_start[worker + 1], t, True) - 1
+            while last >= first and self.link_kind[last] == LINK_ASKED and not (
+                    row.state == STATE_WAIT_CPU and row.end == self.link_time[last]):
+                last -= 1
             # What bytes of another host ended, they did whoever woke the thread.
             if row.end == t:
                 told = last
@@ -412,6 +425,13 @@ cdef class Walks:
             link.kind = LINK_WAKE
             found = 1
         return found
+
+    cdef inline int is_asked(self, WalkState* c, Py_ssize_t index, const Link* link,
+                             const Row* row, int64_t t) noexcept nogil:
+        """Whether who has the processor was asked by this execution, and does its work."""
+        return (link.time == t and row.end == t and link.sent >= self.low[index]
+                and link.source != self.askers[index]
+                and not self.is_circular(c, link.source, t))
 
     cdef int follow(self, WalkState* c, Link* link, int64_t s, int64_t t) except -1 nogil:
         """Emit a link's own time and go on in its source down to ``s``."""
@@ -503,7 +523,12 @@ cdef class Walks:
                 f.t = s
                 continue
             if self.link_in(f.worker, &row, s, t, &link):
-                if row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
+                if link.kind == LINK_ASKED:
+                    if self.is_asked(c, index, &link, &row, t):
+                        link.sent = t
+                        self.follow(c, &link, s, t)
+                        continue
+                elif row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
                     if link.kind == LINK_RECEIPT and t == row.end:
                         # What woke it came then; the rest is how it was told.
                         self.emit(c, link.time, t, f.worker, row.state, row.detail, row.cpu)

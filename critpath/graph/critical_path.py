@@ -112,7 +112,9 @@ class Sweep:
         self._stolen = BoundaryRows(self._cuts, _STOLEN)
         self._ran = BoundaryRows(self._cuts, _RAN)
 
-    def paths(self, subjects: I64, begin: I64, end: I64, *, most: int = 0) -> CriticalPaths:
+    def paths(
+        self, subjects: I64, begin: I64, end: I64, *, most: int = 0, askers: I64 | None = None
+    ) -> CriticalPaths:
         """Extract the critical path of every execution.
 
         Parameters
@@ -124,6 +126,8 @@ class Sweep:
             Windows (ns).
         most : int
             Segments of all together, where there are several; 0 for no limit.
+        askers : int64 [executions] or None
+            Worker that asked for what each does: it is answered and not asked; -1 for none.
 
         Returns
         -------
@@ -140,7 +144,7 @@ class Sweep:
         subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
         workers = self._workers
         account = Account(
-            *self._walk_subjects(subjects, begin, end, most),
+            *self._walk_subjects(subjects, begin, end, askers, most),
             workers.host,
             (workers.idle_cpu >= 0).view(np.uint8),
             self._table,
@@ -186,10 +190,15 @@ class Sweep:
             details=details,
         )
 
-    def _walk_subjects(self, subjects: I64, begin: I64, end: I64, most: int) -> list[Any]:
+    def _walk_subjects(
+        self, subjects: I64, begin: I64, end: I64, askers: I64 | None, most: int
+    ) -> list[Any]:
         """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
         workers = self._workers
-        walks = Walks(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links)
+        walks = Walks(
+            *(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links),
+            np.full(len(subjects), -1, np.int64) if askers is None else askers,
+        )
         walks.most = most
         k = len(self._cuts)
         while walks.left:
@@ -475,6 +484,7 @@ def _join_pieces(
         pieces.begin[mine],
         end,
         most=most if rows.stop - rows.start > 1 else 0,
+        askers=_find_askers(replayed.workers, pieces.asker[mine], end),
     )
     known = np.flatnonzero(~walked & (worker >= 0))
     at = paths.start[known]
@@ -484,8 +494,8 @@ def _join_pieces(
     columns["comm"][at] = replayed.workers.name[worker[known]]
     columns["tid"][at], columns["host"][at] = tid[known], host[known]
     by = pieces.by[mine][known]
-    asker = find_workers(replayed.workers, by >> 32, by & 0xFFFFFFFF, end[known])
-    named = (by >= 0) & (asker >= 0)
+    asker = _find_askers(replayed.workers, by, end[known])
+    named = asker >= 0
     about = pieces.about[mine][known]
     hosts = replayed.events.hosts
     # By whom and about what, as one number; of what is walked, its detail.
@@ -512,6 +522,12 @@ def _join_pieces(
     columns["beneath"] = beneath
     columns["confidence"] = np.repeat(pieces.confidence[mine], np.diff(paths.start))
     return replace(paths, start=paths.start[start - start[0]], **columns)
+
+
+def _find_askers(workers: Workers, keys: I64, time: I64) -> I64:
+    """Return the workers of threads, by their host and number in one; -1 for none."""
+    found = find_workers(workers, keys >> 32, keys & 0xFFFFFFFF, time)
+    return np.where(keys >= 0, found, -1)
 
 
 def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:

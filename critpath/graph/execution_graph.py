@@ -34,8 +34,8 @@ from critpath.model import (
 )
 from critpath.timeline import read_timelines
 
-WAKE, NET, HOLD, RECEIPT = 0, 1, 2, 3  # technical
-_NAMES: Final = ("wake", "net", "hold", "net")
+WAKE, NET, HOLD, RECEIPT, ASKED = 0, 1, 2, 3, 4  # technical
+_NAMES: Final = ("wake", "net", "hold", "net", "asked")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class ExecutionGraph:
     link_sent : int64 [links]
         When it left there (ns).
     link_kind : uint8 [links]
-        ``WAKE``, ``NET``, ``HOLD`` or ``RECEIPT``.
+        ``WAKE``, ``NET``, ``HOLD``, ``RECEIPT`` or ``ASKED``.
     parent, born : int64 [workers]
         Creation links: who created the worker and when (ns), -1 if unknown.
     """
@@ -102,6 +102,10 @@ class ExecutionGraph:
             source, target = int(self.link_source[link]), int(owner[link])
             sent, time = int(self.link_sent[link]), int(self.link_time[link])
             kind = _NAMES[self.link_kind[link]]
+            if kind == "asked":
+                # Who has the processor is followed down from there, if it was asked in time.
+                self._link(graph, moments, (source, time), (target, time), kind, asked=sent)
+                continue
             self._link(graph, moments, (source, max(sent, begin)), (target, time), kind)
         for worker in np.flatnonzero((self.parent >= 0) & (self.born >= begin)).tolist():
             first = self.start[worker]
@@ -123,9 +127,10 @@ class ExecutionGraph:
         source: tuple[int, int],
         target: tuple[int, int],
         kind: str,
+        **more: int,
     ) -> None:
         graph.add_edge(
-            source, target, kind=kind, state="", interval=-1, duration=target[1] - source[1]
+            source, target, kind=kind, state="", interval=-1, duration=target[1] - source[1], **more
         )
         for worker, time in (source, target):
             moments.setdefault(worker, set()).add(time)
@@ -159,8 +164,9 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     -------
     ExecutionGraph
         Wake links from every interval that a thread ended, network links from
-        every matched packet, links from holders to waits with a time-out, creation links
-        from every fork.
+        every matched packet, links from holders to waits with a time-out, links from who was
+        asked to who waits for its processor (``link_sent`` is when it was asked), creation
+        links from every fork.
     """
     owner = np.repeat(np.arange(len(timelines.workers)), np.diff(timelines.start))
     woken = np.flatnonzero(timelines.waker >= 0)
@@ -172,6 +178,7 @@ def build_graph(timelines: Timelines) -> ExecutionGraph:
     sent = np.concatenate([timelines.woken[woken], packets[:, 1]])
     sizes = [len(woken), *map(len, told)]
     kind = np.repeat(np.array([WAKE, NET, HOLD, RECEIPT], np.uint8), sizes)
+    kind[: len(woken)][timelines.state[woken] == State.WAIT_CPU] = ASKED
     # At one moment a packet explains a wake by the interrupt or thread that delivered it.
     order = np.lexsort((kind, time, target)) if len(packets) else np.arange(len(woken))
     counts = np.bincount(target, minlength=len(timelines.workers))
@@ -234,6 +241,7 @@ def walk_paths(
         graph.link_source,
         graph.link_sent,
         graph.link_kind,
+        np.full(len(workers), -1, np.int64),
     )
     size = len(graph.begin)
     # All links are in the graph's table, none on a row.  Rows have their position in

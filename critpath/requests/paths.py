@@ -83,6 +83,7 @@ def compose_paths(
         *(doubtful, mine, transits),
     )
     start, table, left = composer.compose(np.ascontiguousarray(seen, np.int64))
+    askers = _find_askers(endpoints, subrequests, len(requests))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     of_row = np.repeat(rows, np.diff(start))
     return Pieces(
@@ -92,10 +93,11 @@ def compose_paths(
         begin=table[:, 1].copy(),
         end=table[:, 2].copy(),
         state=table[:, 3].astype(np.uint8),
-        by=_find_askers(table, of_row, keys, endpoints, subrequests, slices),
+        by=_find_most_asking(table, of_row, keys, askers, slices),
         about=about,
         names=names,
         confidence=_multiply_links(table, of_row, requests, subrequests, mine),
+        asker=askers[table[:, 5]],
     ), left
 
 
@@ -211,15 +213,17 @@ def _name_transit(
     return f"{where}, not found" if peer >= 0 else f"{where}, not recorded"
 
 
-def _find_askers(
-    pieces: I64, row: I64, keys: I64, endpoints: Endpoints, subs: Subrequests, slices: Slices
-) -> I64:
+def _find_askers(endpoints: Endpoints, subs: Subrequests, requests: int) -> I64:
+    """Return the thread that asked for each request; the last is of no request: -1."""
+    asker = np.full(requests + 1, NONE, np.int64)
+    known = np.flatnonzero((subs.child >= 0) & (subs.tid > 0))
+    asker[subs.child[known]] = thread_keys(endpoints.host[subs.endpoint[known]], subs.tid[known])
+    return asker
+
+
+def _find_most_asking(pieces: I64, row: I64, keys: I64, asker: I64, slices: Slices) -> I64:
     """Return who asked for most of what was done for others while pieces waited for that."""
     found = np.full(len(pieces), NONE, np.int64)
-    known = np.flatnonzero(subs.child >= 0)
-    asker = np.full(int(slices.request.max(initial=-1)) + 2, NONE, np.int64)  # the last: of nobody
-    inside = known[subs.child[known] < len(asker) - 1]
-    asker[subs.child[inside]] = thread_keys(endpoints.host[subs.endpoint[inside]], subs.tid[inside])
     askers, number = np.unique(asker, return_inverse=True)
     number = number.reshape(-1)
     worker = thread_keys(slices.host, slices.tid)

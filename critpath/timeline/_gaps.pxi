@@ -70,6 +70,7 @@ cdef int on_loss(Replay self, int64_t end, int64_t host, int64_t cpu) except -1 
                     and self.table.workers[p.current].doing == RUNNING:
                 self.emit_run(p.current, end)
                 self.table.workers[p.current].since = end
+            end_asked(self, p, end, False)
             p.current = -1
     return 0
 
@@ -81,7 +82,7 @@ cdef int begin_gap(Replay self, Py_ssize_t gap) except -1 nogil:
     cdef Worker* w
     cdef ThreadInfo* info
     cdef Processor* p
-    self.reserve_intervals(count)
+    self.reserve_intervals(count + MOST_ASKING * self.table.processor_count)
     self.reserve_tails(1)
     for j in range(self.table.processor_count):
         p = &self.table.processors[j]
@@ -92,6 +93,7 @@ cdef int begin_gap(Replay self, Py_ssize_t gap) except -1 nogil:
             self.emit_cpu_interval(p, t, p.current)
         p.depth = p.overflow = p.pending = 0
         p.interrupted = UNSURE
+        end_asked(self, p, t, True)
         p.current = -1
         p.hidden = NOBODY_KNOWN | ((1 << RAISED) - 1) << FIRST_HIDDEN
     for j in range(count):
@@ -119,6 +121,7 @@ cdef int begin_gap(Replay self, Py_ssize_t gap) except -1 nogil:
             w.run_state = STATE_NOT_RECORDED
         info.awake = t
         info.by.worker = info.by.before = info.noted.worker = info.noted.before = -1
+        info.kept.worker = -1
     self.closed[host] = 1
     self.closed_hosts += 1
     self.last_gap[host] = gap

@@ -148,6 +148,8 @@ cdef void end_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
     info.by = info.noted
     if w.woken < 0 or w.waker < 0:
         info.by.worker = -1
+    if info.by.worker < 0 or by.before != index:
+        info.kept = Asker(by.awake, t, by.worker)
     if w.woken >= 0 and w.waker < 0 and w.wake_state == STATE_WAIT_TIMER:
         add_try(retries, table, index, t)
     elif w.known & RETRYING:

@@ -20,7 +20,7 @@ include "_rows.pxi"
 
 cdef enum:
     SOON = 8              # events from now, whose threads are asked for
-    MOST_INTERVALS = 3    # that one event adds
+    MOST_INTERVALS = 3    # that one event adds, but for those of who asked (_asked.pxi)
     ALL_OF_TID = (1 << TID_BITS) - 1
 
     # What a family has done with an event.
@@ -62,9 +62,11 @@ ctypedef struct Qualifier:
     int32_t state
 
 cdef int64_t NEVER_LOST = 0x7FFFFFFFFFFFFFFF
+cdef int64_t CREATED = 0x7FFFFFFFFFFFFFFF  # `Asker.awake` of who created a thread
 
 include "_threads.pxi"
 include "_gaps.pxi"
+include "_asked.pxi"
 # A family of events each: its `follow_` says which kinds, its handlers what is made of one.
 include "_scheduler.pxi"
 include "_lives.pxi"
@@ -296,7 +298,7 @@ cdef class Replay:
         if w.doing == RUNNING:
             self.emit_run(index, t)
         elif w.doing == RUNNABLE:
-            self.emit(index, t, STATE_WAIT_CPU, 0, w.cpu)
+            emit_wait(self, index, t, w.cpu)
         elif w.doing == ASLEEP or w.doing == STOPPED:
             emit_sleep(self, index, t)
         elif w.doing == LOST:
@@ -315,7 +317,7 @@ cdef class Replay:
 
     cdef int reserve_rows(self, Py_ssize_t events) except -1 nogil:
         """Reserve what some events may add."""
-        self.reserve_intervals(MOST_INTERVALS * events)
+        self.reserve_intervals((MOST_INTERVALS + 2 * MOST_ASKING) * events)
         self.reserve_tails(events)
         reserve(&self.packets.events, events, sizeof(NetEvent))
         reserve(&self.packets.sleeps, MOST_INTERVALS * events, sizeof(NetSleep))

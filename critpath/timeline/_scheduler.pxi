@@ -32,6 +32,8 @@ cdef int on_switch(Replay self, Processor* p, int64_t t, const int64_t* v,
         self.contradictions += 1
     w = mark_seen(&self.table, prev, t)
     w.name = <int32_t>v[0]
+    if p.asking_count:
+        end_asked(self, p, t, p.current == prev)
     if p.current == prev:
         self.emit_cpu_interval(p, t, prev)
     elif (p.current >= 0 and p.current != p.idle
@@ -71,7 +73,7 @@ cdef int on_switch(Replay self, Processor* p, int64_t t, const int64_t* v,
     elif w.doing == RUNNABLE:
         # It queued where it left or where its wake sent it; the cpu that it then got may
         # have been another, idle or busy with something else meanwhile.
-        self.emit(following, t, STATE_WAIT_CPU, 0, w.cpu if w.cpu >= 0 else p.cpu)
+        emit_wait(self, following, t, w.cpu if w.cpu >= 0 else p.cpu)
     elif w.doing == ASLEEP or w.doing == STOPPED:
         if w.woken >= 0 and w.pending:
             # The wake raced the switch-out: it never really slept.
@@ -92,6 +94,8 @@ cdef int on_switch(Replay self, Processor* p, int64_t t, const int64_t* v,
     w.woken = -1
     w.waker = -1
     w.pending = 0
+    if following != p.idle:
+        begin_asked(self, p, following, t)
     p.current = following
     p.current_tid = v[4]
     p.since = t

@@ -20,6 +20,7 @@ cdef enum:
     RETRYING = 4          # its last sleep was ended by a timer, and it has run shortly since
     REFUSED = 8           # it tried to get a file lock, and has not slept since
     IN_FUTEX = 16         # it is in that system call, and the address is known
+    YIELDED = 32          # it waits for the cpu that a thread has which it asked
 
     DEPTH = 16      # of interrupt contexts
     # Softirqs of which it is kept who raised them: NET_TX, NET_RX, BLOCK, TASKLET.
@@ -27,6 +28,7 @@ cdef enum:
     BLOCK = 4
     TASKLET = 6
     RAISED = TASKLET + 1
+    MOST_ASKING = 7  # who wait for a processor that a thread has which they asked
 
 ctypedef struct Worker:
     # What events ask for and change: one line of the cache.
@@ -42,7 +44,7 @@ ctypedef struct Worker:
     int8_t doing
     int8_t wake_state
     int8_t pending        # the wake came while the thread was still running
-    int8_t known          # a bit each: SEEN, EXITING, RETRYING, REFUSED, IN_FUTEX
+    int8_t known          # a bit each: SEEN, EXITING, RETRYING, REFUSED, IN_FUTEX, YIELDED
     int8_t run_state      # what it is in while it runs: STATE_RUN while system calls are unknown
     int8_t syscall_state  # what one asleep in it waits for, -1: unknown
     int32_t rows          # since the last cut
@@ -54,6 +56,11 @@ ctypedef struct Waker:
     int64_t futex         # that it just woke somebody by, 0 none
     int32_t worker        # -1: no thread
     int32_t before
+
+ctypedef struct Asker:
+    int64_t awake         # since when it had not slept
+    int64_t asked         # when
+    int32_t worker        # -1: no thread
 
 ctypedef struct ThreadInfo:
     # What a worker is; rarely asked for.
@@ -68,6 +75,9 @@ ctypedef struct ThreadInfo:
     Waker noted           # or will have, where that is not over
     int64_t futex         # of the call that it is in, while it is IN_FUTEX
     int64_t ran           # since a timer ended its last sleep
+    Asker kept            # who woke it last, but for those that it had woken: they answered
+    int64_t asked         # while it is YIELDED: when it asked whom it waits for,
+    int32_t behind        # who has its cpu
     int32_t tried         # the timed sleep before: see _holders.pxi
     int32_t attempt       # at a file lock, that was refused
     int32_t idle_cpu
@@ -116,7 +126,8 @@ ctypedef struct Processor:
     int32_t left          # the softirq that ended last
     int32_t sender        # of the packets of this softirq: detail of a wait, 0 none yet, -1 open
     int32_t hidden        # since a gap: NOBODY_KNOWN, a bit for each softirq
-    int64_t padding[4]    # to whole lines of the cache: `check_sizes`
+    int32_t asking[MOST_ASKING]  # who asked the current thread and wait for this cpu
+    int32_t asking_count
 
 ctypedef struct ThreadTable:
     # The workers and processors seen so far.
@@ -197,6 +208,7 @@ cdef int32_t new_worker(ThreadTable* table, int64_t host, int64_t tid, int64_t t
     info.born = -1
     info.awake = t
     info.by.worker = info.by.before = info.noted.worker = info.noted.before = -1
+    info.kept.worker = -1
     info.idle_cpu = -1
     table.worker_count += 1
     return <int32_t>n

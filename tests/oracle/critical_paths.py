@@ -19,7 +19,7 @@ from critpath.model import RUNNING, CriticalPaths, State
 HELD_BACK_NS = 2_000_000
 HELD_BACK_SHARE = 0.1
 NEARLY_ALL = 0.9
-RECEIPT = 3
+RECEIPT, ASKED = 3, 4
 # Python looks an enum's member up slowly.
 WAIT_CPU, UNKNOWN = State.WAIT_CPU, State.UNKNOWN
 OWN = (State.WAIT_CPU, State.NET_TRANSIT, State.WAIT_TIMER, State.NET_TRANSIT)
@@ -40,9 +40,14 @@ class Graph:
         i = bisect_left(self.begin, t, first, self.start[worker + 1]) - 1
         return i if i >= first and self.end[i] >= t else -1
 
-    def into(self, worker, after, t, end):
+    def into(self, worker, after, t, end, state):
         first = self.link_start[worker]
-        i = told = bisect_right(self.link_time, t, first, self.link_start[worker + 1]) - 1
+        i = bisect_right(self.link_time, t, first, self.link_start[worker + 1]) - 1
+        while i >= first and self.link_kind[i] == ASKED:
+            if self.link_time[i] == end == t and state == WAIT_CPU:
+                return i
+            i -= 1
+        told = i
         while told >= first and self.link_kind[told] == 0:
             told -= 1
         if t == end and told >= first and self.link_kind[told] == RECEIPT:
@@ -62,8 +67,9 @@ class Frame:
 class Walk:
     """One walk; ``out`` has (begin, end, worker, interval, state), latest first."""
 
-    def __init__(self, graph, subject, lo, hi):
+    def __init__(self, graph, subject, lo, hi, asker=-1):
         self.g, self.out, self.frames = graph, [], [Frame(subject, lo, hi)]
+        self.lo, self.asker = lo, asker
         while self.frames:
             self.step(self.frames[-1])
 
@@ -101,8 +107,18 @@ class Walk:
             self.unobserved(f, t)
             return
         s = max(g.begin[e], f.lo)
-        link = g.into(f.worker, s, t, g.end[e])
-        if link >= 0 and g.link_kind[link] == RECEIPT:
+        link = g.into(f.worker, s, t, g.end[e], g.state[e])
+        if link >= 0 and g.link_kind[link] == ASKED:
+            source = g.link_source[link]
+            if (
+                g.link_sent[link] >= self.lo
+                and source != self.asker
+                and not self.circular(source, t)
+            ):
+                f.at, f.t = t, s
+                self.frames.append(Frame(source, s, t))
+                return
+        elif link >= 0 and g.link_kind[link] == RECEIPT:
             if g.state[e] in WAITS and g.end[e] == t:
                 self.emit(g.link_time[link], t, f.worker, e, g.state[e])
                 self.follow(f, link, s, g.link_time[link])

@@ -1,7 +1,8 @@
 """Plain-Python twin of the native replay: slow, obvious, written from the rules alone.
 
 Input is a list of tuples ``(time, cpu, kind, fields)``; output per tid a list of
-``[begin, end, state, detail, waker, woken]``, with wakers as tids.
+``[begin, end, state, detail, waker, woken]``, with wakers as tids; of a wait for a cpu that a
+thread had which the waiting one asked, that thread, and when it was asked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ NET_RX = 3
 FOLLOWED = {2, 3, 4}  # softirqs that may be a thread's doing: NET_TX, NET_RX, BLOCK
 RAISED = {*FOLLOWED, 6}  # and those in which they may be raised: TASKLET
 INFINITE = float("inf")
+CREATED = -1  # instead of a time
 BATCH = 2000  # ns between softirqs that one interrupt caused
 # Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
 NOT_REPLAYED = frozenset(
@@ -44,7 +46,9 @@ class Context:
 
 
 class Thread:
-    def __init__(self) -> None:
+    def __init__(self, tid) -> None:
+        self.tid = tid
+        self.cpu = None  # where it ran last
         self.doing = "never"
         self.since = 0
         # (waker tid or None, time, state, detail, since when it was under way, who it was)
@@ -58,13 +62,15 @@ class Thread:
         self.refused = None  # the file lock that it tried to get last
         # (begin, end, holder, since, who ended the wait, refused, by the futex waited on)
         self.tries = []
+        self.kept = None, 0, 0  # who woke it last, but for those that it had woken
+        self.behind = None  # (life that it asked and that has its processor, when it asked)
         self.early = False  # the wake came while it was still running
         self.raced = False  # the sleep before this run was over before it began
         self.between_races = []  # (begin of the run, time of the wake in it, waker)
         self.exiting = False
         self.first = None
         self.last = None
-        self.parent = None
+        self.parent = self.creator = None
         self.born = None
         self.intervals = []
         self.running = State.RUN  # its state while it runs
@@ -82,6 +88,14 @@ class Thread:
     def emit(self, end, state, detail="", waker=None, woken=None):
         if end > self.since:
             self.intervals.append([self.since, end, state, detail, waker, woken])
+
+    def emit_wait(self, end):
+        if self.behind:
+            life, asked = self.behind
+            self.emit(end, State.WAIT_CPU, "", life.tid, asked)
+        else:
+            self.emit(end, State.WAIT_CPU)
+        self.behind = None
 
     def touch(self, time):
         self.first = time if self.first is None else self.first
@@ -112,7 +126,7 @@ def replay(
 
     def thread(tid):
         if tid not in threads:
-            threads[tid] = Thread()
+            threads[tid] = Thread(tid)
             threads[tid].awake = time
             lives.append((tid, threads[tid]))
         return threads[tid]
@@ -154,6 +168,8 @@ def replay(
         """A sleep ends: it is a try of a wait, or the end of one."""
         timed = t.wake and t.wake[0] is None and t.wake[2] == State.WAIT_TIMER
         t.awake, t.by = until, t.wake[5] if t.wake else None
+        if not t.by or t.by[2] is not t:
+            t.kept = (*t.by[:2], until) if t.by else (None, 0, 0)
         if timed:
             call = t.syscall, t.futex
             if t.chain and (len(t.chain) >= TRIES or t.chain[-1][2] != call):
@@ -229,10 +245,50 @@ def replay(
         if t.doing == "run":
             t.emit_run(time)
         elif t.doing == "ready":
-            t.emit(time, State.WAIT_CPU)
+            t.emit_wait(time)
         elif t.doing in {SLEEP, "stopped"}:
             sleep_until(t, time)
         t.doing = "dead"
+
+    def find_asker(t, asked):
+        """Who woke or created a thread, since when that one had not slept, and when it asked.
+
+        Who was asked by the thread itself answered it: then who had woken it before.
+        """
+        if t.by is None and t.parent and t.awake == t.born:
+            return t.creator, CREATED, t.born
+        if t.by and t.by[0] is asked:
+            return t.kept
+        return (*t.by[:2], t.awake) if t.by else (None, 0, 0)
+
+    def begin_asked(cpu, t):
+        """A thread gets a processor: whoever asked it and waits for that one waits for its work."""
+        mark_askers(cpu, t, find_asker(t, 0))
+        if t.by and t.by[2] is t:
+            mark_askers(cpu, t, t.kept)
+
+    def mark_askers(cpu, t, by):
+        asked = t
+        for depth in range(7):
+            life, since, at = by
+            if life is None or life is t:
+                return
+            if life.awake != since and not (since == CREATED and life.awake <= at):
+                # It has slept since: who had woken it before that is known of the first only.
+                if depth or not t.by or t.by[0] is not life:
+                    return
+                asked, by = life, (t.by[2], t.by[3], since)
+                continue
+            if life.doing == "ready" and life.cpu == cpu and not life.behind:
+                life.emit(time, State.WAIT_CPU)
+                life.since, life.behind = time, (t, at)
+            asked, by = life, find_asker(life, asked)
+
+    def end_asked(t):
+        for _, life in lives:
+            if life.behind and life.behind[0] is t:
+                life.emit_wait(time)
+                life.since = time
 
     for time, cpu, kind, f in events:
         if kind == Kind.SWITCH:
@@ -240,6 +296,7 @@ def replay(
             if prev:
                 t = thread(prev)
                 t.touch(time)
+                end_asked(t)
                 if t.doing == "run":
                     t.emit_run(time)
                 elif t.doing not in {"never", "unborn"}:
@@ -265,7 +322,7 @@ def replay(
                 t.touch(time)
                 t.raced = t.doing == SLEEP and t.early
                 if t.doing == "ready" or (t.doing in {SLEEP, "stopped"} and t.wake and t.early):
-                    t.emit(time, State.WAIT_CPU)
+                    t.emit_wait(time)
                 elif t.doing in {SLEEP, "stopped"} and t.wake:
                     woken = t.wake[1]
                     sleep_until(t, woken)
@@ -279,6 +336,8 @@ def replay(
                     t.since = t.born
                     t.emit(time, State.UNKNOWN)
                 t.doing, t.since, t.wake, t.early = "run", time, None, False
+                t.cpu = cpu
+                begin_asked(cpu, t)
         elif kind in {Kind.WAKING, Kind.WAKEUP, Kind.WAKEUP_NEW}:
             (target,) = f
             if not target:
@@ -291,7 +350,7 @@ def replay(
                 t.touch(time)
                 waker = context(cpu)[0] if not contexts.get(cpu) else None
                 if kind == Kind.WAKEUP_NEW and t.parent is None:
-                    t.parent = waker
+                    t.parent, t.creator = waker, on.get(cpu) if waker else None
                 if kind == Kind.WAKEUP_NEW:
                     t.born = time
                 if t.doing in {"never", "unborn"}:
@@ -325,6 +384,7 @@ def replay(
                 close(threads.pop(child), time)  # its exit was not seen
             t = thread(child)
             t.parent, t.born, t.since, t.doing = parent or None, time, time, "unborn"
+            t.creator = thread(parent) if parent else None
             t.running = State.RUN_USER if has_syscalls else State.RUN
         elif kind == Kind.NET_RECEIVE:
             top = contexts[cpu][-1] if contexts.get(cpu) else None

@@ -31,6 +31,7 @@ _EDGE: Final = {
     "detail": "string",
     "interval": "long",
     "critical": "boolean",
+    "asked": "long",
 }
 _GRAPH: Final = {"begin": "long", "end": "long"}
 _HEAD: Final = """\
@@ -57,10 +58,10 @@ def graphml(graph: Any, timelines: Timelines) -> Iterator[bytes]:
     bytes
         One after the other they are the file.  Nodes are called ``WORKER@TIME`` and carry
         ``worker``, ``time`` (ns), ``tid``, ``host``, ``comm``; edges carry ``kind``
-        (``interval``, ``wake``, ``net``, ``create``), ``duration`` (ns), for intervals
-        ``state``, its ``words``, ``detail`` and ``interval`` (the same for the pieces of
-        one), and ``critical`` where it is known.  Characters that XML has not are
-        replaced, as in every other output.
+        (``interval``, ``wake``, ``net``, ``hold``, ``create``, ``asked``), ``duration`` (ns),
+        for intervals ``state``, its ``words``, ``detail`` and ``interval`` (the same for the
+        pieces of one), for ``asked`` when that was (``asked``, ns), and ``critical`` where it is
+        known.  Characters that XML has not are replaced, as in every other output.
     """
     yield _HEAD.encode("utf-8")
     for element, keys in (("node", _NODE), ("edge", _EDGE), ("graph", _GRAPH)):
@@ -101,9 +102,7 @@ def _about(data: dict[str, Any], timelines: Timelines) -> dict[str, str | int | 
             "detail": timelines.strings[timelines.detail[data["interval"]]],
             "interval": data["interval"],
         }
-    if "critical" in data:
-        about["critical"] = data["critical"]
-    return about
+    return about | {name: data[name] for name in ("critical", "asked") if name in data}
 
 
 def _data(element: str, about: dict[str, Any]) -> str:

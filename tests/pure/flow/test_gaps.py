@@ -31,7 +31,10 @@ DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not
 
 def with_gaps(recording: Path, place: Path, gaps: Gaps, **manifest) -> Path:
     """Copy a recording, and say that some of it was not recorded: its edges hide all of it."""
-    shutil.copytree(recording, place, symlinks=True, dirs_exist_ok=True)
+    # In a trace that no recorder of ours wrote, its files would be taken for damaged streams.
+    ours = (recording / "critpath.json").exists()
+    trace = place if ours else place / "trace"
+    shutil.copytree(recording, trace, symlinks=True, dirs_exist_ok=True)
     about = {"format": "critpath/recording/2", "state": "complete", "gaps": "gaps.jsonl"}
     (place / "critpath.json").write_text(json.dumps({**about, **manifest}))
     lines = [

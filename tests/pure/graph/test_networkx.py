@@ -73,6 +73,13 @@ class Walker:
         ]
         return max(arriving, default=None)
 
+    def asked(self, worker, time):
+        """Who had the processor that is waited for, if the path's own thread had asked it."""
+        for source, _, data in self.graph.in_edges((worker, time), data=True):
+            if data["kind"] == "asked" and data["asked"] >= self.begin:
+                return source[0]
+        return None
+
     def whole(self, edge):
         """Begin and end of the interval that an edge is a piece of."""
         low, high, _ = edge
@@ -90,7 +97,7 @@ class Walker:
         return low[1], high[1]
 
     def path(self, subject, begin, end):
-        self.out, self.left = [], []
+        self.out, self.left, self.begin = [], [], begin
         self.down(subject, begin, end)
         return self.out[::-1]
 
@@ -127,6 +134,13 @@ class Walker:
             state, top = edge[2]["state"], edge[1][1]
             link = self.link(worker, time) if top == time else None
             first, last = self.whole(edge)
+            asked = self.asked(worker, time) if state == "WAIT_CPU" and last == time else None
+            if asked is not None and asked not in {w for w, t in self.left if t == time} | {worker}:
+                self.left.append((worker, time))
+                self.down(asked, max(first, low), time)
+                self.left.pop()
+                time = max(first, low)
+                continue
             if link is not None and state not in OWN and last == time:
                 busy = {w for w, t in self.left if t == time} | {worker}
                 if not (link[1][1] >= time and link[1][0] in busy):
