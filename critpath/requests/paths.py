@@ -216,8 +216,9 @@ def _name_transit(
 def _find_askers(endpoints: Endpoints, subs: Subrequests, requests: int) -> I64:
     """Return the thread that asked for each request; the last is of no request: -1."""
     asker = np.full(requests + 1, NONE, np.int64)
-    known = np.flatnonzero((subs.child >= 0) & (subs.tid > 0))
-    asker[subs.child[known]] = thread_keys(endpoints.host[subs.endpoint[known]], subs.tid[known])
+    known = np.flatnonzero(subs.child >= 0)
+    keys = thread_keys(endpoints.host[subs.endpoint[known]], subs.tid[known])
+    asker[subs.child[known]] = np.where(subs.tid[known] > 0, keys, NONE)
     return asker
 
 

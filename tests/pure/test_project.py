@@ -152,7 +152,8 @@ def test_names_of_the_table_of_what_to_add_exist(added, change):
             names += re.findall(r"\w+", name.removeprefix("self."))
     folders = [path for path in places if path.is_dir()] or [ROOT / "critpath"]
     files = [path for path in places if path.is_file()]
-    files += [p for f in folders for p in f.rglob("*") if p.suffix in {".py", ".pyx", ".build"}]
+    code = {".py", ".pyx", ".pxi", ".build"}
+    files += [p for f in folders for p in f.rglob("*") if p.suffix in code]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 

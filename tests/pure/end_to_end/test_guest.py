@@ -199,15 +199,15 @@ def test_lock_and_pipe_go_through_the_partner_of_the_truth(found, guest, name):
         assert e.names_partner(), f"{name}: {e}"
 
 
-def test_nearly_all_lock_and_pipe_executions_wait_for_a_running_partner(found):
-    """The exception of the test above is one: 5 of 122 in all recordings."""
+def test_all_lock_and_pipe_executions_wait_for_a_running_partner(found):
+    """Also the 5 of 122 whose partner had their own processor meanwhile."""
     through = total = 0
     for name in WHOLE:
         for e in found(name)[1].values():
             if e.truth["type"] in {"lock", "pipe"} and e.partner:
                 total += 1
                 through += e.runs_partner()
-    assert (total - through, total) == (5, 122)
+    assert (total - through, total) == (0, 122)
 
 
 @pytest.mark.parametrize("name", [n for n in WHOLE if n != "python"])

@@ -199,15 +199,13 @@ def test_who_asked_for_what_others_wait_behind(worlds: list[Any]) -> None:
              rng.choice([int(State.QUEUED), int(State.WAIT_NET)], many)]
         )  # fmt: skip
         row = rng.integers(0, len(world.requests), many)
-        found = paths._find_askers(
-            table, row, keys, world.endpoints, world.subrequests, world.slices
-        ).tolist()
+        askers = paths._find_askers(world.endpoints, world.subrequests, len(world.requests))
+        found = paths._find_most_asking(table, row, keys, askers, world.slices).tolist()
         asker = {}
         for sub in world.subrequests_rows:
             if sub.child >= 0:
-                asker[sub.child] = plain.thread_key(
-                    world.endpoints_rows[sub.endpoint].host, sub.tid
-                )
+                host = world.endpoints_rows[sub.endpoint].host
+                asker[sub.child] = plain.thread_key(host, sub.tid) if sub.tid > 0 else -1
         for at, (thread, low, high, state) in enumerate(table.tolist()):
             spent: dict[int, int] = {}
             for each in slices:
