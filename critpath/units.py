@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os.path
 import re
 import unicodedata
+from collections.abc import Sequence
 
 NS_PER_S = 1_000_000_000
 
@@ -121,6 +123,32 @@ def plural(count: int, noun: str) -> str:
 def shorten(text: str, most: int = 160) -> str:
     """Cut what an error repeats of its input, and say how long it was."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+def shorten_names(names: Sequence[str], most: int) -> list[str]:
+    """Cut names to so many characters where they do not differ, and else where they end.
+
+    ``GET /api/v1/customers/:id/orders`` beside ``.../invoices`` are ``…orders``, ``…invoices``.
+    """
+    long = {name for name in names if len(name) > most}
+    same = os.path.commonprefix(sorted(long)) if len(long) > 1 else ""  # noqa: RUF071 - of texts
+    first = 0
+    if len(same) > most // 2:  # else their beginnings differ
+        # Whole words stay: what is left out ends where one does.
+        words = (at + 1 for at, letter in enumerate(same) if not letter.isalnum())
+        first = max(words, default=len(same))
+
+    def cut(name: str) -> str:
+        if len(name) <= most:
+            return name
+        rest = name[first:]
+        if not first:
+            return f"{name[: most - 1]}…"
+        if len(rest) >= most:
+            return f"…{rest[: most - 2]}…"
+        return f"{name[: most - 1 - len(rest)]}…{rest}"
+
+    return [cut(name) for name in names]
 
 
 def safe_text(text: str) -> str:

@@ -169,7 +169,7 @@ def state_facts(
     state, needs = symbol.state, needs_of(symbol.state)
     most = most_detail(alike)
     detail = most if alike[0].symbol == symbol else NO_DETAIL
-    comm = _name_threads(alike, symbol)
+    comm = _name_threads(alike, symbol, len(cause.positions))
     peer = comm if symbol.role else ""
     if "peer" in needs and not detail.idle:
         held = "" if most.others and OF_STATE[state][-1].most else detail.peer
@@ -233,10 +233,16 @@ def state_facts(
     )
 
 
-def _name_threads(alike: Sequence[Finding], symbol: Symbol) -> str:
-    """Return the name that threads have, or their family's, or what their role is called."""
-    names = {f.comm for f in alike if f.comm and f.symbol == symbol}
-    if len(names) > 1:
+def _name_threads(alike: Sequence[Finding], symbol: Symbol, executions: int) -> str:
+    """Return the name that threads have, or their family's, or what their role is called.
+
+    A number in a name may be an id: that of one thread is its name only where it was that thread
+    in each execution.
+    """
+    found = [f for f in alike if f.comm and f.symbol == symbol]
+    names, seen = {f.comm for f in found}, {f.position for f in found}
+    one = len({f.tid for f in found}) == 1 and len(seen) >= executions
+    if len(names) > 1 or (symbol.role and not one):
         names = {name_family(name) for name in names}
     return names.pop() if len(names) == 1 else symbol.role
 

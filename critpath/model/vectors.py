@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry")
 
-# Numbers that count instances (kworker/u4:1, worker-12, pool3), not those that are
+# Identifiers of letters and digits (conn-5f3a9c, not face2face), whole words of them.
+_HEXADECIMAL: Final = (
+    r"(?<![^\W_])(?:0x[0-9a-f]+|(?=(?:[a-f]*[0-9]){2})(?=[0-9]*[a-f])[0-9a-f]{6,})(?![^\W_])"
+)
+# Numbers that count instances (kworker/u4:1, worker-12, pool3, GC Thread#3), not those that are
 # part of a program's name (jbd2, x264 ...).
-_INSTANCE: Final = re.compile(r"(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$")
+_INSTANCE: Final = re.compile(rf"{_HEXADECIMAL}|#?(?<![A-Za-z])\d+|(?<=/u)\d+(?=:)|\d+$", re.ASCII)
+_NUMBER: Final = re.compile(rf"{_HEXADECIMAL}|#?\d+", re.ASCII)
 
 
 def name_on_host(name: str, host: str) -> str:
@@ -56,7 +61,15 @@ def role_name(comm: str, number: str = "#", hosts: Collection[str] | None = None
 def name_family(name: str) -> str:
     """Return a thread's name without any numbers but its host's."""
     own, host = split_host(name)
-    return re.sub(r"\d+", "#", own) + host
+    return _NUMBER.sub("#", own) + host
+
+
+def show_family(name: str) -> str:
+    """Return a family's or a role's name as people read it: ``iou-wrk-*``, ``GC Thread*``.
+
+    One thread's name, whose own ``#`` stands before a number, is as it is.
+    """
+    return re.sub(r"#(?!\d)", "*", name)
 
 
 @dataclass(frozen=True, order=True)

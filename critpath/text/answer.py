@@ -18,7 +18,7 @@ from critpath.schema.parameters.shared import KINDS
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.explanation import describe_cause, find_examined, peer_name
 from critpath.text.page import noun_of
-from critpath.text.phrases import listed, quoted
+from critpath.text.phrases import listed, name_kind, quoted
 from critpath.text.recognized import find_level, kind_of, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
@@ -244,7 +244,8 @@ def _kinds(document: ComparisonDocument) -> Sequence[KindEntry]:
 def _requests(document: ComparisonDocument, label: str = "") -> str:
     """Return what is compared, in the plural, as a sentence begins."""
     several = noun_of(document)
-    return f"{quoted(label)} {several}" if label else several.capitalize()
+    called = name_kind(label, several)
+    return called.capitalize() if called == several else called
 
 
 def _positions(document: ComparisonDocument, label: str, *, slow: bool) -> frozenset[int]:

@@ -14,6 +14,7 @@ from critpath.model.clocks import (
     HostClock,
     JoinedAccount,
 )
+from critpath.model.vectors import show_family
 from critpath.text.phrases import listed
 from critpath.units import format_ns, plural, safe_text
 
@@ -160,7 +161,7 @@ def clock_steps(clock: HostEntry) -> str:
 
 def name_waits(wait: HostWaitEntry) -> tuple[str, str]:
     """Return who waited and for whom, numbers of several as *."""
-    return wait.who.replace("#", "*"), wait.whom.replace("#", "*")
+    return show_family(wait.who), show_family(wait.whom)
 
 
 WAITS: str = "Who waited for whom"

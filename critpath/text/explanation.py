@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from critpath.model import RUNNING, State
 from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail
 from critpath.model.stacks import is_helper
+from critpath.model.vectors import show_family
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
 from critpath.schema.parameters.text import WORDS
 from critpath.text.page import noun_of
@@ -25,6 +26,7 @@ from critpath.text.phrases import (
     doing,
     in_function,
     location,
+    name_kind,
     quoted,
     rival_name,
     say_elsewhere,
@@ -139,7 +141,7 @@ SAID: Final[dict[str, _Said]] = {
 }
 # The same steps more often, whatever they are.
 _ROUNDS: Final = "{run} the same steps {often}: {time}"
-_TRIPS: Final = "{wait} for {name} {often}: {time}{mostly}{tail}"
+_TRIPS: Final = "{wait} for {whom} {often}: {time}{mostly}{tail}"
 _LONGER_TRIPS: Final = "{wait} {time} for {threads}{which_mostly}{tail}"
 VERBS: Final = {
     **{verb: f"{verb}s" for verb in ("free", "get", "run", "share", "sleep", "spend", "take")},
@@ -361,8 +363,7 @@ def _subject(
     label = mine.pop() if len(mine) == 1 else None
     of = sum(label is None or labels.get(p, "") == label for p in among)
     size = len(cause.positions)
-    kind = f"{quoted(label)} " if label else ""
-    what = f"{kind}{noun_of(document, of)}"
+    what = name_kind(label or "", noun_of(document, of))
     if size == of and not partly:
         return (f"All {of:,} {what}", True) if of > 1 else (f"The {what}", False)
     examined_ones = " examined" if partly else ""
@@ -377,7 +378,7 @@ def find_examined(document: ComparisonDocument) -> Collection[int]:
 
 def peer_name(facts: CauseFacts) -> str:
     """Return the other thread's name; of several of one family, with * for their numbers."""
-    return facts.comm.replace("#", "*") or facts.role.replace("#", "*")
+    return show_family(facts.comm or facts.role)
 
 
 def _more_often(facts: CauseFacts, noun: str, *, or_at_all: bool = False) -> str:
@@ -613,6 +614,12 @@ def _say_name(told: _Telling) -> str:
 
 
 @_slot
+def _say_whom(told: _Telling) -> str:
+    """Name the thread, or say that it is several."""
+    return told["threads"] if "*" in peer_name(told.facts) else told["name"]
+
+
+@_slot
 def _say_threads(told: _Telling) -> str:
     """Name the thread, or threads, as such."""
     name = peer_name(told.facts)
@@ -691,7 +698,9 @@ def _did_mostly(told: _Telling) -> str:
         )
     times = {state: sum(time for time, _ in of) for state, of in found.items()}
     most = max(times, key=times.__getitem__, default=None)
-    if most not in {State.RUN, State.WAIT_TIMER} or 2 * times[most] <= sum(times.values()):
+    if most is None or 2 * times[most] <= sum(times.values()):
+        return ""
+    if evidence_of(most) != "growth":  # the machine's weather, or not seen
         return ""
     timer = max(found[most], key=lambda each: each[0])[1].detail
     if most == State.WAIT_TIMER and timer in KERNEL_TIMERS:
@@ -720,7 +729,7 @@ def describe_facts(cause: CauseEntry) -> list[str]:
     if facts.comm and facts.tids:
         ids = ", ".join(map(str, facts.tids[:_MOST_IDS]))
         more = f" and {len(facts.tids) - _MOST_IDS} more" if len(facts.tids) > _MOST_IDS else ""
-        said.append(f"thread {quoted(facts.comm.replace('#', '*'))}, id {ids}{more}")
+        said.append(f"thread {quoted(show_family(facts.comm))}, id {ids}{more}")
     said.append(f"state {facts.state}" + (f", {quoted(facts.device)}" if facts.device else ""))
     if facts.call:
         said.append(f"in system call {quoted(facts.call)}")

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from critpath.model import LOCAL_PACKET, RUNNING, State, is_recorder
 from critpath.model.details import OTHERS, SOFTIRQS, Detail, Kin, word_detail
+from critpath.model.vectors import show_family
 from critpath.schema.parameters.text import WORDS
 
 # In a word or two, for who waits for the rest of the answer.
@@ -154,7 +155,22 @@ _KIN: Final[dict[str, str]] = {
 
 def rival_name(name: str, kin: str, their: str) -> str:
     """Return how a thread is called that had the cpu: with what it is to who waited."""
-    return _KIN.get(kin, "{}").format(quoted(name.replace("#", "*")), their=their)
+    return _KIN.get(kin, "{}").format(quoted(show_family(name)), their=their)
+
+
+# What people call the executions of a set in their labels, by what they are called here.
+_SAME_WORDS: Final = {
+    "request": frozenset({"req", "reqs", "request", "requests"}),
+    "run": frozenset({"run", "runs"}),
+    "process": frozenset({"process", "proc"}),
+    "thread": frozenset({"thread", "threads"}),
+}
+
+
+def name_kind(label: str, noun: str) -> str:
+    """Return what executions of a label are called: ```cpu` requests``, never "req requests"."""
+    of = next((same for one, same in _SAME_WORDS.items() if noun.startswith(one)), ())
+    return noun if not label or label.lower() in of else f"{quoted(label)} {noun}"
 
 
 def listed(parts: Sequence[str]) -> str:

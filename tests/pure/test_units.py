@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.units import format_ns, format_share, plural, round_up, safe_text
+from critpath.units import format_ns, format_share, plural, round_up, safe_text, shorten_names
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,26 @@ def test_no_text_keeps_a_control_and_none_changes_its_length(text):
 )
 def test_a_floor_is_rounded_up(share, rounded):
     assert round_up(share) == rounded
+
+
+def test_names_that_begin_alike_show_what_differs():
+    api = "GET /api/v1/customers/:id/"
+    assert shorten_names([f"{api}orders", f"{api}invoices", "POST /"], 24) == [
+        "GET /api/v1/custo…orders",
+        "GET /api/v1/cus…invoices",
+        "POST /",
+    ]
+    assert shorten_names(["a" * 30, "b" * 30], 10) == ["aaaaaaaaa…", "bbbbbbbbb…"]
+    assert shorten_names(["a" * 30], 10) == ["aaaaaaaaa…"]
+    assert shorten_names(["x" * 30 + "1", "x" * 30 + "2"], 10) == ["xxxxxxxx…1", "xxxxxxxx…2"]
+    assert shorten_names([f"{api}{'m' * 40}", f"{api}{'n' * 40}"], 10) == [
+        "…mmmmmmmm…",
+        "…nnnnnnnn…",
+    ]
+
+
+@given(st.lists(st.text(max_size=40)), st.integers(3, 30))
+def test_no_name_is_longer_than_there_is_room_for(names, most):
+    cut = shorten_names(names, most)
+    assert all(len(one) <= most for one in cut)
+    assert [a for a, b in zip(names, cut, strict=True) if len(a) <= most and a != b] == []

@@ -26,7 +26,7 @@ from critpath.text.exploring import (
     times_text,
 )
 from critpath.text.requests import describe_crossing, describe_inferred
-from critpath.units import format_ns
+from critpath.units import format_ns, shorten_names
 
 MOST_DOTS: Final = 2_000  # of the static page
 MOST_COLUMNS: Final = 12
@@ -214,6 +214,7 @@ def draw_threads(table: FactTable, question: Question) -> tuple[str, str, str]:
             f"<span>of {len(members):,}</span></td></tr>"
         )
     groups = []
+    names_of = dict(zip(table.labels, shorten_names(table.labels, 24), strict=True))
     for label in dict.fromkeys(label for label, _, _ in columns):
         places = [at for at, one in enumerate(columns) if one[0] == label]
         left, right = places[0] * width, (places[-1] + 1) * width
@@ -221,7 +222,7 @@ def draw_threads(table: FactTable, question: Question) -> tuple[str, str, str]:
             f'<rect class="grp w{label % 7}" x="{put(left + 0.6)}%" '
             f'width="{put(max(0.4, right - left - 1.2))}%" y="18" height="3"/>'
             f'<text x="{put((left + right) / 2)}%" y="34" text-anchor="middle">'
-            f"{text(cut_name(table.labels[label] or 'all', 24))}</text>"
+            f"{text(names_of[table.labels[label]] or 'all')}</text>"
         )
     plot = lines + "".join(dots) + "".join(medians) + labels
     return plot, "".join(names + groups), "".join(listed)

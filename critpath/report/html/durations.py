@@ -19,13 +19,14 @@ from critpath.report.html.elements import (
     time_of,
 )
 from critpath.text.page import NOISE, noun_of
-from critpath.units import plural
+from critpath.units import plural, shorten_names
 
 _MOST_DOTS: Final = 60
 _MANY: Final = 100  # from here on the 99th percentile is known, and an axis may end
 _BINS: Final = 46
 _ROOM: Final = 84.0  # px for each side
 _MOST_KINDS: Final = 8
+_LONGEST_NAME: Final = 24  # technical
 _MOST_TICKS: Final = 40
 
 Sides = tuple[list[float], list[float]]
@@ -200,8 +201,10 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     )
     columns = ["p50", *(["p95"] if middle else []), last]
     heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in columns)
+    names = shorten_names([one.label for one in shown], _LONGEST_NAME)
     rows = "".join(
-        _kind(document, one, columns, found.get(one.label, ([], [])), most or 1.0) for one in shown
+        _kind(document, one, name, columns, found.get(one.label, ([], [])), most or 1.0)
+        for one, name in zip(shown, names, strict=True)
     )
     noun = noun_of(document)
     labelled = any(one.label for one in kinds)
@@ -227,6 +230,7 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
 def _kind(
     document: ComparisonDocument,
     kind: KindEntry,
+    shown: str,
     columns: list[str],
     found: tuple[list[tuple[float, bool]], ...],
     most: float,
@@ -259,7 +263,8 @@ def _kind(
     strips = "".join(
         _strip(side, most, coloured=coloured and i == 1) for i, side in enumerate(found)
     )
-    name = f"<code>{text(kind.label)}</code>" if kind.label else "all"
+    whole = text(kind.label)
+    name = f'<code title="{whole}">{text(shown)}</code>' if kind.label else "all"
     return (
         f'<tr class="{row}"><th scope="row">{name}</th>'
         f'<td class="n count">{before:,} → {after:,}</td>{"".join(cells)}'

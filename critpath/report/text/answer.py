@@ -24,7 +24,7 @@ from critpath.text.explanation import describe_cause, describe_effect, describe_
 from critpath.text.known import describe_seen
 from critpath.text.page import NOISE, find_deciding_p, noun_of, recordings_line
 from critpath.text.verdict import p_equals
-from critpath.units import format_ns, format_pair
+from critpath.units import format_ns, format_pair, shorten_names
 
 SCREEN: Final = 24
 _WIDEST: Final = 100  # longer lines are hard to read
@@ -247,17 +247,11 @@ def _fitting_rows(table: list[list[str]], width: int) -> list[str]:
         wide[0] = min(wide[0], 24)
         if sum(wide.values()) + 2 * (len(wide) - 1) <= width:
             break
+    names = shorten_names([row[0] for row in table], wide[0])
     return [
-        "  ".join(
-            f"{_cut(row[i], wide[i]):<{wide[i]}}" if i == 0 else f"{row[i]:>{wide[i]}}"
-            for i in kept
-        ).rstrip()
-        for row in table
+        "  ".join(f"{name:<{wide[i]}}" if i == 0 else f"{row[i]:>{wide[i]}}" for i in kept).rstrip()
+        for name, row in zip(names, table, strict=True)
     ]
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _cells(kind: KindEntry, *, many: bool, decided: bool) -> list[str]:

@@ -28,6 +28,7 @@ from critpath.text.explanation import (
     explained,
 )
 from critpath.text.notes import word
+from critpath.text.phrases import name_kind
 
 MS = 1_000_000.0
 TABLE = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
@@ -352,3 +353,39 @@ def test_what_a_kind_needs_is_said(told, state):
             if say(told, kind, **theirs, **every) != say(told, kind, **theirs, **rest):
                 said.add(name)
     assert said >= needs_of(state)
+
+
+@pytest.mark.parametrize(
+    ("state", "mostly"),
+    [
+        ("WAIT_DISK", ", mostly waiting for the disk"),
+        ("WAIT_TIMER", ", mostly sleeping"),
+        ("RUN", ""),
+        ("WAIT_CPU", ""),
+        ("UNKNOWN", ""),
+    ],
+)
+def test_trips_say_what_the_other_did(told, state, mostly):
+    document, cause = told(
+        state=state, role="iou-wrk-#", comm="iou-wrk-#", counted="trips", count_before=1.0,
+        count_after=10.0,
+    )  # fmt: skip
+    for finding in document.findings:
+        finding.state = state
+    often = "10 times instead of once: 11.3 ms instead of 1.9 ms"
+    assert f"wait for threads `iou-wrk-*` {often}{mostly}" in describe_cause(document, cause)
+
+
+@pytest.mark.parametrize(
+    ("label", "noun", "name"),
+    [
+        ("cpu", "requests", "`cpu` requests"),
+        ("req", "requests", "requests"),
+        ("Request", "request", "request"),
+        ("req", "runs", "`req` runs"),
+        ("run", "runs", "runs"),
+        ("", "requests", "requests"),
+    ],
+)
+def test_a_label_that_is_the_word_itself_is_not_said_twice(label, noun, name):
+    assert name_kind(label, noun) == name
