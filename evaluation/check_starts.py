@@ -144,6 +144,7 @@ STARTS: Final = (
         "kernel",
     ),
     Start("signatures/pack_known.py", "{once}/sessions {made}/known"),
+    Start("simulation/affected.py", "--repeats 1 --sizes 6 12"),
     Start("simulation/attribution.py", "1 --tiny"),
     Start("simulation/budget.py", "fair --seconds 1"),
     Start("simulation/known_level.py", "2"),

@@ -151,6 +151,7 @@ def find_outliers(
         paper=np.asarray(single.above[:, :-1].any(axis=1), dtype=np.bool_),
         excess=single.excess,
         symbol=np.where(single.top == len(normal.symbols), -1, single.top).astype(np.int64),
+        posterior=np.full(len(score), np.nan),
         notes=(
             *_support_notes(types, partner, supported, exact=exact),
             *_lone_notes(

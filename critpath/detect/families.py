@@ -20,6 +20,7 @@ from critpath.stats.means import (
     compare_runs,
     compare_runs_by_stratum,
     effects,
+    take_robust_logs,
 )
 from critpath.stats.permutations import GateTest, gate
 from critpath.stats.rows import row_blocks
@@ -296,7 +297,8 @@ def _block_p_values(
         ours[strata[0] == s] -= middle
         theirs[strata[1] == s] -= middle
     known = np.isin(strata[1], strata[0])
-    return compare_blocks(ours, theirs[known], (blocks[0], blocks[1][known]))
+    logs = take_robust_logs((normal, sample[known]), (strata[0], strata[1][known]))
+    return compare_blocks(ours, theirs[known], (blocks[0], blocks[1][known]), logs)
 
 
 def _run_p_values(

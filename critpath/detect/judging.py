@@ -16,6 +16,7 @@ from critpath.cluster import (
     labels_are_usable,
     with_excess,
 )
+from critpath.detect.affected import find_affected, mark_affected
 from critpath.detect.coarse import detect
 from critpath.detect.comparability import find_blocks, find_runs
 from critpath.detect.machine import (
@@ -97,11 +98,20 @@ def add_rivals(
     detection = judgement.detection
     limit = find_limit(rival, detection, throttled=is_throttled(normal, sample))
     queue = find_queue(detection) if newcomers else ()
-    return replace(
-        judgement,
-        apart=replace(judgement.apart, rival=rival),
-        detection=change(detection, signs=[*detection.signs, *limit, *queue]),
+    return _settle_marks(
+        replace(
+            judgement,
+            apart=replace(judgement.apart, rival=rival),
+            detection=change(detection, signs=[*detection.signs, *limit, *queue]),
+        )
     )
+
+
+def _settle_marks(judgement: Judgement) -> Judgement:
+    """Mark those that have the change, where the program became slower."""
+    if not is_alarm(judgement.detection, judgement.apart):
+        return judgement
+    return replace(judgement, outliers=mark_affected(judgement.outliers))
 
 
 def judge(
@@ -183,7 +193,11 @@ def judge(
         outlying = confirm_marks(outlying, single[1], types[1], sessions[1])
     # Who became slower may have been lucky with the cpus meanwhile.
     outlying = with_excess(outlying, single if alarm and clean is not None else judged, types)
-    return Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
+    if detection.flagged and screening:
+        outlying = find_affected(outlying, single, judged, types, labels, in_turns=together)
+    return _settle_marks(
+        Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
+    )
 
 
 def _apart(

@@ -487,6 +487,11 @@ class OutliersEntry(Part):
     paper: Annotated[int, doc("those that stand out by the paper's rule")]
     notes: Annotated[list[str], doc("what there is to say of them")]
     note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
+    affected: Annotated[
+        int | None, doc("sample executions that have the change, null where nothing is slower")
+    ] = None
+    affected_low: Annotated[int | None, doc("least of its 95 % interval")] = None
+    affected_high: Annotated[int | None, doc("most of it")] = None
 
 
 class ComparisonDocument(Part):

@@ -44,6 +44,9 @@ class ExecutionEntry(Part):
     paper: Annotated[bool, doc("it stands out by the paper's rule")]
     symbol: Annotated[str | None, doc("the symbol it stands out most in, or total")]
     lossy: Annotated[bool, doc("the tracer lost events while it ran")]
+    posterior: Annotated[
+        Maybe, doc("probability of having the change, null where nothing is slower")
+    ] = None
     request: Annotated[RequestEntry | None, doc("of a request found without marks")] = None
 
 

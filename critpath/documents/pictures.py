@@ -55,6 +55,11 @@ class KindEntry(Part):
     p99: Annotated[MaybePair, doc("99th percentile (ns), null with fewer than 100 on a side")]
     usual: Annotated[MaybePair, doc("median of all before, and of the slow ones or all after (ns)")]
     means: Annotated[list[MeanPath], doc("mean paths, [] where there are too few")] = []
+    affected: Annotated[
+        int | None, doc("sample executions that have the change, null where nothing is slower")
+    ] = None
+    affected_low: Annotated[int | None, doc("least of its 95 % interval")] = None
+    affected_high: Annotated[int | None, doc("most of it")] = None
     medians: Annotated[
         list[int], doc("positions of the executions of median duration, -1 for none")
     ] = field(default_factory=lambda: [-1, -1])

@@ -23,6 +23,7 @@ from critpath.localize.segments import (
     is_faster,
     segments_of,
     select_executions,
+    stand_out_alone,
 )
 from critpath.model import (
     Aligned,
@@ -158,7 +159,7 @@ def _name_causes(
 
     comparison = groups.comparison
     executions = [one.aligned.execution for one in explained]
-    alone = bool(executions) and comparison.outliers.anomalous[executions].all()
+    alone = stand_out_alone(comparison, executions)
     return group_causes(
         [finding for one in explained for finding in one.findings],
         [Explained(a.execution, a.excess, len(a.normals)) for a in (o.aligned for o in explained)],

@@ -164,8 +164,10 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     outliers, (over, most) = comparison.outliers, _find_decisive_excess(comparison)
     whole = ~comparison.sample.lossy
     marked = np.flatnonzero(outliers.anomalous & whole)
-    # A few that stand out do not tell why all of them became slower.
-    alone = over[marked].sum() >= most * over[whole].sum() and not _others_too(comparison, marked)
+    # A few that stand out do not tell why all of them became slower; those that have the change do.
+    alone = comparison.knows_affected or (
+        over[marked].sum() >= most * over[whole].sum() and not _others_too(comparison, marked)
+    )
     if comparison.detection.flagged and not (len(marked) and alone):
         marked = np.flatnonzero(((over > 0) | _have_the_change(comparison)) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
@@ -176,6 +178,18 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
         return order, 0
     spread = np.linspace(0, len(order) - 1, limit).round().astype(np.int64)
     return [order[i] for i in spread.tolist()], len(order) - limit
+
+
+def stand_out_alone(comparison: Analysis, executions: Sequence[int]) -> bool:
+    """Tell whether some executions are all marked, and few of those that are like them."""
+    marks = comparison.outliers.anomalous
+    if not len(executions) or not marks[executions].all():
+        return False
+    if not comparison.knows_affected:
+        return True
+    many = Counter(comparison.sample.executions.label)
+    of = sum(many[one.label] for one in comparison.outliers.affected if one.many)
+    return bool(marks.sum() < SEGMENTS.few_of_kind * max(of, 1))
 
 
 def _have_the_change(comparison: Analysis) -> Bool:

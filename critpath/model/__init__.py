@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from critpath.model.grounds import Ground, Weight
     from critpath.model.judgement import (
+        Affected,
         Change,
         Clustering,
         ClusterPairs,
@@ -135,7 +136,9 @@ if TYPE_CHECKING:
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "comparison": ("CompareSettings", "Analysis", "ExtractSettings"),
     "grounds": ("Ground", "Weight"),
-    "judgement": (*("Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Rival"),),
+    "judgement": (
+        *("Affected", "Change", "ClusterPairs", "Clustering", "Detection", "Outliers", "Rival"),
+    ),
     "events": ("Clock", "EventChunk", "EventClass", "EventRequest", "Events", "Loss"),
     "findings": (
         *("Aligned", "Alignment", "Cause", "Charge", "ColumnStatistics", "Context"),
@@ -224,6 +227,7 @@ __all__ = [
     "U8",
     "Act",
     "Activity",
+    "Affected",
     "Aligned",
     "Alignment",
     "Analysis",

@@ -203,6 +203,11 @@ class Analysis:
     waits: tuple[HostWaitEntry, ...] = ()
     grounds: tuple[Ground, ...] = ()
 
+    @property
+    def knows_affected(self) -> bool:
+        """Whether the executions that are marked are those that have the change."""
+        return self.verdict == "anomaly" and bool(self.outliers.affected)
+
     def name_types(self) -> dict[int, str]:
         """Return what types of executions are called: the label that all of one have."""
         labels: dict[int, set[str]] = {}

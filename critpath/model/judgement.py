@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -84,6 +84,15 @@ class ClusterPairs(FlatTable):
     notes: tuple[Note, ...] = ()
 
 
+class Affected(NamedTuple):
+    """How many of a kind have the change, with the 95 % interval."""
+
+    label: str
+    many: int = 0
+    low: int = 0
+    high: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Outliers(FlatTable):
     """Which sample executions are outliers of their paired normal cluster."""
@@ -99,8 +108,9 @@ class Outliers(FlatTable):
     p_value: F64 = field(metadata=col("conformal p"))
     anomalous: Bool = field(
         metadata=col(
-            "the verdict: Benjamini-Hochberg over the p-values at half of the level, or "
-            "membership in a type that is slower as a whole; both with the effect floor"
+            "the verdict: where something is slower a posterior above one half; else "
+            "Benjamini-Hochberg over the p-values at half of the level, or membership in a type "
+            "that is slower as a whole; both with the effect floor"
         )
     )
     paper: Bool = field(
@@ -115,6 +125,10 @@ class Outliers(FlatTable):
     symbol: I64 = field(
         metadata=col("column of the vectors with the largest score; none for the total", least=0)
     )
+    posterior: F64 = field(
+        metadata=col("probability of having the change, where something is slower; else NaN")
+    )
+    affected: tuple[Affected, ...] = ()
     notes: tuple[Note, ...] = ()
 
 

@@ -269,7 +269,13 @@ def _resampled_means(
 # Tests of runs and of blocks.
 
 
-def compare_runs(normal: F64, sample: F64, normal_run: I64, sample_run: I64) -> F64:
+def compare_runs(
+    normal: F64,
+    sample: F64,
+    normal_run: I64,
+    sample_run: I64,
+    logs: tuple[F64, F64] | None = None,
+) -> F64:
     """Test every column for a shift upwards between runs, of which each counts once.
 
     Parameters
@@ -277,16 +283,25 @@ def compare_runs(normal: F64, sample: F64, normal_run: I64, sample_run: I64) -> 
     normal, sample : float64 [n, columns] and [m, columns]
         Adjusted for types.
     normal_run, sample_run : int64 [n] and [m]
+    logs : tuple of float64, optional
+        The same in logarithms without what is far out, so that one execution spoils no run.
 
     Returns
     -------
     float64 [columns]
         One-sided p-values: twice the smaller of Welch's t test of the runs' means (degrees of
-        freedom rounded down) and of their rank sum, which one slow run cannot spoil.
+        freedom rounded down) and, of few runs' mean logarithms, of Student's; of more runs, or
+        without logarithms, of their rank sum, which one slow run cannot spoil.
     """
-    means = [_means_by_run(*each) for each in ((normal, normal_run), (sample, sample_run))]
-    tails = np.minimum(_welch_tails(*means), _rank_tails(*means))
-    return np.asarray(np.minimum(1.0, 2 * tails), np.float64)
+    runs = normal_run, sample_run
+    sides = zip((normal, sample), runs, strict=True)
+    means = [_means_by_run(*each) for each in sides]
+    usual = means
+    if logs is not None:
+        usual = [_means_by_run(*each) for each in zip(logs, runs, strict=True)]
+    few = logs is not None and min(map(len, means)) < GATE.few_runs
+    other = _student_tails(*usual) if few else _rank_tails(*usual)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(_welch_tails(*means), other)), np.float64)
 
 
 def compare_runs_by_stratum(
@@ -294,6 +309,7 @@ def compare_runs_by_stratum(
 ) -> tuple[F64, F64]:
     """Return p-values of runs over all strata [columns] and of each [strata, columns]."""
     ours, theirs = normal.astype(np.float64), sample.astype(np.float64)
+    logs = take_robust_logs((normal, sample), strata)
     count = 1 + max(int(s.max(initial=-1)) for s in strata)
     by_stratum = np.ones((count, normal.shape[1]))
     for s in range(count):
@@ -304,9 +320,36 @@ def compare_runs_by_stratum(
             theirs[rows[1]] -= middle
         if all(len(np.unique(run[row])) > 1 for run, row in zip(runs, rows, strict=True)):
             by_stratum[s] = compare_runs(
-                ours[rows[0]], theirs[rows[1]], runs[0][rows[0]], runs[1][rows[1]]
+                *(ours[rows[0]], theirs[rows[1]], runs[0][rows[0]], runs[1][rows[1]]),
+                logs=(logs[0][rows[0]], logs[1][rows[1]]),
             )
-    return compare_runs(ours, theirs, *runs), by_stratum
+    return compare_runs(ours, theirs, *runs, logs=logs), by_stratum
+
+
+def take_robust_logs(sides: tuple[I64, I64], strata: tuple[I64, I64]) -> tuple[F64, F64]:
+    """Return logarithms over each stratum's usual ones before, without what is far out.
+
+    The last column is the total; of each side and stratum what is `EFFECTS.far` robust standard
+    deviations from the middle counts as that (Winsor), where more than half are not all alike.
+    """
+    found = np.zeros(sides[0].shape), np.zeros(sides[1].shape)
+    for s in np.unique(strata[0]):
+        before = sides[0][strata[0] == s]
+        offset = max(EFFECTS.offset * float(np.median(before[:, -1])), 1.0)
+        usual = np.median(np.log(before + offset), axis=0)
+        for values, stratum, into in zip(sides, strata, found, strict=True):
+            rows = stratum == s
+            if rows.any():
+                into[rows] = _pull_in(np.log(values[rows] + offset) - usual)
+    return found
+
+
+def _pull_in(values: F64) -> F64:
+    """Return columns in which what is far from the middle is as near as is still usual."""
+    middle = np.median(values, axis=0)
+    reach = EFFECTS.far * NORMAL.per_mad * np.median(np.abs(values - middle), axis=0)
+    reach[reach <= 0] = np.inf
+    return np.asarray(np.clip(values, middle - reach, middle + reach), np.float64)
 
 
 def _welch_tails(ours: F64, theirs: F64) -> F64:
@@ -319,6 +362,19 @@ def _welch_tails(ours: F64, theirs: F64) -> F64:
         tail = student_tails(np.abs(shift[i : i + 1]) / math.sqrt(error[i]), freedom)[0] / 2
         result[i] = tail if shift[i] > 0 else 1 - tail
     return result
+
+
+def _student_tails(ours: F64, theirs: F64) -> F64:
+    """Return p-values of Student's t test; of Welch's where the sides do not vary alike."""
+    freedom = len(ours) + len(theirs) - 2
+    within = [each.var(axis=0, ddof=1) for each in (ours, theirs)]
+    pooled = ((len(ours) - 1) * within[0] + (len(theirs) - 1) * within[1]) / freedom
+    error = np.sqrt(pooled * (1 / len(ours) + 1 / len(theirs)))
+    shift = theirs.mean(axis=0) - ours.mean(axis=0)
+    tails = student_tails(np.abs(shift) / np.where(error > 0, error, np.inf), freedom) / 2
+    found = np.where(shift > 0, tails, 1 - tails)
+    unlike = np.maximum(*within) > GATE.alike * np.minimum(*within)
+    return np.where(unlike | (error <= 0), _welch_tails(ours, theirs), found)
 
 
 def _rank_tails(ours: F64, theirs: F64) -> F64:
@@ -335,7 +391,9 @@ def _rank_tails(ours: F64, theirs: F64) -> F64:
     return np.array([math.erfc(d / math.sqrt(2)) / 2 for d in distance.tolist()])
 
 
-def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
+def compare_blocks(
+    normal: F64, sample: F64, blocks: tuple[I64, I64], logs: tuple[F64, F64] | None = None
+) -> F64:
     """Test every column for a shift upwards within blocks, of which each counts once.
 
     A burst that is longer than a block cancels in it, and a coin chose whom a shorter one hits.
@@ -343,13 +401,22 @@ def compare_blocks(normal: F64, sample: F64, blocks: tuple[I64, I64]) -> F64:
     Returns
     -------
     float64 [columns]
-        One-sided p-values of Student's t test of the blocks' differences; 1 with too few blocks.
+        One-sided p-values of Student's t test of the blocks' differences, with ``logs`` twice
+        the smaller of theirs and of that; 1 with too few blocks.
     """
     names = np.intersect1d(*blocks)
     if len(names) < GATE.few_blocks:
         return np.ones(normal.shape[1])
+    found = _block_tails((normal, sample), blocks, names)
+    if logs is None:
+        return found
+    both = np.minimum(found, _block_tails(logs, blocks, names))
+    return np.asarray(np.minimum(1.0, 2 * both), np.float64)
+
+
+def _block_tails(sides: tuple[F64, F64], blocks: tuple[I64, I64], names: I64) -> F64:
     means = []
-    for values, block in zip((normal, sample), blocks, strict=True):
+    for values, block in zip(sides, blocks, strict=True):
         rows = np.isin(block, names)
         means.append(_means_by_run(values[rows], np.searchsorted(names, block[rows])))
     found = means[1] - means[0]

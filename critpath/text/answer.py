@@ -279,12 +279,19 @@ def _slower(document: ComparisonDocument) -> Headline:
             one, other = (" ".join(part) for part in format_pair(before, after))
             noun = _requests(document, main.label)
             take = "takes" if main.slow == 1 else "take"
-            subject = f"{main.slow:,} of {of:,} {noun[0].lower()}{noun[1:]}"
+            subject = f"{_count_slow(main)} of {of:,} {noun[0].lower()}{noun[1:]}"
             positions = _positions(document, main.label, slow=True)
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
     step = _step(document) if len(_kinds(document)) == 1 else None
     return step or _by_mean("SLOWER", document, slower)
+
+
+def _count_slow(kind: KindEntry) -> str:
+    """Return how many of a kind are slow: ``12``, or ``10 to 14`` where that is not sure."""
+    if kind.affected is None or kind.affected_low == kind.affected_high:
+        return f"{kind.slow:,}"
+    return f"{kind.affected_low:,} to {kind.affected_high:,}"
 
 
 def _step(document: ComparisonDocument) -> Headline | None:

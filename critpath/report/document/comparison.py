@@ -144,6 +144,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
             paper=int(outliers.paper.sum()),
             notes=word_all(outliers.notes, words),
             note_ids=identify_all(outliers.notes),
+            **_count_affected(comparison),
         ),
         executions=[*table] if entries else cast("list[ExecutionEntry]", table),
         findings=[narrow(FindingEntry, finding) for finding in comparison.findings],
@@ -166,6 +167,17 @@ def _word(document: ComparisonDocument, words: Words) -> None:
     for one in (document.sets.normal, document.sets.sample):
         for texts in (one.notes, one.warnings):
             texts[:] = word_all(texts, words)
+
+
+def _count_affected(comparison: Analysis) -> dict[str, int]:
+    """Return how many have the change, of all kinds; nothing where that is not known."""
+    if not comparison.knows_affected:
+        return {}
+    kinds = comparison.outliers.affected
+    many = sum(one.many for one in kinds)
+    low = math.ceil(many - math.hypot(*(one.many - one.low for one in kinds)))
+    high = math.floor(many + math.hypot(*(one.high - one.many for one in kinds)))
+    return {"affected": many, "affected_low": low, "affected_high": high}
 
 
 def describe_set(paths: PathSet) -> SetEntry:
@@ -348,6 +360,7 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
         **{name: _numbers_of(getattr(executions, name)) for name in ("begin", "end", "tid")},
         **dict.fromkeys(("weak", "anomalous", "paper"), _same(False)),
         **dict.fromkeys(("cluster", "pair", "excess", "score", "p_value", "symbol"), _same(None)),
+        "posterior": _same(None),
     }
     if clustered:
         result |= {"cluster": _numbers_of(clusters.labels), "weak": _numbers_of(clusters.weak)}
@@ -365,6 +378,8 @@ def _executions(comparison: Analysis, which: SetName, paths: PathSet) -> dict[st
         scores = {name: getattr(outliers, name) for name in ("score", "p_value")}
         result |= {name: _numbers_of(column) for name, column in marks.items()}
         result |= {name: _figures_of(column) for name, column in scores.items()}
+        if comparison.knows_affected:
+            result["posterior"] = _figures_of(outliers.posterior)
         symbols = outliers.symbol
         result["symbol"] = lambda rows: [names[code + 1] for code in symbols[rows].tolist()]
     return result

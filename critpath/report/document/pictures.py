@@ -34,6 +34,7 @@ from critpath.documents.pictures import FlameNode
 from critpath.model import (
     F64,
     I64,
+    Affected,
     Analysis,
     Bool,
     CriticalPaths,
@@ -280,6 +281,14 @@ def weigh_before(document: ComparisonDocument) -> F64:
     return np.fromiter(each, np.float64)
 
 
+def _add_affected(kinds: Sequence[KindEntry], known: Sequence[Affected]) -> None:
+    """Add how many of each kind have the change."""
+    of = {one.label: one for one in known}
+    for kind in kinds:
+        if kind.label in of:
+            _, kind.affected, kind.affected_low, kind.affected_high = of[kind.label]
+
+
 def _lost(kind: KindEntry) -> float:
     before, after = kind.mean
     return 0.0 if before is None or after is None else (after - before) * kind.executions[1]
@@ -347,6 +356,8 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     threads = Threads([*sets.values()])
     weights_before = weigh_before(document)
     kinds = describe_kinds(document, weights_before)
+    if comparison.knows_affected:
+        _add_affected(kinds, comparison.outliers.affected)
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
     means = _Means([one.label for one in drawn])
     slow = [

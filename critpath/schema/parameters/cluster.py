@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from critpath.schema.parameters import COST, CUSTOM, SERVICES, SIMULATED, Group, Paper, Parameter
+from critpath.schema.parameters import (
+    COST,
+    CUSTOM,
+    FIXTURES,
+    SERVICES,
+    SIMULATED,
+    Derived,
+    Group,
+    Paper,
+    Parameter,
+)
 
 
 class Types(Group, name="types", guards="against types by chance, and too many of them"):
@@ -105,3 +115,87 @@ class Outliers(Group, name="outliers", guards="against healthy executions that a
 
 
 OUTLIERS: Final = Outliers()
+
+
+class Mixture(Group, name="mixture", guards="who is called slow, and how many"):
+    """Which executions have a change: see `critpath.stats.mixtures`."""
+
+    every = Parameter(
+        0.3,
+        "share",
+        "prior probability that all of a kind have the change: most changes of a program do",
+        SIMULATED,
+    )
+    none = Parameter(0.9, "share", "prior probability that one kind of several has none", FIXTURES)
+    nearly = Parameter(
+        0.15, "share", "as sure, in logarithms, has a second kind to be of having it", FIXTURES
+    )
+    least_lost = Parameter(
+        0.1, "share", "of what the first kind lost, that a second has to have lost", FIXTURES
+    )
+    few_kinds = Parameter(3, "kinds", "by which the machine's pace is measured", CUSTOM)
+    sure_count = Parameter(
+        0.8, "p", "of a number to be exactly right, so that it is told without an interval", CUSTOM
+    )
+    rarity = Parameter(
+        0.5, "executions", "of those before that are unlike all others, where none is", CUSTOM
+    )
+    shares = Parameter(24, "shares", "of those with the change that are tried", COST)
+    least_rise = Parameter(0.05, "log", "least change that is tried", CUSTOM)
+    step = Parameter(1.3, "ratio", "between changes that are tried", COST)
+    rises = Parameter(21, "changes", "that are tried: up to what was never there before", COST)
+    uneven = Parameter(
+        (0.1, 0.3, 0.6), "share", "of the change by which it differs between those", SIMULATED
+    )
+    paces = Parameter(
+        (-2.5, -1.25, 0.0, 1.25, 2.5), "sd", "of the machine's pace that are tried", COST
+    )
+    between = Parameter(
+        0.6, "sd", "of the pace that each one tried stands for", Derived("half of what is between")
+    )
+    pace = Parameter(
+        0.03, "log", "standard deviation of the machine's pace between two sets", SERVICES
+    )
+    pace_in_turns = Parameter(0.01, "log", "the same of sets recorded in turns", SERVICES)
+    blur = Parameter(
+        0.03, "log", "least width of a kernel: no two executions are more alike", SIMULATED
+    )
+    widths = Parameter(
+        (0.1, 0.16, 0.25, 0.4, 0.63, 1.0),
+        "sd",
+        "widths of kernels that are tried, each by the values that it leaves out",
+        SIMULATED,
+    )
+    tails = Parameter(0.1, "share", "of a kernel that is wider", SIMULATED)
+    wide = Parameter(3.0, "times", "as wide is that part", SIMULATED)
+    least_density = Parameter(
+        1e-3, "density", "of a value that is like no other: one decides no width", SIMULATED
+    )
+    upwards = Parameter(
+        0.8, "share", "of rare values that are longer than usual, not shorter", SIMULATED
+    )
+    coarse = Parameter(
+        100.0,
+        "values",
+        "that the likelihood may count as at most: no change is exactly of the form",
+        SIMULATED,
+    )
+    sure = Parameter(
+        2.0, "errors", "by which a state has to be longer, to tell who has the change", SIMULATED
+    )
+    good_part = Parameter(
+        0.1, "share", "of all such states' rise that one of them has at the least", SIMULATED
+    )
+    states = Parameter(4, "states", "that rose most, of which each may show it best", COST)
+    least_gain = Parameter(
+        3.0,
+        "log",
+        "by which the work has to be likelier with a change, or the whole time is asked",
+        CUSTOM,
+    )
+    interval = Parameter(
+        (0.025, 0.975), "quantiles", "between which the number lies that have the change", CUSTOM
+    )
+
+
+MIXTURE: Final = Mixture()

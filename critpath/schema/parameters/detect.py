@@ -225,6 +225,9 @@ class Effects(Group, name="effects", guards="the level over both families of tes
     offset = Parameter(
         0.02, "share", "of the type's median total, added before logarithms are taken", SIMULATED
     )
+    far = Parameter(
+        2.5, "sd", "from the middle of a side: what is farther spoils no run's mean", SIMULATED
+    )
     interval = Parameter(
         (0.025, 0.975), "quantiles", "between which the interval of an effect lies", CUSTOM
     )
@@ -277,6 +280,12 @@ class Gate(
     )
     few_blocks = Parameter(
         5, "blocks", "from so many on their differences tell what they vary by", SERVICES
+    )
+    few_runs = Parameter(
+        6, "runs", "of a side; of fewer no order is rare enough: Student's t is asked", SIMULATED
+    )
+    alike = Parameter(
+        9.0, "ratio", "of the sides' variances, up to which they count as one", SIMULATED
     )
     balanced = Parameter(
         (0.99, 0.999), "quantiles", "by which the tails of statistics are made alike", SIMULATED

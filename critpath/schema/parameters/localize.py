@@ -236,6 +236,9 @@ class Segments(Group, name="segments", guards="slowdowns of all that only some s
         SERVICES,
     )
     few = Parameter(3, "executions", "others that are needed to tell", SERVICES)
+    few_of_kind = Parameter(
+        0.8, "share", "of a kind that has the change, for these to stand out by themselves", SIGHT
+    )
     explained = Parameter(
         0.5,
         "share",

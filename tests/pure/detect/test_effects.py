@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from critpath.detect.comparability import exchangeable
-from critpath.stats.means import compare_runs, effects
+from critpath.stats.means import compare_runs, compare_runs_by_stratum, effects
 from critpath.stats.permutations import gate
 
 
@@ -93,6 +93,48 @@ def test_one_slow_run_does_not_hide_that_all_are_slower():
     runs = np.arange(5)
     assert compare_runs(ours, theirs, runs, runs)[0] == pytest.approx(2 / 252)
     assert compare_runs(theirs, ours, runs, runs)[0] == 1.0
+
+
+def drawn_requests(rng, runs, size, *, factor=1.0, outliers=0):
+    """Return durations in ns [runs * size, 2], the total last, and their runs."""
+    run = np.repeat(np.arange(runs), size)
+    times = factor * rng.lognormal(0, 0.03, runs)[run] * rng.lognormal(0, 0.05, runs * size)
+    times[:outliers] *= 30
+    return np.rint(1e6 * np.column_stack([times / 2, times])).astype(np.int64), run
+
+
+def test_one_outlier_among_the_executions_of_runs_hides_no_change():
+    """All 24 take longer than all 24 before, one of them very long: three runs a side tell."""
+    rng = np.random.default_rng(3)
+    one = np.zeros(24, np.int64), np.zeros(24, np.int64)
+    for outliers in (0, 1):
+        (x, ours), (y, theirs) = (
+            drawn_requests(rng, 3, 8),
+            drawn_requests(rng, 3, 8, factor=1.6, outliers=outliers),
+        )
+        assert x[:, 1].max() < y[:, 1].min()
+        assert compare_runs_by_stratum(x, y, one, (ours, theirs))[0][-1] <= 0.01
+
+
+def test_few_runs_that_do_not_vary_alike_are_held_to_their_own_spread():
+    ours = np.array([[1.0], [1.01], [0.99]])
+    theirs = np.array([[1.1], [3.0], [1.2]])
+    runs = np.arange(3)
+    same = ours, theirs
+    welch = stats.ttest_ind(theirs, ours, equal_var=False, alternative="greater").pvalue[0]
+    assert compare_runs(ours, theirs, runs, runs, same)[0] >= 2 * welch * 0.9
+
+
+def test_runs_of_outliers_are_no_change():
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(400):
+        (x, ours), (y, theirs) = (
+            drawn_requests(rng, 3, 8, outliers=int(rng.integers(0, 3))) for _ in range(2)
+        )
+        one = np.zeros(24, np.int64), np.zeros(24, np.int64)
+        found.append(compare_runs_by_stratum(x, y, one, (ours, theirs))[0][-1])
+    assert np.mean(np.array(found) <= 0.01) <= 0.02
 
 
 def test_ranks_of_many_runs_are_as_scipys():

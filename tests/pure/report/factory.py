@@ -441,6 +441,7 @@ def comparison(
             paper=late | (np.arange(samples) == 4),
             excess=(tables[1].total - mean).astype(np.int64),
             symbol=np.where(late, 3, -1).astype(np.int64),
+            posterior=np.where(late, 0.98, 0.01),
         ),
         "aligned": aligned,
         "findings": tuple(findings),
