@@ -25,10 +25,11 @@ MANIFEST_RUNS: Final = 200_000  # technical: for as many there is room
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
 RECORDING, COMPLETE, INTERRUPTED = "recording", "complete", "interrupted"
 
-# Names of the two recordings of an interleaved one, and how many runs a block of them has.
+# Names of the two recordings of an interleaved one; how many runs a block of them has, and had.
 NORMAL: Final = "normal"
 SAMPLE: Final = "sample"
-BLOCK_RUNS: Final = 4  # technical
+BLOCK_RUNS: Final = 2  # technical
+FORMER_BLOCK_RUNS: Final = 4  # technical
 
 # How a warning begins that says whom a CPU quota held back: the recorder writes it, and a
 # comparison must not blame who ran meanwhile.
@@ -220,7 +221,9 @@ class Manifest:
         Name of the other recording's directory beside this one, "" without one.
     order : str
         Which of two interleaved commands each run was of, ``A`` the one in ``normal``: blocks
-        ABBA or BAAB by a coin; "" without a second command, and in older recordings.
+        AB or BA by a coin; "" without a second command, and in older recordings.
+    block_runs : int
+        How many runs a block of the order has: 4 in older recordings, ABBA or BAAB.
     scripts : tuple of Script
         Of the interpreters that began while the whole machine was recorded.
     container : int
@@ -255,6 +258,7 @@ class Manifest:
     timeout: float = 0.0
     interleaved: str = ""
     order: str = ""
+    block_runs: int = FORMER_BLOCK_RUNS
     scripts: tuple[Script, ...] = ()
     container: int = 0
     trace: str = "trace"

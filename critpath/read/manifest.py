@@ -27,7 +27,7 @@ from critpath.model import (
     StreamFacts,
 )
 from critpath.model.recording import (
-    BLOCK_RUNS,
+    FORMER_BLOCK_RUNS,
     GAPS_FORMAT,
     MANIFEST_BYTES,
     SAMPLE,
@@ -107,6 +107,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         timeout=_number(data, "timeout"),
         interleaved=_text(data, "interleaved"),
         order=_text(data, "order"),
+        block_runs=max(_whole(data, "block_runs"), 0) or FORMER_BLOCK_RUNS,
         scripts=tuple(_script(one) for one in _list(data, "scripts")),
         container=_whole(data, "container"),
         trace=_text(data, "trace"),
@@ -391,7 +392,7 @@ def _block_starts(manifest: Manifest) -> tuple[int, ...] | None:
         return None
     starts: dict[int, int] = {}
     for run in sorted(manifest.runs, key=lambda run: run.number):
-        starts.setdefault(places[run.number - 1] // BLOCK_RUNS, run.begin)
+        starts.setdefault(places[run.number - 1] // manifest.block_runs, run.begin)
     if list(starts) != list(range(len(starts))):  # no recorder writes that
         return None
     return _few_moments(list(starts.values()))

@@ -20,7 +20,15 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.recording import COUNTS, GAPS_FORMAT, MANIFEST_BYTES, RECORDING, Chosen, Script
+from critpath.model.recording import (
+    COUNTS,
+    FORMER_BLOCK_RUNS,
+    GAPS_FORMAT,
+    MANIFEST_BYTES,
+    RECORDING,
+    Chosen,
+    Script,
+)
 from critpath.record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath.record.output import OutputDirectory
 from critpath.record.profiles import profile_label, records_network
@@ -34,7 +42,7 @@ RUNS: Final = "runs.jsonl"
 _FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
 _KINDS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
-    **dict.fromkeys(("begin", "end"), int),
+    **dict.fromkeys(("begin", "end", "block_runs"), int),
     **dict.fromkeys(("clock", "recorder", "overhead", "counts"), dict),
 }
 
@@ -222,6 +230,8 @@ def manifest_to_json(manifest: Manifest) -> str:
     made, budget = document.pop("gaps_file"), document.pop("overhead")
     if not manifest.counts:
         del document["counts"]
+    if manifest.block_runs == FORMER_BLOCK_RUNS:
+        del document["block_runs"]
     if made:
         document |= {"format": GAPS_FORMAT, "gaps": made}
     if budget:

@@ -299,8 +299,17 @@ class Runner:
 
 def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
     """Return the order of a block's slots: a fair coin, the same for the same seed."""
-    coin = random.Random(f"{seed}:{block}")  # noqa: S311 - a schedule, not a secret
-    return "ABBA" if coin.random() < 0.5 else "BAAB"
+    return "ABBA" if _toss(seed, block) else "BAAB"
+
+
+def draw_pairs(seed: int, pairs: int) -> str:
+    """Return the order of so many pairs of runs, AB or BA each: a fair coin each."""
+    return "".join("AB" if _toss(seed, pair) else "BA" for pair in range(pairs))
+
+
+def _toss(seed: int, number: int) -> bool:
+    coin = random.Random(f"{seed}:{number}")  # noqa: S311 - a schedule, not a secret
+    return coin.random() < 0.5
 
 
 def _has_children() -> bool:

@@ -16,12 +16,21 @@ from typing import TYPE_CHECKING, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
-from critpath.model.recording import COMPLETE, INTERRUPTED, NORMAL, SAMPLE, Chosen
+from critpath.model.recording import (
+    BLOCK_RUNS,
+    COMPLETE,
+    FORMER_BLOCK_RUNS,
+    INTERRUPTED,
+    NORMAL,
+    SAMPLE,
+    Chosen,
+)
 from critpath.record import recorder as recorders
 from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
 from critpath.record.budget.account import share_of
 from critpath.record.cleanup import remove_leftovers
+from critpath.record.foresight import describe_power
 from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.functions import (
     FILE,
@@ -73,7 +82,7 @@ from critpath.record.runner import (
     Executable,
     Runner,
     RunResult,
-    block_order,
+    draw_pairs,
     find_executable,
 )
 from critpath.record.scripts import ScriptWatch
@@ -399,7 +408,7 @@ class _Session:
             write_manifest(directory, manifest)
 
     def _record_runs(self, nothing: int) -> None:
-        """Run the command; two in blocks of four, each in an order that a coin has chosen."""
+        """Run the command; two in blocks of two, each in an order that a coin has chosen."""
         recorder = self._active_recorder()
         environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
         keep = recorder.descriptors()
@@ -443,6 +452,8 @@ class _Session:
                     interrupted=bool(self.signals.poll()),
                 ),
             )
+            if len(self.programs) > 1 and number + 1 in {total // 2, total}:
+                self._tell_power()
             if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
 
@@ -466,15 +477,23 @@ class _Session:
 
     def _draw_order(self, total: int) -> str:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""
-        order = self.request.order
+        order, runs = self.request.order, FORMER_BLOCK_RUNS
         if not order:
-            seed = secrets.randbits(32)
-            order = "".join(block_order(seed, block) for block in range(total // 4))
-            if total % 4:  # an odd number of runs of each
-                order += block_order(seed, total)[:2]
-        self.manifests = [replace(manifest, order=order) for manifest in self.manifests]
+            order, runs = draw_pairs(secrets.randbits(32), total // BLOCK_RUNS), BLOCK_RUNS
+        self.manifests = [
+            replace(manifest, order=order, block_runs=runs) for manifest in self.manifests
+        ]
         self._write()
         return order
+
+    def _tell_power(self) -> None:
+        """Say what the blocks can show, as long as that can be changed."""
+        ours, theirs = (
+            [0 if run.timed_out else run.end - run.begin for run in manifest.runs]
+            for manifest in self.manifests
+        )
+        if said := describe_power(ours, theirs, self.request.runs):
+            self.reporter.say(said)
 
     def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""

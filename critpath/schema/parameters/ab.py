@@ -147,6 +147,16 @@ class Windows(Group, name="windows"):
 WINDOWS: Final = Windows()
 
 
+class Foresight(Group, name="foresight"):
+    """What a recording in turns says it will show."""
+
+    blocks = Parameter(5, "blocks", "from so many on it is known how runs differ", SIMULATED)
+    wanted = Parameter(0.25, "share", "of a run's time: a slowdown that should show", CUSTOM)
+
+
+FORESIGHT: Final = Foresight()
+
+
 class Places(Group, name="places"):
     """Which of a report's places are told apart."""
 

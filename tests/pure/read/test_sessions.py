@@ -81,24 +81,29 @@ def test_a_manifest_adds_its_losses_and_circumstances():
 
 
 @pytest.mark.parametrize(
-    ("beside", "order", "numbers", "expected"),
+    ("beside", "order", "runs_of_block", "numbers", "expected"),
     [
-        ("sample", "ABBABAABBA", (1, 2, 3, 4, 5), "10 20 20"),
-        ("normal", "ABBABAABBA", (1, 2, 3, 4, 5), "10 20 20"),
-        ("sample", "ABBABAABBA", (1, 2, 3), "10 20"),  # ended early
-        ("sample", "ABBABAAB", (1, 2, 3, 4, 5), ""),  # more runs than were drawn
-        ("sample", "", (1, 2), ""),
-        ("", "AAAA", (1, 2), ""),
-        ("sample", "ABBABAAB", (3, 4), ""),  # a block without runs: not ours
-        ("sample", "ABBABAAB", (0, 1), ""),
+        ("sample", "ABBABAAB", 2, (1, 2, 3, 4), "10 10 10 10"),
+        ("normal", "ABBABAAB", 2, (1, 2), "10 10"),  # ended early
+        ("sample", "ABBABAABBA", 4, (1, 2, 3, 4, 5), "10 20 20"),
+        ("normal", "ABBABAABBA", 4, (1, 2, 3, 4, 5), "10 20 20"),
+        ("sample", "ABBABAABBA", 4, (1, 2, 3), "10 20"),  # ended early
+        ("sample", "ABBABAAB", 4, (1, 2, 3, 4, 5), ""),  # more runs than were drawn
+        ("sample", "", 4, (1, 2), ""),
+        ("", "AAAA", 4, (1, 2), ""),
+        ("sample", "ABBABAAB", 4, (3, 4), ""),  # a block without runs: not ours
+        ("sample", "ABBABAAB", 4, (0, 1), ""),
     ],
 )
-def test_a_manifest_tells_when_blocks_began(beside, order, numbers, expected):
+def test_a_manifest_tells_when_blocks_began(beside, order, runs_of_block, numbers, expected):
     empty, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
     events = Events(empty, none, none, empty, empty, (), ("",), begin=5, end=9)
     runs = tuple(Run(n, 7, 10 * n, 10 * n + 5, 0) for n in numbers)
     manifest = Manifest(
-        *("complete", "s", (), "", runs, {}, "", {}, {}, 0, 0), interleaved=beside, order=order
+        *("complete", "s", (), "", runs, {}, "", {}, {}, 0, 0),
+        interleaved=beside,
+        order=order,
+        block_runs=runs_of_block,
     )
     (found,) = add_manifest(events, manifest).environment
     assert found.saved().get("recorded_blocks", "") == expected
