@@ -249,7 +249,7 @@ def detect(
     families, (found, false) = side_by_side(
         partial(two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
                 permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
-                runs=runs, blocks=blocks),
+                runs=runs, blocks=blocks, work=clean and (clean[0].total, clean[1].total)),
         partial(_measure, normal, sample, strata, by_paper if screening else None, blocks, runs),
         rows=len(normal) + len(sample),
     )  # fmt: skip

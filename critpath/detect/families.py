@@ -168,12 +168,14 @@ def two_families(
     kinds: tuple[I64, I64] | None = None,
     runs: tuple[I64, I64] | None = None,
     blocks: tuple[I64, I64] | None = None,
+    work: tuple[I64, I64] | None = None,
 ) -> Families:
     """Test the whole executions and every state of them, at one level together.
 
-    ``kinds`` are types that are surer than ``strata`` and coarser: the labels.  With
-    ``blocks`` only these are exchanged, which is valid whatever the machine did meanwhile; else
-    see `confirm_by_runs`.
+    Of the whole these are the total, how unusual it is and, in the same permutations, ``work``:
+    the total without the time that strangers had the cpu.  ``kinds`` are types that are surer than
+    ``strata`` and coarser: the labels.  With ``blocks`` only these are exchanged, which is valid
+    whatever the machine did meanwhile; else see `confirm_by_runs`.
     """
     scores = score_unusualness(*judged, *strata)
     total = normal.total, sample.total
@@ -182,11 +184,12 @@ def two_families(
     # Of whole sessions only an exchange of these is a test.
     divided = kinds is not None and sessions is None and _has_divided_kinds(strata, kinds)
     share = (1 - EFFECTS.slow) - EFFECTS.regardless if divided else (1 - EFFECTS.slow)
+    unlike = work is not None and any((x != y).any() for x, y in zip(work, total, strict=True))
+    others = [work] if work is not None and unlike else []
     whole, states, slow = side_by_side(
         partial(
             test,
-            np.column_stack([total[0], scores[0]]),
-            np.column_stack([total[1], scores[1]]),
+            *(np.column_stack(columns) for columns in zip(total, scores, *others, strict=True)),
             *strata,
             alpha=level * share,
             sessions=sessions,

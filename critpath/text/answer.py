@@ -278,7 +278,7 @@ def _slower(document: ComparisonDocument) -> Headline:
         if after > before:
             one, other = (" ".join(part) for part in format_pair(before, after))
             noun = _requests(document, main.label)
-            take = "takes" if main.slow == 1 else "take"
+            take = "takes" if _count_slow(main) == "1" else "take"
             subject = f"{_count_slow(main)} of {of:,} {noun[0].lower()}{noun[1:]}"
             positions = _positions(document, main.label, slow=True)
             sentence = f"{subject} {take} {other} instead of {one}"

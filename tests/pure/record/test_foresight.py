@@ -9,7 +9,7 @@ from critpath.record.foresight import describe_power
 
 
 def draw_runs(spread, many, shift=0.0):
-    chance = random.Random(7)
+    chance = random.Random(7)  # noqa: S311 - drawn times
     times = [[], []]
     for _ in range(many):
         drift = chance.gauss(0, 1)  # that a block shares

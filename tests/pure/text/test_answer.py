@@ -34,7 +34,7 @@ MS = 1_000_000.0
 GOLDEN = sorted((Path(__file__).parents[1] / "report" / "golden").glob("*.json"))
 
 
-def kind(label, before, after, *, slow=0, of=(30, 30), change="slower", usual=None):
+def kind(label, before, after, *, slow=0, of=(30, 30), change="slower", usual=None, sure=()):
     return KindEntry(
         label=label,
         change=change,
@@ -46,6 +46,9 @@ def kind(label, before, after, *, slow=0, of=(30, 30), change="slower", usual=No
         p95=[None, None],
         p99=[None, None],
         usual=[one * MS for one in usual or (before, after)],
+        affected=slow if sure else None,
+        affected_low=sure[0] if sure else None,
+        affected_high=sure[1] if sure else None,
     )
 
 
@@ -65,6 +68,18 @@ SLOWER = {
     "some of a kind": (
         [kind("lock", 2.4, 6.2, slow=12, usual=(2.36, 11.8))],
         "12 of 30 `lock` requests take 11.8 ms instead of 2.36 ms",
+    ),
+    "some of a kind, surely": (
+        [kind("lock", 2.4, 6.2, slow=12, usual=(2.36, 11.8), sure=(12, 12))],
+        "12 of 30 `lock` requests take 11.8 ms instead of 2.36 ms",
+    ),
+    "some of a kind, about": (
+        [kind("lock", 2.4, 6.2, slow=12, usual=(2.36, 11.8), sure=(10, 14))],
+        "10 to 14 of 30 `lock` requests take 11.8 ms instead of 2.36 ms",
+    ),
+    "one or few of a kind": (
+        [kind("lock", 2.4, 2.7, slow=1, usual=(2.36, 11.8), sure=(1, 3))],
+        "1 to 3 of 30 `lock` requests take 11.8 ms instead of 2.36 ms",
     ),
     "one of a kind": (
         [kind("lock", 2.4, 2.7, slow=1, usual=(2.36, 11.8))],
