@@ -46,6 +46,8 @@ class RunResult:
         Just before the exec (ns, CLOCK_MONOTONIC); `begin` if it runs as another user.
     running : int
         Time on a cpu of the command and of all descendants that have ended (ns).
+    kernel, faults : int
+        Of that, what the kernel ran for them (ns), and their page faults.
     """
 
     pid: int
@@ -56,6 +58,8 @@ class RunResult:
     outlived: int
     executed: int = 0
     running: int = 0
+    kernel: int = 0
+    faults: int = 0
 
 
 class Runner:
@@ -114,7 +118,7 @@ class Runner:
         """
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
-        before = _ended_time()
+        before = _measure_ended()
         pid, begin, executed = self._spawn(program, environment, keep, streams, group)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
@@ -130,8 +134,8 @@ class Runner:
         left = self._collect_survivors()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
-        running = _ended_time() - before
-        return RunResult(pid, begin, end, code, timed_out, alive, executed, running)
+        used = [after - so_far for after, so_far in zip(_measure_ended(), before, strict=True)]
+        return RunResult(pid, begin, end, code, timed_out, alive, executed, *used)
 
     def rescan_children(self) -> None:
         """Count the children of now, such as a recorder's helpers, as none of the next run's."""
@@ -312,10 +316,15 @@ def _has_children() -> bool:
     return True
 
 
-def _ended_time() -> int:
-    """Return the time on a cpu of all children that have ended, and of theirs (ns)."""
+def _measure_ended() -> tuple[int, int, int]:
+    """Return the time on a cpu of all children that have ended, and of theirs (ns).
+
+    Then that of the kernel for them, and their page faults.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
+    kernel = round(used.ru_stime * 1_000_000) * 1000
+    running = round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
+    return running, kernel, used.ru_minflt + used.ru_majflt
 
 
 def shell_code(status: int) -> int:

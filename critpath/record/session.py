@@ -441,6 +441,9 @@ class _Session:
                     timed_out=done.timed_out,
                     outlived=done.outlived,
                     interrupted=bool(self.signals.poll()),
+                    executed=done.executed,
+                    kernel=done.kernel,
+                    faults=done.faults,
                 ),
             )
             if self.signals.poll() or self._check_failure(f"in run {own}"):

@@ -7,7 +7,8 @@ trace stand between backticks; they are not yet safe to show.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,26 +17,33 @@ from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import KINDS
 from critpath.schema.parameters.text import ANSWERS
-from critpath.text.explanation import describe_cause, find_examined, peer_name
+from critpath.text.explanation import (
+    describe_cause,
+    find_examined,
+    find_whose_code,
+    peer_name,
+)
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, name_kind, quoted
 from critpath.text.recognized import find_level, kind_of, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
+    from critpath.documents import (
+        CauseEntry,
+        CauseFacts,
+        ComparisonDocument,
+        KindEntry,
+        StateEntry,
+    )
     from critpath.documents.base import SetName
+    from critpath.schema.causes import CauseKind
     from critpath.schema.notes import Remark
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _SEVERAL: Final = 3  # technical
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 
-# What profiles name of causes that others leave open.
-_PROFILES: Final = {
-    "io": "the disk, and whose requests kept it busy",
-    "locks": "who has the lock, if the sleeps are for one",
-}
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 
 
@@ -112,13 +120,57 @@ def describe_hints(document: ComparisonDocument) -> list[str]:
     known = {*document.sets.normal.profiles, *document.sets.sample.profiles}
     if cause is None or facts is None or not known or (cause.contribution or 0.0) < 0:
         return []
-    profile = kind_of(document, cause, facts).profile
     main = document.findings[cause.main]
     # A timer of another name is one that the kernel runs for somebody.
-    named = main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS
-    if not profile or named or known & {profile, "full"}:
+    if main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS and not facts.call:
         return []
-    return [f"Record again with `--profile {profile}`: it names {_PROFILES[profile]}."]
+    wanted = _choose_options(kind_of(document, cause, facts), facts, known)
+    if any(one.facts and _has_places(one.facts) for one in document.causes):
+        wanted = [option for option in wanted if option in _PROFILES]
+    options = dict.fromkeys(part for option in wanted for part in _OPTIONS[option][0].split(", "))
+    if not options:
+        return []
+    told = listed([_OPTIONS[option][1] for option in wanted])
+    return [f"Record again with `{' '.join(options)}`: it {told}."]
+
+
+# What an option of a recording adds, as it is given and what it tells.
+_OPTIONS: Final = {
+    "io": ("--profile io", "names the disk, and whose requests kept it busy"),
+    "locks": ("--profile locks", "names who has the lock, if the sleeps are for one"),
+    "syscalls": ("--profile syscalls", "tells what they run from what the kernel runs for them"),
+    "calls": ("--profile syscalls, --files", "names the call that they sleep in, and its peer"),
+    "functions": ("--stacks auto", "names the functions"),
+    "files": ("--stacks auto, --files", "names the code, and the file"),
+    "peers": ("--stacks auto, --files", "names the code, and whom the call is for"),
+}
+_PROFILES: Final = frozenset({"io", "locks", "syscalls", "calls"})
+# Calls that sleep for as long as they were told: nobody has a lock.
+_SLEEPING_CALLS: Final = re.compile(r"p?poll|p?select6?|_?newselect|epoll_\w+|\w*nanosleep|pause")
+
+
+def _choose_options(kind: CauseKind, facts: CauseFacts, known: Collection[str]) -> list[str]:
+    """Return what else would tell more of a cause than the profiles that are known."""
+    calls = bool(known & {"syscalls", "full"})
+    own = bool(known & {kind.profile, "full"})
+    if kind.id == "own-code":
+        known_whose = calls or facts.location or find_whose_code(facts)
+        return [*([] if known_whose else ["syscalls"]), "functions"]
+    if kind.id == "system-call":
+        return ["functions"]
+    if kind.id == "disk":
+        return [*([] if own else ["io"]), "files"]
+    if kind.id == "sleep" and (facts.call or not calls):
+        if _SLEEPING_CALLS.fullmatch(facts.call):
+            return ["peers"]
+        if not calls:
+            return ["calls"]
+    return [kind.profile] if kind.profile and not own else []
+
+
+def _has_places(facts: CauseFacts) -> bool:
+    """Tell whether something is known of where in the code a cause is: stacks were recorded."""
+    return bool(facts.location or facts.locations or facts.waits_at or facts.waker_location)
 
 
 def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
