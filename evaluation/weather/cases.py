@@ -17,6 +17,8 @@ BLAMED: Final = (
     r"busy running (?!`?(worker|prefork|consumer|waiter|kinds))|others? had|"
     r"stress-ng|indexer|jackd|batchd"
 )
+# The hogs of `services.sh`, and the file that tells each to run.
+HOGS: Final = {"jackd": "/dev/shm/critpath-hog", "batchd": "/dev/shm/critpath-batch"}
 Patterns = tuple[tuple[str, ...], ...]
 
 
@@ -62,7 +64,6 @@ def _s(
 
 
 def _under(hog: str, case: Case, command: str) -> Case:
-    flag = {"jackd": "/dev/shm/critpath-hog", "batchd": "/dev/shm/critpath-batch"}[hog]
     return Case(
         f"{case.name}-{hog}",
         case.kind,
@@ -76,7 +77,7 @@ def _under(hog: str, case: Case, command: str) -> Case:
         execution=case.execution,
         whose="neighbour",
         changed=case.changed,
-        environment={"HOG_FLAG": flag},
+        environment={"HOG_FLAG": HOGS[hog]},
     )
 
 

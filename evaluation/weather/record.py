@@ -26,7 +26,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cases import CASES, Case
+from cases import CASES, HOGS, Case
 
 HERE: Final = Path(__file__).resolve().parent / "programs"
 LOCK: Final = Path("/tmp/kernel.lock")  # one recording at a time
@@ -61,6 +61,14 @@ def keep_busy(place: Path, who: str, *, really: bool) -> Iterator[None]:
             one.wait()
 
 
+def rest_hogs() -> None:
+    """Have no hog run until a command asks for it (`underhog`)."""
+    for flag in HOGS.values():
+        if Path(flag).exists():
+            with Path(flag).open("r+b") as file:
+                file.write(b"\0")
+
+
 def used() -> tuple[float, float]:
     """Return cpu time used and all there was, since boot."""
     fields = [int(f) for f in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
@@ -73,6 +81,7 @@ def record(critpath: str, case: Case, to: Path, *what: str) -> dict[str, float]:
     runs = ["-n", str(case.runs), *execution, *case.options]
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        rest_hogs()
         before, load = used(), os.getloadavg()[0]
         done = subprocess.run(
             [critpath, "record", "--quiet", "-o", str(to), "--force", *runs, *what],

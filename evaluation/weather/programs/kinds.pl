@@ -18,7 +18,7 @@ for my $key (0 .. 7) {
         if ($slow) { my $fresh = 'y' x (6 << 20); substr($fresh, 0, 1) = 'z'; }
         else { substr($kept, 0, 1) = 'z' if length $kept; }
     }
-    my $total = 0; $total += $_ & 7 for 1 .. 20000;
+    my $total = 0; $total += $_ & 7 for 1 .. ($what eq 'work' ? 150000 : 20000);
     mark('end', 'task', $key);
     select(undef, undef, undef, .002);
 }
