@@ -48,8 +48,8 @@ class Judged:
 
 def read_first(text: str) -> str:
     """Return all before the first empty line, as one line."""
-    lines = text.strip().split("\n\n")[0].split("\n")
-    return " ".join(line.strip() for line in lines if not line.startswith("⚠"))
+    lines = text.strip().split("\n\n")[0].split("\n⚠")[0].split("\n")
+    return " ".join(line.strip() for line in lines)
 
 
 def find_verdict(first: str) -> str:

@@ -211,6 +211,14 @@ def add_offwake(recording: Path, execution: str) -> Sums:
     return sums
 
 
+def read_offwake(pair: Path, execution: str, kept: Path) -> list[Sums]:
+    """Return the sums of both sides of a pair, which are kept: they take longest to make."""
+    if not kept.exists():
+        sides = [add_offwake(pair / side, execution) for side in ("normal", "sample")]
+        kept.write_text(json.dumps(sides))
+    return [Counter(side) for side in json.loads(kept.read_text())]
+
+
 def name_own(case: Case) -> set[str]:
     """Return the names of the threads of a case's program."""
     words = shlex.split(fill(case.after, Path()))
@@ -256,8 +264,7 @@ def judge_peers(place: Path, critpath: str, names: list[str]) -> Iterator[dict[s
             for tool, read in [*readers.items(), ("offwaketime", add_offcpu)]:
                 begin = time.monotonic()
                 if tool == "offwaketime":
-                    sides = [pair / side for side in ("normal", "sample")]
-                    sums = [add_offwake(side, case.execution) for side in sides]
+                    sums = read_offwake(pair, case.execution, peers / "offwaketime.json")
                 else:
                     sums = [read(peers / f"{tool}.{side}") for side in ("before", "after")]
                 seconds = time.monotonic() - begin

@@ -1,9 +1,10 @@
 """Record the corpus: ``python record.py DIR --critpath C --phase busy [--phase ...] [CASE ...]``.
 
 Each pair becomes ``DIR/pairs/NAME`` with ``normal``, ``sample`` and ``truth.json``, which is
-written before the first run and completed by the load that was measured. Conditions: quiet; busy
-(stress-ng or two busy loops on both cpus, on both sides); after or before (a neighbour on that side
-only, one after the other). Needs root, tracefs, and what `services.sh` starts.
+written before the first run and completed by the load that was measured. Conditions: quiet; small
+(quiet, and a smaller change); busy (stress-ng or two busy loops on both cpus, on both sides); after
+or before (a neighbour on that side only, one after the other). Needs root, tracefs, and what
+`services.sh` starts.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def record_pair(
         return
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    lines = [fill(case.before, place), fill(case.before if healthy else case.after, place)]
+    after = case.small if condition == "small" else case.after
+    lines = [fill(case.before, place), fill(case.before if healthy else after, place)]
     truth = dataclasses.asdict(case) | {
         "name": name,
         "case": case.name,
@@ -125,7 +127,7 @@ def record_pair(
         "after": lines[1],
         "condition": condition,
         "order": order,
-        "neighbour": who if condition != "quiet" else "",
+        "neighbour": who if condition not in {"quiet", "small"} else "",
         "whose": "nobody" if healthy else case.whose,
     }
     if healthy:
@@ -158,6 +160,8 @@ def plan(phase: str) -> Iterator[tuple[Case, dict[str, object]]]:
             yield case, both | {"condition": "busy", "straight": False}
         elif phase == "quiet":
             yield case, both | {"condition": "quiet", "straight": False}
+        elif phase == "small" and case.small:
+            yield case, both | {"condition": "small", "straight": False}
         elif phase == "straight":
             condition = ("after", "before", "busy", "quiet")[i % 4]
             yield case, both | {"condition": condition, "straight": True}
@@ -173,7 +177,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--critpath", default=shutil.which("critpath") or "critpath")
     parser.add_argument(
-        "--phase", choices=("busy", "quiet", "straight", "healthy"), action="append"
+        "--phase", choices=("busy", "quiet", "straight", "healthy", "small"), action="append"
     )
     parser.add_argument("names", nargs="*")
     given = parser.parse_intermixed_args()

@@ -1,4 +1,5 @@
-// Programs with a fault each, chosen by the name they are called by: NAME a|b (a: before, b: after).
+// Programs with a fault each, chosen by the name they are called by: NAME a|b|c (a: before, b: after,
+// c: after, a little slower only).
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static int slow;
+static int slow, mild;
+
+static int choose(int before, int little, int much) { return slow ? mild ? little : much : before; }
 static int mark_fd = -1;
 
 static double cpu_ms(void) {
@@ -66,7 +69,7 @@ static int run_cachecli(void) {
     if (connect(s, (struct sockaddr*)&to, sizeof to)) return 1;
     char answer[512];
     for (int page = 0; page < 6; page++) {
-        for (int k = 0; k < (slow ? 20 : 1); k++) {
+        for (int k = 0; k < choose(1, 4, 20); k++) {
             if (write(s, "get k\r\n", 7) < 0 || read(s, answer, sizeof answer) < 0) return 1;
         }
         burn(.4);
@@ -74,7 +77,7 @@ static int run_cachecli(void) {
     return 0;
 }
 
-// epollherd: 80 threads wait for one eventfd, each woken for every job, or one alone
+// epollherd: 80 threads (10 with c) wait for one eventfd, each woken for every job, or one alone
 static int jobs;
 static sem_t done;
 static void* wait_epoll(void* unused) {
@@ -97,7 +100,7 @@ static int run_epollherd(void) {
     pthread_t t;
     jobs = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK);
     sem_init(&done, 0, 0);
-    for (int i = 0; i < 80; i++) pthread_create(&t, 0, wait_epoll, 0);
+    for (int i = 0; i < (mild ? 10 : 80); i++) pthread_create(&t, 0, wait_epoll, 0);
     nap(8);
     for (int i = 0; i < 12; i++) {
         uint64_t n = 1;
@@ -148,7 +151,7 @@ static int by_value(const void* a, const void* b) {
 
 // sorter: sorts three times as much
 static int run_sorter(void) {
-    int n = slow ? 90000 : 30000;
+    int n = choose(30000, 39000, 90000);
     int* numbers = malloc(sizeof *numbers * 90000);
     memset(numbers, 1, sizeof *numbers * 90000);
     unsigned seed = 7;
@@ -202,7 +205,7 @@ static int run_twokinds(void) {
 
 // mapper: each block is mapped anew and given back, or used again
 static int run_mapper(void) {
-    size_t size = 6 << 20;
+    size_t size = 6 << 20, times = mild ? 2 : 8;
     if (slow) {
         mallopt(M_MMAP_THRESHOLD, 1 << 20);
         mallopt(M_TRIM_THRESHOLD, 1 << 20);
@@ -211,7 +214,8 @@ static int run_mapper(void) {
         mallopt(M_TRIM_THRESHOLD, 1 << 30);
         free(malloc(size));
     }
-    for (int i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 8; i++) {
+        if (i == times) mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, 1 << 30);
         volatile char* block = malloc(size);
         madvise((void*)(((uintptr_t)block + 4095) & ~4095ul), size - 4096, MADV_NOHUGEPAGE);
         for (size_t k = 0; k < size; k += 4096) block[k] = 1;
@@ -228,7 +232,7 @@ static void* work_named(void* unused) {
     snprintf(name, sizeof name, "wkr-%d", (int)syscall(SYS_gettid));
     call_thread(name);
     nap(2);
-    burn(slow ? 12 : 4);
+    burn(choose(8, 10, 24) / 2.);
     return 0;
 }
 
@@ -278,7 +282,8 @@ static int run_indexer(void) {
 int main(int argc, char** argv) {
     char* name = strrchr(argv[0], '/');
     name = name ? name + 1 : argv[0];
-    slow = argc > 1 && argv[1][0] == 'b';
+    mild = argc > 1 && argv[1][0] == 'c';
+    slow = mild || (argc > 1 && argv[1][0] == 'b');
     if (getenv("CRITPATH_MARKER_FD")) mark_fd = atoi(getenv("CRITPATH_MARKER_FD"));
     if (!strcmp(name, "cachecli")) return run_cachecli();
     if (!strcmp(name, "epollherd")) return run_epollherd();
