@@ -45,7 +45,7 @@ class Case:
 
 # Programs that have a smaller change, too.
 _SMALLER: Final = {
-    *("cachecli", "epollherd", "sorter", "mapper", "pool", "py-herd", "py-compute", "py-fork"),
+    *("cachecli", "sorter", "mapper", "pool", "py-compute", "py-fork"),
     *("py-relay", "py-threads", "js-fetch", "js-parse", "js-pool", "pl-fork", "pl-chain"),
 }
 

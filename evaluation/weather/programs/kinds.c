@@ -77,7 +77,7 @@ static int run_cachecli(void) {
     return 0;
 }
 
-// epollherd: 80 threads (10 with c) wait for one eventfd, each woken for every job, or one alone
+// epollherd: 80 threads wait for one eventfd, each woken for every job, or one alone
 static int jobs;
 static sem_t done;
 static void* wait_epoll(void* unused) {
@@ -100,7 +100,7 @@ static int run_epollherd(void) {
     pthread_t t;
     jobs = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK);
     sem_init(&done, 0, 0);
-    for (int i = 0; i < (mild ? 10 : 80); i++) pthread_create(&t, 0, wait_epoll, 0);
+    for (int i = 0; i < 80; i++) pthread_create(&t, 0, wait_epoll, 0);
     nap(8);
     for (int i = 0; i < 12; i++) {
         uint64_t n = 1;
