@@ -13,6 +13,12 @@ class Answers(Group, name="answers", guards="what is told of an answer"):
     most_of_kind = Parameter(
         0.8, "share", "of a kind's requests that are slow, so that it is told by its mean", SIGHT
     )
+    clearer = Parameter(
+        0.8,
+        "times",
+        "as small is what would have shown without strangers' time, for that to be told",
+        SIGHT,
+    )
     times = Parameter(
         1.95, "times", "as long: from here on it is said so, instead of per cent", SIGHT
     )
