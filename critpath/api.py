@@ -272,7 +272,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``anomaly`` or ``inconclusive``."""
+        """``ok``, ``anomaly``, ``by_machine`` or ``inconclusive``."""
         return self._document.verdict
 
     @property

@@ -31,7 +31,8 @@ from critpath import (
     timeline,
     vectors,
 )
-from critpath.documents import AbCause, ComparisonDocument
+from critpath.documents import SLOWER, AbCause, ComparisonDocument
+from critpath.documents.base import change
 from critpath.documents.pictures import FlameNode
 from critpath.errors import (
     EXIT_UNREADABLE,
@@ -61,6 +62,7 @@ from critpath.schema.notes import (
     Remark,
     SocketsUnnamed,
     SufficientRecording,
+    TooNoisy,
     rename,
 )
 from critpath.schema.parameters.detect import FLAME
@@ -830,28 +832,24 @@ def compare(
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
     coder = vectors.Coder((normal, sample), settings.alphabet)
     normal_vectors, sample_vectors = do_for_both(normal, sample, vectors.vectors_of, coder)
-    apart = detect.recorded_apart(normal, sample)
-    runs, blocks = (None, None) if apart else detect.find_runs_and_blocks(normal, sample)
-    judgement = detect.judge(
-        normal_vectors, sample_vectors, settings,
-        labels=(normal.executions.label, sample.executions.label),
-        sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
-        apart=settings.sessions and apart, together=not apart,
-        clean=detect.leave_out_strangers(normal, sample, coder, runs), progress=tell,
-        trips=do_for_both(normal, sample, vectors.trips_of, coder),
-    )  # fmt: skip
-    judgement = detect.add_rivals(judgement, normal, sample, newcomers=bool(newcomers))
-    types = judgement.pairs.pair[judgement.sample_clusters.labels]
-    gaps = detect.partial_comparison_note(judgement.normal_clusters.labels, types)
+    judgement = detect.judge_sets(
+        *((normal, sample), (normal_vectors, sample_vectors), coder, settings),
+        newcomers=bool(newcomers),
+        progress=tell,
+    )
+    gaps = detect.partial_comparison_note(judgement.normal_clusters.labels, judgement.types)
     verdict, reasons = detect.decide(
         judgement.detection,
         judgement.outliers,
         *((normal.lossy, sample.lossy), (normal.losses, sample.losses)),
         apart=judgement.apart,
         minimum=settings.minimum_executions,
+        least=settings.least,
         differences=detect.find_doubts(normal, sample, strict=settings.strict_environment),
         note=gaps,
     )
+    unseen = next((each.would_do for each in reasons if isinstance(each, TooNoisy)), 0)
+    detection = change(judgement.detection, would_do=unseen)
     result = Analysis(
         verdict=verdict,
         reasons=(*reasons, *_sufficient(verdict, normal, sample, (settings, judgement))),
@@ -867,7 +865,7 @@ def compare(
         sample=sample,
         normal_vectors=normal_vectors,
         sample_vectors=sample_vectors,
-        detection=judgement.detection,
+        detection=detection,
         normal_clusters=judgement.normal_clusters,
         sample_clusters=judgement.sample_clusters,
         pairs=judgement.pairs,
@@ -914,12 +912,12 @@ def _draw_flame(
     """Return where the time goes; changes are tested in directions that the verdict allows."""
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
-    types = judgement.normal_clusters.labels, judgement.pairs.pair[judgement.sample_clusters.labels]
+    types = judgement.normal_clusters.labels, judgement.types
     apart = judgement.apart
     # What the machine may have done to sets of different times is nothing to mark.
     sure = apart is None or 1 / (1 + apart.slower) - 1 > apart.beyond
     directions = {
-        "anomaly": ("more", "less"),
+        **dict.fromkeys(SLOWER, ("more", "less")),
         "ok": ("less",) if localize.is_faster(result) and sure else (),
     }.get(result.verdict, ())
     return detect.build_flame(
@@ -932,10 +930,10 @@ def _draw_flame(
             blocks=None if apart or not directions else detect.find_blocks(normal, sample),
         ),
         # Behind an alarm, whose level that of the whole tree is.
-        level=FLAME.level if result.verdict == "anomaly" else settings.alpha,
+        level=FLAME.level if result.verdict in SLOWER else settings.alpha,
         permutations=settings.permutations,
         directions=directions,
-        whole=result.detection.states[-1] if result.verdict == "anomaly" else None,
+        whole=result.detection.states[-1] if result.verdict in SLOWER else None,
     )
 
 

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 _EXECUTIONS = 300
 _SESSIONS = 5
 _FEW = 10
-_REFUSED = {"anomaly": EXIT_ANOMALY, "inconclusive": EXIT_INCONCLUSIVE}
+_REFUSED = {
+    "anomaly": EXIT_ANOMALY,
+    "by_machine": EXIT_INCONCLUSIVE,
+    "inconclusive": EXIT_INCONCLUSIVE,
+}
 
 
 def _save(arguments: argparse.Namespace, settings: Settings) -> int:

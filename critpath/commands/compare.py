@@ -46,7 +46,8 @@ GROUPS: Final = {
     "everyday": ("html", "explore", "verbose", "why", "execution", "json", "jobs", "trace-url"),
     "seen before": ("known", "known-always"),
     "gate, for CI": (
-        *("gate", "floor", "alpha", "level", "minimum-executions", "strict-environment"),
+        *("gate", "floor", "least", "alpha", "level", "minimum-executions", "strict-environment"),
+        "fail-on-machine",
         *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
     ),
     "method": (),
@@ -55,6 +56,7 @@ GROUPS: Final = {
 EXIT_CODES: Final[dict[str, int]] = {
     "ok": EXIT_OK,
     "anomaly": EXIT_ANOMALY,
+    "by_machine": EXIT_INCONCLUSIVE,
     "inconclusive": EXIT_INCONCLUSIVE,
 }
 
@@ -91,6 +93,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     comparison = compare_sources(arguments.normal, arguments.sample, settings, flame=written)
     comparison = warn_swapped_arguments(comparison, arguments.normal, arguments.sample)
 
+    from critpath.documents import SLOWER  # noqa: PLC0415 - as above
     from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
     from critpath.text.notes import Words  # noqa: PLC0415 - as above
     from critpath.text.phrases import VERDICTS  # noqa: PLC0415 - as above
@@ -99,7 +102,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with Progress(quiet=settings["quiet"]) as progress:
         progress(f"{VERDICTS[comparison.verdict]}; drawing up the answer")
         document = comparison_document(comparison, entries=written)
-    if settings["known"] and (comparison.verdict == "anomaly" or arguments.known_always):
+    if settings["known"] and (comparison.verdict in SLOWER or arguments.known_always):
         document.known = _look_up(document, sources, settings)
     write_reports(document, outputs, explore)
     if arguments.why:
@@ -107,6 +110,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.to_stdout:
         types = Words(types=comparison.name_types())
         warn(comparison.warnings, quiet=settings["quiet"], words=types)
+    if comparison.verdict == "by_machine" and settings["fail-on-machine"]:
+        return EXIT_ANOMALY
     return EXIT_CODES[comparison.verdict]
 
 

@@ -416,11 +416,16 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
             "false-alarm level of the gate, over all states together", "LEVEL"),
         Setting("floor", _FLOOR, DEFAULTS.floor, "smallest increase that counts, as a share of the "
             "normal mean duration", "SHARE"),
+        Setting("least", _FLOOR, DEFAULTS.least, "a slowdown so large has to show before the "
+            "answer is OK, as a share of the normal mean duration; else it is inconclusive",
+            "SHARE"),
         Setting("minimum-executions", whole(0, 1_000_000_000), 0,
             "fewest executions of either set that a verdict may rest on; 0 for what the gate needs",
             "N"),
         Setting("strict-environment", as_bool, False, "sets of other kernels, machines, "
             "processors, tracers or programs are inconclusive"),
+        Setting("fail-on-machine", as_bool, False, "what strangers made slower fails as well: exit "
+            "code 1 instead of 3"),
         Setting("level", as_level, (), "how much a state matters, such as WAIT_CPU=warn or "
             "RUN@kworker/*=off: off, warn or error (repeatable; in a settings file: the table "
             "gate.states)", "STATE=LEVEL", listed=as_levels),
@@ -535,7 +540,14 @@ CODING: Final = _names("coding")  # of commands that name places in the code
 LINKING: Final = _names("linking")  # of commands that write pages
 OF_REQUESTS: Final = ("doubtful", "assign", "learn")  # are part of the specification of executions
 # What a table [gate] may hold, besides its states.
-GATE: Final = ("alpha", "floor", "minimum-executions", "strict-environment")
+GATE: Final = (
+    "alpha",
+    "floor",
+    "least",
+    "minimum-executions",
+    "strict-environment",
+    "fail-on-machine",
+)
 _STATES: Final = "gate.states"
 _ON: Final = "gate.on"
 

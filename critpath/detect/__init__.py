@@ -11,18 +11,14 @@ if TYPE_CHECKING:
         find_routes,
         find_runs,
         partial_comparison_note,
-        recorded_apart,
         set_warnings,
     )
     from critpath.detect.flame import FlameSets, build_flame
     from critpath.detect.grounds import find_grounds
     from critpath.detect.judging import (
         Judgement,
-        add_rivals,
-        find_runs_and_blocks,
         is_throttled,
-        judge,
-        leave_out_strangers,
+        judge_sets,
     )
     from critpath.detect.repairs import note_repaired_switches
     from critpath.detect.rules import RULES

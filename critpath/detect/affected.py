@@ -12,7 +12,7 @@ import numpy as np
 from critpath.model import F64, I64, Affected, Bool, Outliers, VectorTable
 from critpath.schema.parameters.cluster import MIXTURE, TYPES
 from critpath.schema.parameters.detect import EFFECTS
-from critpath.schema.parameters.shared import NORMAL
+from critpath.schema.parameters.shared import KINDS, NORMAL
 from critpath.stats.mixtures import Mixture, find_changed
 
 Tables = tuple[VectorTable, VectorTable]
@@ -45,7 +45,7 @@ def find_affected(
         name: (np.flatnonzero(known[0] == name), np.flatnonzero(known[1] == name))
         for name in sorted({*labels[1]})
     }
-    rows = {name: own for name, own in rows.items() if len(own[0]) >= TYPES.least_labelled}
+    rows = {name: own for name, own in rows.items() if min(map(len, own)) >= KINDS.fewest}
     sets = [_Kind.of(work, whole, types, own) for own in rows.values()]
     pace = MIXTURE.pace_in_turns if in_turns else MIXTURE.pace
     several = len(rows) > 1

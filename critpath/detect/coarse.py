@@ -27,7 +27,7 @@ from critpath.detect.families import (
 from critpath.detect.machine import Trips, find_signs
 from critpath.detect.rules import RULES, RuleEvidence, shift_of
 from critpath.detect.tails import percentiles
-from critpath.documents import SlowShown, StateEntry
+from critpath.documents import SlowShown, StateEntry, WorkEntry
 from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
@@ -200,6 +200,7 @@ def detect(
     blocks: tuple[I64, I64] | None = None,
     judged: tuple[VectorTable, VectorTable] | None = None,
     clean: tuple[VectorTable, VectorTable] | None = None,
+    own: tuple[VectorTable, VectorTable] | None = None,
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
     screening: bool = True,
@@ -224,6 +225,8 @@ def detect(
     judged, clean : tuple of VectorTable, optional
         The sets with interrupts folded into running time, themselves by default; those recorded
         together without waits for a cpu that strangers had.
+    own : tuple of VectorTable, optional
+        As ``clean``, whenever the sets were recorded.
     labels, percentile, screening, trips : optional
         What each execution is; the quantile that decides; whether to count the paper's alarms; how
         often each asked others.
@@ -257,7 +260,7 @@ def detect(
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
     share = floor_share(floor, normal.total, strata[0], normal_session)
-    types = _type_names(strata[0], labels)
+    types = name_types(strata[0], labels)
     signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share,
                        trips)  # fmt: skip
     x, y = _with_totals(normal, sample)
@@ -266,7 +269,9 @@ def detect(
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
     enough = whole.ways * least >= 1
     cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
-    flags = flag(families, found, cpu_waits, alpha, share)
+    without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
+    work = own and _measure_work(own, strata, families, share, (blocks, runs))
+    flags = flag(families, found, cpu_waits, alpha, share, without)
     least_ns = share * found.normal_mean[-1]
     evidence = RuleEvidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
@@ -283,6 +288,7 @@ def detect(
         permutations=whole.permutations,
         enough=enough, needed=0 if enough else _count_needed(*strata, least),
         paper_false_alarms=false,
+        work=work if enough and len(x) > 1 else None,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
@@ -307,6 +313,26 @@ def _measure(
     columns[:, : len(x)], columns[:, len(x) :] = x.T, y.T
     del x, y  # of very many executions each copy counts
     return found, false_alarms(columns, len(sample), by_paper, drawn)
+
+
+def _measure_work(
+    clean: tuple[VectorTable, VectorTable],
+    strata: tuple[I64, I64],
+    families: Families,
+    floor: float,
+    places: tuple[tuple[I64, I64] | None, tuple[I64, I64] | None],
+) -> WorkEntry:
+    """Return what is known of the duration without the time that strangers had the cpus."""
+    x, y = (of.total[:, None] for of in clean)
+    blocks, runs = places
+    found = effects(x, y, *strata, make_seed(y, x), blocks=blocks, runs=runs)
+    mean, after = float(found.normal_mean[0]), float(found.sample_mean[0])
+    usual = _usual_error(x, strata) if blocks is None else 0.0
+    error = max(float(found.error[0]), usual)
+    shown = detectable_shift(error, families.whole.critical, floor * mean)
+    return WorkEntry(
+        *map(number, (mean, after - mean, found.low[0], found.high[0], shown)),
+    )
 
 
 def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:
@@ -379,7 +405,7 @@ def _kinds(
     return ours, theirs
 
 
-def _type_names(kind: I64, labels: tuple[Sequence[str], Sequence[str]] | None) -> list[str]:
+def name_types(kind: I64, labels: tuple[Sequence[str], Sequence[str]] | None) -> list[str]:
     """Return what to call types: their label where it tells them, else as tables do."""
     names = [f"type n{s}" for s in range(int(kind.max(initial=-1)) + 1)]
     if labels is None or not any(labels[0]):

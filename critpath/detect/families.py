@@ -59,7 +59,12 @@ def reach_floor(effect: F64, error: F64, floor: F64 | float) -> Bool:
 
 
 def flag(
-    families: Families, effects: Effects, cpu_waits: Bool, alpha: float, floor: float
+    families: Families,
+    effects: Effects,
+    cpu_waits: Bool,
+    alpha: float,
+    floor: float,
+    clean: Effects | None = None,
 ) -> Flags:
     """Apply the gate.
 
@@ -69,21 +74,32 @@ def flag(
     effects : Effects
     cpu_waits : bool [columns]
         Which are waits for a CPU.  If one thread waits longer for one and others wait less, the
-        scheduler only chose another one to wait: such waits count if their sum reaches the floor.
+        scheduler only chose another one to wait: such waits count if their sum reaches the floor,
+        with those for strangers or without: a program that crowds itself may meet fewer of them.
     alpha : float
     floor : float
         Share of the normal mean duration; within a type, of that type's.
+    clean : Effects, optional
+        Of the same without waits for a cpu that strangers had.
     """
     whole = effects.sample_mean - effects.normal_mean
     least = floor * effects.normal_mean[-1]
     over_all = reach_floor(whole, effects.error, least)
-    over_all &= ~cpu_waits | (whole[cpu_waits].sum() >= least)
+    over_all &= ~cpu_waits | (_sum_waits(effects, clean, cpu_waits)[0] >= least)
     least = floor * effects.stratum_mean[:, -1:]
     by_type = reach_floor(effects.stratum_effect, effects.stratum_error, least)
-    by_type &= ~cpu_waits | (effects.stratum_effect[:, cpu_waits].sum(axis=1)[:, None] >= least)
+    by_type &= ~cpu_waits | (_sum_waits(effects, clean, cpu_waits)[1][:, None] >= least)
     return Flags(
         over_all & (families.p_value <= alpha), by_type & (families.stratum_p_value <= alpha)
     )
+
+
+def _sum_waits(effects: Effects, clean: Effects | None, cpu_waits: Bool) -> tuple[float, F64]:
+    """Return by how much waits for a cpu grew, over all types and in each: with others, or not."""
+    both = [(of.sample_mean - of.normal_mean, of.stratum_effect) for of in (effects, clean) if of]
+    over_all = max(float(whole[cpu_waits].sum()) for whole, _ in both)
+    of_types = np.max([by_type[:, cpu_waits].sum(axis=1) for _, by_type in both], axis=0)
+    return over_all, np.asarray(of_types, np.float64)
 
 
 def changes(

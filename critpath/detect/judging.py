@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,14 +17,16 @@ from critpath.cluster import (
     with_excess,
 )
 from critpath.detect.affected import find_affected, mark_affected
-from critpath.detect.coarse import detect
-from critpath.detect.comparability import find_blocks, find_runs
+from critpath.detect.coarse import detect, name_types
+from critpath.detect.comparability import find_blocks, find_runs, recorded_apart
 from critpath.detect.machine import (
     Trips,
     beyond_sessions,
+    find_crowded,
     find_limit,
     find_queue,
     find_rival,
+    find_signs,
     find_strangers,
 )
 from critpath.detect.verdict import (
@@ -32,16 +34,18 @@ from critpath.detect.verdict import (
     Apart,
     apply_levels,
     is_alarm,
+    may_be_faster,
     select_deciding,
     symbol_levels,
 )
+from critpath.detect.weather import Sides, Strangers, find_weather, name_rivals
 from critpath.documents.base import change
 from critpath.model import CompareSettings
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, name_place
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note
-from critpath.vectors import fold_interrupts, vectors_of
+from critpath.vectors import fold_interrupts, trips_of, vectors_of
 
 if TYPE_CHECKING:
     from critpath.model import (
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
         Outliers,
         PathSet,
         VectorTable,
-        Whole,
     )
     from critpath.vectors import Coder
 
@@ -68,13 +71,69 @@ class Judgement:
     detection: Detection
     warnings: tuple[Note, ...] = ()
     apart: Apart | None = None
+    mark_with_strangers: Callable[[], Outliers] | None = None
+
+    @property
+    def types(self) -> I64:
+        """Of the sample's executions, as paired with normal ones."""
+        return self.pairs.pair[self.sample_clusters.labels]
 
 
-def find_runs_and_blocks(
-    normal: PathSet, sample: PathSet
-) -> tuple[tuple[I64, I64] | None, tuple[I64, I64] | None]:
-    """Return the runs and the blocks of sets recorded together."""
-    return find_runs(normal, sample), find_blocks(normal, sample)
+def judge_sets(
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    settings: CompareSettings,
+    *,
+    newcomers: bool,
+    progress: Progress | None = None,
+) -> Judgement:
+    """Judge two sets by all that is known of them: whether the sample is slower, or faster.
+
+    Parameters
+    ----------
+    sets, tables : tuple
+        The normal set and the sample, and their vectors.
+    coder : Coder
+        Of these.
+    settings : CompareSettings
+    newcomers : bool
+        New clients asked after, which are left out.
+    progress : callable, optional
+        Told what is being done.
+    """
+    found = _judge_one_way(sets, tables, coder, settings, progress, newcomers=newcomers)
+    faster = may_be_faster(found.detection, apart=found.apart is not None)
+    if faster:
+        # Faster is only what would be slower if the sets were exchanged.
+        back = _judge_one_way(sets[::-1], tables[::-1], coder, settings, None, newcomers=newcomers)
+        faster = is_alarm(back.detection, back.apart)
+    return replace(found, detection=change(found.detection, faster=faster))
+
+
+def _judge_one_way(
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    settings: CompareSettings,
+    progress: Progress | None,
+    *,
+    newcomers: bool,
+) -> Judgement:
+    normal, sample = sets
+    apart = recorded_apart(normal, sample)
+    runs, blocks = (None, None) if apart else (find_runs(*sets), find_blocks(*sets))
+    (roles, ours), (_, theirs) = do_for_both(normal, sample, trips_of, coder)
+    trips = Trips(roles, ours, theirs)
+    judgement = judge(
+        *tables, settings,
+        labels=(normal.executions.label, sample.executions.label),
+        sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
+        apart=settings.sessions and apart, together=not apart,
+        clean=leave_out_strangers(normal, sample, coder, runs), progress=progress,
+        trips=trips,
+    )  # fmt: skip
+    return add_rivals(judgement, sets, tables, coder, trips, newcomers=newcomers)
 
 
 def leave_out_strangers(
@@ -84,27 +143,34 @@ def leave_out_strangers(
     strangers = find_strangers(normal, sample, {s.role for s in coder.symbols if s.role}, runs)
     if not strangers and runs is None:
         return None
-    ours, theirs = do_for_both(normal, sample, vectors_of, coder, strangers)
+    ours, theirs = do_for_both(normal, sample, vectors_of, coder, lambda of: of.rival in strangers)
     return ours, theirs
 
 
 def add_rivals(
-    judgement: Judgement, normal: PathSet, sample: PathSet, *, newcomers: bool
+    judgement: Judgement,
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    trips: Trips,
+    *,
+    newcomers: bool,
 ) -> Judgement:
     """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
     if judgement.apart is None or not judgement.detection.flagged:
         return judgement
-    rival = find_rival(normal, sample)
+    rival = find_rival(*sets)
     detection = judgement.detection
-    limit = find_limit(rival, detection, throttled=is_throttled(normal, sample))
+    limit = find_limit(rival, detection, throttled=is_throttled(*sets))
     queue = find_queue(detection) if newcomers else ()
-    return _settle_marks(
-        replace(
-            judgement,
-            apart=replace(judgement.apart, rival=rival),
-            detection=change(detection, signs=[*detection.signs, *limit, *queue]),
-        )
+    judgement = replace(
+        judgement,
+        apart=replace(judgement.apart, rival=rival),
+        detection=change(detection, signs=[*detection.signs, *limit, *queue]),
     )
+    if not judgement.detection.signs:
+        judgement = _add_weather(judgement, sets, tables, coder, trips)
+    return _settle_marks(judgement)
 
 
 def _settle_marks(judgement: Judgement) -> Judgement:
@@ -112,6 +178,48 @@ def _settle_marks(judgement: Judgement) -> Judgement:
     if not is_alarm(judgement.detection, judgement.apart):
         return judgement
     return replace(judgement, outliers=mark_affected(judgement.outliers))
+
+
+def _add_weather(
+    judgement: Judgement,
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    trips: Trips,
+) -> Judgement:
+    """Add what strangers did, or a sign that the program crowds itself where they did not.
+
+    Whom strangers hit is marked, which else is no single execution's doing.
+    """
+    detection = judgement.detection
+    strangers = Strangers.of(*sets, tables[0])
+    ours, theirs = do_for_both(*sets, vectors_of, coder, strangers.has)
+    own = ours, theirs
+    labels = sets[0].executions.label, sets[1].executions.label
+    strata = judgement.normal_clusters.labels, judgement.types
+    names = name_types(strata[0], labels)
+    # What a state lasts longer is held against what was added without strangers.
+    significant = np.array([s.p_value <= detection.alpha for s in detection.states[:-1]], np.bool_)
+    floor = detection.floor_share * tables[0].total.mean() / max(own[0].total.mean(), 1.0)
+    signs = find_signs(*own, strata, names, significant, floor, trips)
+    signs = signs or find_crowded(own, strata, names, detection.floor_share)
+    if signs:
+        return replace(judgement, detection=change(detection, signs=[*signs]))
+    usable = labels
+    if not labels_are_usable(*labels):
+        usable = ("",) * len(sets[0]), ("",) * len(sets[1])
+    weather = find_weather(Sides(*tables, own, usable), detection.floor_share)
+    if weather is None:
+        return judgement
+    weather = name_rivals(weather, sets, strangers)
+    # Where all were hit, who was hit more is chance.
+    mark = judgement.mark_with_strangers
+    outliers = mark() if mark and weather.kinds else None
+    return replace(
+        judgement,
+        detection=change(detection, weather=weather),
+        outliers=outliers or judgement.outliers,
+    )
 
 
 def judge(
@@ -128,7 +236,7 @@ def judge(
     together: bool = True,
     progress: Progress | None = None,
     screening: bool = True,
-    trips: Sequence[tuple[Sequence[str], Whole]] = (),
+    trips: Trips | None = None,
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower.
 
@@ -144,11 +252,14 @@ def judge(
     )
     judged = fold_interrupts(normal), fold_interrupts(sample)
     single = judged if clean is None else (fold_interrupts(clean[0]), fold_interrupts(clean[1]))
-    marking = partial(
-        find_outliers, single[0], normal_clusters, single[1], sample_clusters, pairs,
-        k=settings.outlier_k, level=settings.outlier_level, floor=settings.floor,
-        types_known=labelled,
-    )  # fmt: skip
+
+    def mark(of: tuple[VectorTable, VectorTable]) -> Outliers:
+        return find_outliers(
+            of[0], normal_clusters, of[1], sample_clusters, pairs,
+            k=settings.outlier_k, level=settings.outlier_level, floor=settings.floor,
+            types_known=labelled,
+        )  # fmt: skip
+
     tell("testing differences" + name_place(2, COMPARING))
     gate = partial(
         detect,
@@ -168,12 +279,12 @@ def judge(
         labels=labels,
         percentile=settings.percentile,
         screening=screening,
-        trips=Trips(trips[0][0], *(counts for _, counts in trips)) if trips else None,
+        trips=trips,
     )
-    clean = clean if together else None
+    own, clean = clean, clean if together else None
     detection, outlying = side_by_side(
-        partial(gate, normal, sample, judged=judged, clean=clean),
-        marking,
+        partial(gate, normal, sample, judged=judged, clean=clean, own=own),
+        partial(mark, single),
         rows=len(normal) + len(sample),
     )
     levels = symbol_levels(normal.symbols, settings.level)
@@ -183,8 +294,12 @@ def judge(
         # come back by that way.
         rest = select_deciding(normal, levels), select_deciding(sample, levels)
         folded = fold_interrupts(rest[0]), fold_interrupts(rest[1])
-        left = clean and (select_deciding(clean[0], levels), select_deciding(clean[1], levels))
-        decided = gate(*rest, judged=folded, clean=left) if rest[0].symbols else None
+        left = own and (select_deciding(own[0], levels), select_deciding(own[1], levels))
+        decided = (
+            gate(*rest, judged=folded, clean=left if together else None, own=left)
+            if rest[0].symbols
+            else None
+        )
         detection, warnings = apply_levels(detection, decided, levels)
     types = normal_clusters.labels, pairs.pair[sample_clusters.labels]
     known = _apart(normal, sample, types, sessions, settings) if apart else None
@@ -195,9 +310,11 @@ def judge(
     outlying = with_excess(outlying, single if alarm and clean is not None else judged, types)
     if detection.flagged and screening:
         outlying = find_affected(outlying, single, judged, types, labels, in_turns=together)
-    return _settle_marks(
-        Judgement(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known)
+    judgement = Judgement(
+        *(normal_clusters, sample_clusters, pairs, outlying, detection, warnings, known),
+        mark_with_strangers=lambda: with_excess(mark(judged), judged, types),
     )
+    return _settle_marks(judgement)
 
 
 def _apart(

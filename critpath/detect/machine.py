@@ -312,7 +312,7 @@ def _counts(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     # was not there has somebody run once more, who sends or receives.
     trips = bool((rise[_find_among(symbols, RUNNING)] >= MACHINE.least_rise).any())
     for i, symbol in enumerate(symbols):
-        if met[i] or _helps(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
+        if met[i] or is_helper(symbol) or (symbol.state == State.NET_TRANSIT and not trips):
             continue
         if symbol.state in RUNNING and symbol.role in counted:
             continue  # by its trips
@@ -323,7 +323,7 @@ def _counts(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
             more -= float(after[i]) * group.met(i)
         if more < MACHINE.least_rise or usual + more < MACHINE.more_often * usual or longer[i] <= 0:
             continue
-        if brought[i] >= least and _surely_more(*counts):
+        if brought[i] >= least and is_surely_more(*counts):
             yield _FoundSign(
                 _make_sign(
                     "count", symbol.name, group.label, float(before[i]), float(after[i]),
@@ -339,7 +339,7 @@ def _more_trips(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     of = group.trips
     for j, role in enumerate(of.roles if of else ()):
         asked = Symbol(State.RUN, role)
-        if of is None or _helps(asked):
+        if of is None or is_helper(asked):
             continue
         counts = of.normal[:, j], of.sample[:, j]
         before, after = (float(each.mean()) for each in counts)
@@ -350,7 +350,7 @@ def _more_trips(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
         times = group.sum_role(role)
         each = [t.work / c for t, c in zip(times, (before, after), strict=True) if c > 0]
         brought = group.add_waits(role, more * min(each))
-        if brought >= least and brought > 0 and _surely_more(*counts):
+        if brought >= least and brought > 0 and is_surely_more(*counts):
             effect = brought * group.share
             yield _FoundSign(
                 _make_sign("count", asked.name, group.label, before, after, effect),
@@ -367,7 +367,7 @@ def _new_states(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
     """States that hardly any normal execution has, and some sample executions have."""
     n, m = len(group.counts[0]), len(group.counts[1])
     for i, symbol in enumerate(group.symbols):
-        if symbol.state in _MET or _helps(symbol):
+        if symbol.state in _MET or is_helper(symbol):
             continue
         before, after = (int((c > 0).sum()) for c in group.seen(i, group.counts))
         longer = float(group.longer[i])
@@ -388,7 +388,7 @@ def _longer_states(group: _TypeGroup, significant: Bool, least: float) -> Iterat
     for i, symbol in enumerate(symbols):
         if symbol.state in INTERFERENCE or symbol.state in _UNSEEN or not significant[i]:
             continue
-        if _helps(symbol) or _met_or_not(*(float(c[:, i].mean()) for c in group.counts)):
+        if is_helper(symbol) or _met_or_not(*(float(c[:, i].mean()) for c in group.counts)):
             continue
         times = group.seen(i, group.durations)
         before, after = (float(each.mean()) for each in times)
@@ -407,7 +407,7 @@ def _longer_states(group: _TypeGroup, significant: Bool, least: float) -> Iterat
         usual = before * _most(symbol.state, pace, known=known)
         if after <= usual or longer < least or after - pace * before < least:
             continue
-        if not _surely_more(*times):
+        if not is_surely_more(*times):
             continue
         brought = float(group.longer[i])
         if symbol.state in RUNNING:
@@ -444,9 +444,11 @@ def _kinds(
     names: Sequence[str],
     floor: float,
     added: Mapping[int, float],
+    *,
+    waits: bool = False,
 ) -> Iterator[_FoundSign]:
     """One kind of request slower than the others' pace makes it: difference of differences."""
-    classes = _classes(normal.symbols)
+    classes = _classes(normal.symbols, waits=waits)
     queues = np.array([symbol.state in _QUEUES for symbol in normal.symbols])
     groups = [
         (s, normal.durations[strata[0] == s] @ classes, sample.durations[strata[1] == s] @ classes)
@@ -471,30 +473,52 @@ def _kinds(
         predicted, found = float(expected.sum(axis=1).mean()), float(y.sum(axis=1).mean())
         if found < MACHINE.kind * predicted or found - predicted < floor * (whole + queued):
             continue
-        if _surely_more(expected.sum(axis=1), y.sum(axis=1)):
+        if is_surely_more(expected.sum(axis=1), y.sum(axis=1)):
             share = len(y) / len(sample)
             sign = _make_sign("kind", names[s], names[s], whole, found, (found - whole) * share)
             yield _FoundSign(sign, found - whole, added.get(s, 0.0), share)
 
 
-def _classes(symbols: Sequence[Symbol]) -> I64:
-    """Mark which symbols are of a class that one machine slows alike; interference is none."""
-    marks = np.zeros((len(symbols), 3), np.int64)
+def find_crowded(
+    own: tuple[VectorTable, VectorTable],
+    strata: tuple[I64, I64],
+    names: Sequence[str],
+    floor: float,
+) -> tuple[SignEntry, ...]:
+    """Return signs of kinds whose own threads have the cpus for longer, where others' have not.
+
+    ``own`` is without the time that strangers had them.
+    """
+    none: dict[int, float] = {}
+    found = _kinds(*own, strata, names, floor, none, waits=True)
+    ranked = sorted(found, key=lambda one: -(one.sign.effect or 0.0))
+    return tuple({one.sign.name: one.sign for one in reversed(ranked)}.values())[::-1]
+
+
+def _classes(symbols: Sequence[Symbol], *, waits: bool) -> I64:
+    """Mark which symbols are of a class that one machine slows alike; other interference is none.
+
+    Waits for a cpu are one where strangers' time is out of them: each has its own threads'.
+    """
+    marks = np.zeros((len(symbols), 4), np.int64)
     for i, symbol in enumerate(symbols):
         if symbol.state in RUNNING:
             marks[i, 0] = 1
         elif symbol.state in {State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ}:
             marks[i, 1] = 1
+        elif symbol.state == State.WAIT_CPU:
+            marks[i, 3] = waits
         elif symbol.state not in _MET - _UNSEEN:
             marks[i, 2] = 1
     return marks
 
 
-def _helps(symbol: Symbol) -> bool:
+def is_helper(symbol: Symbol) -> bool:
+    """Tell whether a symbol is of a kernel thread that works for any program."""
     return symbol.role.startswith(_HELPERS)
 
 
-def _surely_more(before: I64 | F64, after: I64 | F64) -> bool:
+def is_surely_more(before: I64 | F64, after: I64 | F64) -> bool:
     """Test whether values rose: by their ranks, or by how many are above all of the others."""
     n, m = len(before), len(after)
     both = np.concatenate([after, before]).astype(np.float64)

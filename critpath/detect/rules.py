@@ -93,6 +93,8 @@ def _find_shown(detection: Detection) -> notes.Shown | None:
 def _find_faster(detection: Detection) -> notes.Faster | None:
     """Return by how much the sample is faster, None where that is below the floor or in doubt."""
     total = detection.states[-1]
+    if detection.faster is False:
+        return None
     low, high = total.effect_low, total.effect_high
     if total.level != "error" or low is None or high is None or high >= -detection.floor:
         return None

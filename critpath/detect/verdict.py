@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from critpath.detect.rules import RULES, shift_of
-from critpath.documents import DurationTest, StateEntry
+from critpath.documents import DurationTest, StateEntry, WeatherEntry, WorkEntry
 from critpath.documents.base import as_float, change, narrow
 from critpath.model import (
     INTERFERENCE,
@@ -25,9 +25,12 @@ from critpath.model import (
     Symbol,
     VectorTable,
 )
+from critpath.model.comparison import is_surely_faster
 from critpath.schema import notes
+from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COMPARABILITY, VERDICT
+from critpath.schema.parameters.shared import DEFAULTS, NORMAL
 
 _SIGNS: Final = 3  # technical: that are told
 
@@ -69,7 +72,9 @@ def is_alarm(detection: Detection, apart: Apart | None) -> bool:
     slower = detection.flagged if detection.gate is None else _quantile_slower(detection)
     if apart is None or not RULES[detection.rule].permutation_test:
         return slower
-    return slower and (bool(detection.signs) or apart.slower > apart.beyond)
+    # Recordings that strangers made slower may differ by more than others do.
+    beyond = apart.slower > apart.beyond and detection.weather is None
+    return slower and (bool(detection.signs) or beyond)
 
 
 def _quantile_slower(detection: Detection) -> bool:
@@ -87,6 +92,7 @@ def decide(
     *,
     apart: Apart | None = None,
     minimum: int = 0,
+    least: float = DEFAULTS.least,
     differences: Sequence[Note] = (),
     note: Note | None = None,
 ) -> tuple[str, tuple[Note, ...]]:
@@ -107,6 +113,8 @@ def decide(
         did not make it.
     minimum : int
         Fewest executions of either set that a verdict may rest on.
+    least : float
+        A slow-down of this share of the mean has to show before the answer is ``ok``.
     differences : sequence of Note
         Differences between the sets' environments that no verdict may rest on.
     note : Note, optional
@@ -115,7 +123,7 @@ def decide(
     Returns
     -------
     verdict : str
-        ``ok``, ``anomaly`` or ``inconclusive``.
+        ``ok``, ``anomaly``, ``by_machine`` or ``inconclusive``.
     reasons : tuple of Note
         The decisive one first.
     """
@@ -133,12 +141,17 @@ def decide(
     if gate is not None:
         slower = _quantile_slower(detection)
         said = notes.Quantile(gate.name, gate.effect, gate.low, gate.high)
-    if not slower:
+    below = apart is not None and not is_alarm(detection, apart) and _stays_below(detection)
+    if not slower or below:
+        said = rule.not_slower(detection) if below else said
         if gate is None and rule.floor and _contradicts(detection):
             whole = detection.states[-1]
             ends = as_float(whole.effect_low), as_float(whole.effect_high)
             return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
-        return "ok", (said, *alone)
+        unseen = find_unseen(detection, (len(lossy[0]), len(lossy[1])), least)
+        return ("inconclusive", (unseen, *alone)) if unseen else ("ok", (said, *alone))
+    if apart is not None and detection.weather is not None and not is_alarm(detection, apart):
+        return "by_machine", (_by_strangers(detection.weather), said)
     if apart is not None and not is_alarm(detection, apart):
         return "inconclusive", (*_as_machine(detection, apart), said)
     found: list[Note] = [said]
@@ -156,6 +169,12 @@ def decide(
     return "anomaly", (*found, *([note] if note else []))
 
 
+def _by_strangers(weather: WeatherEntry) -> Note:
+    rivals = tuple((one.name, one.share) for one in weather.rivals)
+    sides = weather.before, weather.after
+    return notes.StrangersHadCpus(rivals, tuple(weather.cpus), *sides, weather.explains)
+
+
 def _find_lacks(detection: Detection) -> list[Note]:
     """Return what the sets lack for a verdict, nothing where they have it."""
     if not any(s.level == ERROR for s in detection.states):
@@ -168,6 +187,105 @@ def _find_lacks(detection: Detection) -> list[Note]:
     if gate is not None and None in {gate.low, gate.high}:
         return [notes.UnboundedQuantile(gate.name, tuple(gate.executions), gate.needed)]
     return []
+
+
+def may_be_faster(detection: Detection, *, apart: bool) -> bool:
+    """Tell whether the mean fell by more than the floor, and not as another hour makes it."""
+    total = detection.states[-1]
+    return not detection.flagged and is_surely_faster(
+        as_float(total.effect_high),
+        -total.effect,
+        total.normal_mean,
+        (
+            (-one.effect, one.normal_mean)
+            for symbol, one in detection.by_symbol
+            if one.level == ERROR and symbol.state in MACHINE_STATES
+        ),
+        floor=detection.floor,
+        apart=apart,
+    )
+
+
+def _stays_below(detection: Detection) -> bool:
+    """Tell whether no time as a whole, of all or of a kind, grew by as much as counts."""
+    whole = detection.states[-1]
+    grown = any(one.name == whole.state for one in detection.slower)
+    return detection.gate is None and whole.effect < detection.floor and not grown
+
+
+def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> Note | None:
+    """Return what a verdict of OK lacks: that a slow-down of a share of the mean would have shown.
+
+    The interval of the effect has to lie below it, too: of the whole duration, or of it without
+    the time that strangers had the cpus.  Nor may the test be sure of something that is not below
+    what counts at all.  None where nothing lacks, or nothing tells what would have shown.
+    """
+    total = detection.states[-1]
+    rule = RULES[detection.rule]
+    if detection.gate is not None:
+        return _find_unseen_percentile(detection, least)
+    if not rule.floor or total.level != ERROR or not total.normal_mean or detection.faster:
+        return None
+    least = max(least, detection.floor_share)
+    whole = WorkEntry(
+        *(total.normal_mean, total.effect, total.effect_low, total.effect_high),
+        detection.detectable,
+    )
+    slight = as_float(whole.high) <= detection.floor or 0 < whole.effect < detection.floor
+    sure = as_float(total.p_value) <= detection.alpha and not slight
+    if detection.detectable is None or not math.isfinite(as_float(whole.high)):
+        return None
+    sides = [whole]
+    # Without strangers' time less may be told; but not against what the whole seems to be.
+    seems = max(whole.effect / whole.mean, (total.median_ratio or 1.0) - 1)
+    if detection.work and detection.work.mean and seems < least:
+        sides.append(detection.work)
+    factors = [_lack_of(side, least, detection.floor_share) for side in sides]
+    if min(factors) <= 1 and not sure:
+        return None
+    would_do = min(sizes) * VERDICT.more * max(min(factors), 1.0) ** 2
+    return notes.TooNoisy(
+        *(as_float(whole.detectable), whole.mean, least, _round_up(would_do)),
+        total.p_value if sure else None,
+    )
+
+
+def _lack_of(side: WorkEntry, least: float, floor: float) -> float:
+    """Return by what factor an error is too large to tell a slow-down of a share of the mean.
+
+    No more than 1 where it is told: what would have shown, and the interval, are less.
+    """
+    limit = least * side.mean
+    low, high = as_float(side.low), as_float(side.high)
+    shown = math.inf if side.detectable is None else as_float(side.detectable)
+    if shown <= limit and high < limit:
+        return 1.0
+    error = (high - low) / (2 * NORMAL.q975)
+    # Four times in five the interval of equal sets has to lie below it.
+    factor = (NORMAL.q975 + NORMAL.q80) * error / limit
+    if math.isfinite(shown):
+        factor = max(factor, shown / limit)
+        if least > floor:
+            factor = max(factor, NORMAL.q80 * error / (limit - floor * side.mean))
+    return max(factor, 1.0 + 1e-9)
+
+
+def _find_unseen_percentile(detection: Detection, least: float) -> Note | None:
+    gate = detection.gate
+    if gate is None or gate.high is None or not gate.normal:
+        return None
+    limit = max(least, detection.floor_share) * gate.normal
+    if gate.high < limit:
+        return None
+    factor = max((gate.high - max(as_float(gate.effect), 0.0)) / limit, 1.0)
+    would_do = _round_up(min(gate.executions) * VERDICT.more * factor**2)
+    return notes.TooNoisy(gate.high, gate.normal, limit / gate.normal, would_do, None)
+
+
+def _round_up(count: float) -> int:
+    """Return a count with two digits, no less than it is."""
+    unit = int(10 ** max(math.floor(math.log10(max(count, 1.0))) - 1, 0))
+    return math.ceil(count / unit) * unit
 
 
 def _contradicts(detection: Detection) -> bool:

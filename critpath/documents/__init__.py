@@ -83,7 +83,8 @@ AB_FORMAT: Final = "critpath/ab/1"
 EXPLORATION_FORMAT: Final = "critpath/exploration/1"
 
 
-Verdict = Literal["ok", "anomaly", "inconclusive"]
+Verdict = Literal["ok", "anomaly", "by_machine", "inconclusive"]
+SLOWER: Final = frozenset({"anomaly", "by_machine"})
 Level = Literal["off", "warn", "error"]
 # More often; not there before; longer than the pace of the others makes it; one kind of execution
 # slower than that of the others makes it; a limit that held; waits behind new clients' requests.
@@ -295,6 +296,35 @@ class SlowShown(Part):
     by: Annotated[Figure, doc("how much slower than usual (ns)")]
 
 
+class WorkEntry(Part):
+    """The duration without the time that strangers had the CPUs."""
+
+    mean: Annotated[Figure, doc("before, in the mix of types of the sample (ns)")]
+    effect: Annotated[Figure, doc("by how much it is longer (ns)")]
+    low: Annotated[Maybe, doc("lower end of its 95 % interval (ns)")]
+    high: Annotated[Maybe, doc("upper end of it")]
+    detectable: Annotated[Maybe, doc("smallest change of it that would have shown (ns)")]
+
+
+class WeatherRival(Part):
+    """A stranger who had CPUs for longer than before."""
+
+    name: Annotated[str, doc("its name, or what the names of several have in common")]
+    share: Annotated[Figure, doc("of how much longer strangers had them")]
+
+
+class WeatherEntry(Part):
+    """What strangers did to the executions that became slower, where that explains most of it."""
+
+    explains: Annotated[Figure, doc("share of the slowdown of these kinds that it explains")]
+    effect: Annotated[Figure, doc("what it comes to in the mean of all sample executions (ns)")]
+    kinds: Annotated[list[str], doc("kinds of execution that it hit; [] for all")]
+    rivals: Annotated[list[WeatherRival], doc("who had CPUs for longer, the largest share first")]
+    cpus: Annotated[list[int], doc("where nearly all of it was; [] for no single CPU")]
+    before: Annotated[Figure, doc("how long these kinds waited for strangers normally (ns)")]
+    after: Annotated[Figure, doc("the same of the sample (ns)")]
+
+
 class DetectionEntry(Part):
     """The tests as a whole."""
 
@@ -336,6 +366,19 @@ class DetectionEntry(Part):
         None
     )
     note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
+    would_do: Annotated[
+        int,
+        doc("executions of each set that would show the least slowdown asked for; 0: these do"),
+    ] = 0
+    faster: Annotated[
+        bool | None,
+        doc("whether exchanged sets would be slower; null in files of earlier versions"),
+    ] = None
+    work: Annotated[WorkEntry | None, doc("null where nothing tells who had the CPUs")] = None
+    weather: Annotated[
+        WeatherEntry | None,
+        doc("who made the sample slower by having the CPUs; null where that is not most of it"),
+    ] = None
 
 
 class ClusterEntry(Part):
@@ -529,6 +572,11 @@ class ComparisonDocument(Part):
     warning_ids: Annotated[
         list[str], doc("the id of each of `warnings`: what it says, whatever its words")
     ] = []
+
+    def fails_build(self) -> bool:
+        """Tell whether a gate has to be red; by the settings also for what strangers did."""
+        on_machine = bool(self.settings.get("fail_on_machine"))
+        return self.verdict == "anomaly" or (self.verdict == "by_machine" and on_machine)
 
     def rows(
         self, which: SetName, *names: str, of: Collection[int] | None = None

@@ -140,6 +140,14 @@ class CauseFacts(Part):
         str,
         doc("what who had the processor is to who waited, as in paths; '' if not known"),
     ] = ""
+    kernel_before: Annotated[
+        Maybe, doc("of runs, what the kernel ran for a normal one (ns); null where not counted")
+    ] = None
+    kernel_after: Annotated[Maybe, doc("what it ran for one of the sample (ns)")] = None
+    faults_before: Annotated[
+        Maybe, doc("of runs, page faults of a normal one; null where not counted")
+    ] = None
+    faults_after: Annotated[Maybe, doc("page faults of a run of the sample")] = None
     cause_id: Annotated[
         str, doc("its kind, as docs/what-next.md lists them; '' in files of earlier versions")
     ] = ""

@@ -32,8 +32,9 @@ from critpath.model import (
 from critpath.model.vectors import name_family
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
-from critpath.schema.kinds import State
+from critpath.schema.kinds import RUNNING, State
 from critpath.schema.notes import SomeExamined
+from critpath.schema.parameters.localize import FACTS
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural
@@ -94,6 +95,7 @@ def explain(
         ),
     )
     causes = _with_route(causes, comparison)
+    causes = _with_usage(causes, comparison)
     if settings.level:
         # Causes of what the verdict rests on come first.
         level = {test.state: test.level for test in comparison.detection.states}
@@ -197,6 +199,42 @@ def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause,
         if (facts := cause.facts)
         and cause.contribution > 0
         and (facts.state == State.NET_TRANSIT.name or (facts.state, facts.device) in _OF_PACKETS)
+        else cause
+        for cause in causes
+    )
+
+
+def _with_usage(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause, ...]:
+    """Add to causes of runs that run longer what the kernel ran for these, and their page faults.
+
+    Means of all runs: only of what most of them do.
+    """
+    if all(one.runs_recorded is None for one in comparison.sample.environment):
+        return causes  # they are no runs
+    sides = [
+        [(one.recorded_kernel, one.recorded_faults) for one in of.environment if one.recorded_on]
+        for of in (comparison.normal, comparison.sample)
+    ]
+    if not all(sides) or any(None in counted for side in sides for counted in side):
+        return causes
+    means = [np.array(side, np.float64).mean(axis=0).tolist() for side in sides]
+    (kernel, faults), (kernel_now, faults_now) = means
+    least = FACTS.nearly_all * len(comparison.sample)
+    return tuple(
+        change(
+            cause,
+            facts=change(
+                facts,
+                kernel_before=kernel,
+                kernel_after=kernel_now,
+                faults_before=faults,
+                faults_after=faults_now,
+            ),
+        )
+        if (facts := cause.facts)
+        and not facts.role
+        and State[facts.state] in RUNNING
+        and len(cause.positions) >= least
         else cause
         for cause in causes
     )

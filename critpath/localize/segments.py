@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from critpath.documents.base import as_float
 from critpath.model import (
     I32,
     I64,
@@ -25,10 +24,8 @@ from critpath.model import (
     freeze_columns,
     role_name,
 )
-from critpath.model.comparison import is_surely_faster
 from critpath.model.details import NO_DETAIL, Detail, family_of, word_detail
 from critpath.model.stacks import is_helper, location_of
-from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.parameters.localize import SEGMENTS
 
 
@@ -269,20 +266,7 @@ def _others_too(comparison: Analysis, marked: I64) -> bool:
 
 def is_faster(comparison: Analysis) -> bool:
     """Tell whether the sample takes less time: where it does, the headline says so too."""
-    detection = comparison.detection
-    total = detection.states[-1]
-    return not detection.flagged and is_surely_faster(
-        as_float(total.effect_high),
-        -total.effect,
-        total.normal_mean,
-        (
-            (-one.effect, one.normal_mean)
-            for symbol, one in detection.by_symbol
-            if one.level == "error" and symbol.state in MACHINE_STATES
-        ),
-        floor=detection.floor,
-        apart=comparison.apart,
-    )
+    return bool(comparison.detection.faster)
 
 
 def inferred_holders(sample: PathSet) -> frozenset[str]:

@@ -88,6 +88,8 @@ class CompareSettings:
         Family-wise level of the gate.
     floor : float
         Least effect of interest, as a share of the normal mean.
+    least : float
+        A slow-down so large has to show before an answer is ``ok``, as a share of the normal mean.
     minimum_executions : int
         Fewest executions of either set that a verdict may rest on.
     percentile : float or None
@@ -99,6 +101,8 @@ class CompareSettings:
         share of the mean; None for what the recordings themselves tell.
     strict_environment : bool
         Sets of other kernels, machines, processors, tracers or programs are inconclusive.
+    fail_on_machine : bool
+        What strangers made slower fails a build as what the program did does.
     level : tuple of (str, str)
         Patterns of states, and their levels ``off``, ``warn`` or ``error``; see
         `critpath.detect.verdict.symbol_level`.
@@ -137,11 +141,13 @@ class CompareSettings:
     rule: str = "gate"
     alpha: float = field(default_factory=lambda: DEFAULTS.alpha)
     floor: float = field(default_factory=lambda: DEFAULTS.floor)
+    least: float = field(default_factory=lambda: DEFAULTS.least)
     minimum_executions: int = 0
     percentile: float | None = None
     sessions: bool = True
     session_spread: float | None = None
     strict_environment: bool = False
+    fail_on_machine: bool = False
     level: tuple[tuple[str, str], ...] = ()
     t1: float = field(default_factory=lambda: DEFAULTS.t1)
     t2: float | None = None
@@ -165,7 +171,7 @@ class Analysis:
     Attributes
     ----------
     verdict : str
-        ``ok``, ``anomaly`` or ``inconclusive``.
+        ``ok``, ``anomaly``, ``by_machine`` or ``inconclusive``.
     reasons : tuple of Note
         Why this verdict, the decisive one first.
     warnings : tuple of Note, or str

@@ -19,7 +19,7 @@ GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 wou
 COUNTS: Final = "counts/counts.jsonl"  # what was counted, below a recording
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
-MANIFEST_BYTES: Final = 1 << 26  # technical: no manifest is larger
+MANIFEST_BYTES: Final = 1 << 27  # technical: no manifest is larger
 MANIFEST_RUNS: Final = 200_000  # technical: for as many there is room
 
 # What `state` can be.  Only a recorder that was killed leaves "recording" behind.
@@ -59,6 +59,11 @@ class Run:
     interrupted : bool
         Ended by what ended the recording.  Neither this nor what a timeout ended is
         an execution: its end is not the command's.
+    executed : int
+        Just before the exec (ns of the trace's clock); 0 where that was not recorded.
+    kernel, faults : int
+        What the kernel ran for it and its descendants (ns), and their page faults; -1 where
+        that was not recorded.
     """
 
     number: int
@@ -69,6 +74,9 @@ class Run:
     timed_out: bool = False
     outlived: int = 0
     interrupted: bool = False
+    executed: int = 0
+    kernel: int = -1
+    faults: int = -1
 
     @property
     def whole(self) -> bool:

@@ -165,7 +165,9 @@ def _run(data: Any) -> Run:
         _whole(one, key) for key in ("number", "pid", "begin", "end", "exit_code", "outlived")
     )
     late, cut = (_flag(one, key) for key in ("timed_out", "interrupted"))
-    return Run(number, pid, begin, end, code, late, outlived, cut)
+    executed = _whole(one, "executed")
+    kernel, faults = (_whole(one, key) if key in one else -1 for key in ("kernel", "faults"))
+    return Run(number, pid, begin, end, code, late, outlived, cut, executed, kernel, faults)
 
 
 def _flag(data: Mapping[str, Any], key: str) -> bool:
@@ -363,6 +365,8 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
         recorded_program=PurePath(manifest.command[0]).name or None if manifest.command else None,
         recorded_blocks=_block_starts(manifest),
         recorded_turns=_turn_starts(manifest),
+        recorded_kernel=_mean_of_runs(manifest, "kernel"),
+        recorded_faults=_mean_of_runs(manifest, "faults"),
     )
     events = add_counted_losses(events, manifest)
     events = _add_machine(events, manifest)
@@ -401,6 +405,12 @@ def _block_starts(manifest: Manifest) -> tuple[int, ...] | None:
 def _turn_starts(manifest: Manifest) -> tuple[int, ...] | None:
     """Return when each run of an interleaved recording begins (ns)."""
     return _few_moments(sorted(r.begin for r in manifest.runs)) if manifest.interleaved else None
+
+
+def _mean_of_runs(manifest: Manifest, name: str) -> int | None:
+    """Return the mean of what was counted of every whole run."""
+    counted = [int(getattr(run, name)) for run in manifest.runs if run.whole]
+    return round(sum(counted) / len(counted)) if counted and min(counted) >= 0 else None
 
 
 def _few_moments(begins: list[int]) -> tuple[int, ...] | None:

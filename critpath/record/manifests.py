@@ -331,7 +331,10 @@ def _run(values: Any) -> Run:
         raise TypeError("a run is an object")
     known = {f.name for f in fields(Run)}
     run = Run(**{name: value for name, value in values.items() if name in known})
-    for name in ("number", "pid", "begin", "end", "exit_code", "outlived"):
+    for name in (
+        *("number", "pid", "begin", "end", "exit_code", "outlived"),
+        *("executed", "kernel", "faults"),
+    ):
         if type(getattr(run, name)) is not int:
             raise ValueError(f"{name} of a run is not a whole number")
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import random
 import resource
@@ -13,12 +14,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final, Literal
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
 from critpath.record.signals import InheritedState, Signals, from_terminal
 from critpath.record.user import User
+from critpath.schema.parameters.ab import FORESIGHT
+from critpath.schema.parameters.shared import NORMAL
+from critpath.units import format_share
 
 EXIT_TIMED_OUT: Final = 124
 GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
@@ -46,6 +51,8 @@ class RunResult:
         Just before the exec (ns, CLOCK_MONOTONIC); `begin` if it runs as another user.
     running : int
         Time on a cpu of the command and of all descendants that have ended (ns).
+    kernel, faults : int
+        Of that, what the kernel ran for them (ns), and their page faults.
     """
 
     pid: int
@@ -56,6 +63,8 @@ class RunResult:
     outlived: int
     executed: int = 0
     running: int = 0
+    kernel: int = 0
+    faults: int = 0
 
 
 class Runner:
@@ -114,7 +123,7 @@ class Runner:
         """
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
-        before = _ended_time()
+        before = _measure_ended()
         pid, begin, executed = self._spawn(program, environment, keep, streams, group)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
@@ -130,8 +139,8 @@ class Runner:
         left = self._collect_survivors()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
-        running = _ended_time() - before
-        return RunResult(pid, begin, end, code, timed_out, alive, executed, running)
+        used = [after - so_far for after, so_far in zip(_measure_ended(), before, strict=True)]
+        return RunResult(pid, begin, end, code, timed_out, alive, executed, *used)
 
     def rescan_children(self) -> None:
         """Count the children of now, such as a recorder's helpers, as none of the next run's."""
@@ -312,6 +321,32 @@ def _toss(seed: int, number: int) -> bool:
     return coin.random() < 0.5
 
 
+def describe_power(before: Sequence[int], after: Sequence[int], planned: int) -> str:
+    """Return which difference of whole runs will show when all are recorded, "" if unknown.
+
+    Parameters
+    ----------
+    before, after : sequence of int
+        How long each run took (ns), in the order of their blocks.
+    planned : int
+        Runs of each, when all are recorded.
+    """
+    blocks = [math.log(b / a) for a, b in zip(before, after, strict=False) if a > 0 and b > 0]
+    if len(blocks) < FORESIGHT.blocks:
+        return ""
+    middle = median(blocks)
+    spread = NORMAL.per_mad * median(abs(block - middle) for block in blocks)
+    if not spread:
+        return ""
+    needed = NORMAL.q995 + NORMAL.q80
+    shown = math.expm1(needed * spread / math.sqrt(planned))
+    said = f"{planned} blocks: a difference of whole runs of {format_share(shown)} would show"
+    if shown <= FORESIGHT.wanted:
+        return said
+    wanted = math.ceil((needed * spread / math.log1p(FORESIGHT.wanted)) ** 2)
+    return f"{said}; record {wanted - planned} more: {format_share(FORESIGHT.wanted)} would show"
+
+
 def _has_children() -> bool:
     """Tell whether this process has any child, dead or alive."""
     try:
@@ -321,10 +356,15 @@ def _has_children() -> bool:
     return True
 
 
-def _ended_time() -> int:
-    """Return the time on a cpu of all children that have ended, and of theirs (ns)."""
+def _measure_ended() -> tuple[int, int, int]:
+    """Return the time on a cpu of all children that have ended, and of theirs (ns).
+
+    Then that of the kernel for them, and their page faults.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
+    kernel = round(used.ru_stime * 1_000_000) * 1000
+    running = round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
+    return running, kernel, used.ru_minflt + used.ru_majflt
 
 
 def shell_code(status: int) -> int:

@@ -30,7 +30,6 @@ from critpath.record._pulse import name_thread
 from critpath.record._spawn import become_subreaper
 from critpath.record.budget.account import share_of
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.foresight import describe_power
 from critpath.record.ftrace.marks import MarkRequests
 from critpath.record.functions import (
     FILE,
@@ -82,6 +81,7 @@ from critpath.record.runner import (
     Executable,
     Runner,
     RunResult,
+    describe_power,
     draw_pairs,
     find_executable,
 )
@@ -450,6 +450,9 @@ class _Session:
                     timed_out=done.timed_out,
                     outlived=done.outlived,
                     interrupted=bool(self.signals.poll()),
+                    executed=done.executed,
+                    kernel=done.kernel,
+                    faults=done.faults,
                 ),
             )
             if len(self.programs) > 1 and number + 1 in {total // 2, total}:

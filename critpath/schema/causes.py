@@ -132,11 +132,12 @@ _UNTOLD = "The recording does not tell for what"
 
 _RIVAL = ("peer", "kin", "elsewhere_idle", "cpu", "host")
 _LIMIT = ("control_group", "limit")
+_USAGE = ("kernel_before", "kernel_after", "faults_before", "faults_after")
 
 CATALOGUE: Final = (
     CauseKind(
         id="own-code", states=(State.RUN, State.RUN_USER), doing="running",
-        needs=("location", "caller"), next=_CODE, their_next=_HOLDER,
+        needs=("location", "caller", *_USAGE), next=_CODE, their_next=_HOLDER,
     ),
     CauseKind(
         id="system-call", states=(State.RUN_SYSCALL,), doing="running",

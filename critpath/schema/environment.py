@@ -326,6 +326,8 @@ class Environment:
         _MOMENTS, "when each block of runs that were drawn together began (ns)"
     )
     recorded_turns: tuple[int, ...] | None = _said(_MOMENTS, "when each run began (ns)")
+    recorded_kernel: int | None = _said(_WHOLE, "what the kernel ran for a run, mean (ns)")
+    recorded_faults: int | None = _said(_WHOLE, "page faults of a run, mean")
     machine: Machine | None = field(
         default=None, metadata={"group": Machine, "what": "what the machine was like meanwhile"}
     )

@@ -806,6 +806,20 @@ class Unconfirmed(Note, frozen=True):
     alpha: float
 
 
+class TooNoisy(Note, frozen=True):
+    """A slow-down of the least share that has to show would not: what would (ns), and how many do.
+
+    ``p_value`` where something differs all the same, though not surely the duration.
+    """
+
+    level = "doubt"
+    shown: float
+    mean: float
+    least: float
+    would_do: int
+    p_value: float | None
+
+
 class RivalHadCpu(Note, frozen=True):
     """Somebody else had the cpu, before and after (ns), and all took longer (share of the mean)."""
 
@@ -814,6 +828,17 @@ class RivalHadCpu(Note, frozen=True):
     before: float
     after: float
     share: float
+
+
+class StrangersHadCpus(Note, frozen=True):
+    """Strangers had the cpus: who (share), where, for how long before and after (ns), its share."""
+
+    level = "reason"
+    rivals: tuple[tuple[str, float], ...]
+    cpus: tuple[int, ...]
+    before: float
+    after: float
+    explains: float
 
 
 class SlowerAsMachine(Note, frozen=True):

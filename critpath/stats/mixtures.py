@@ -25,6 +25,7 @@ _POINTS = 256  # technical: bins that many values are counted in
 _KERNELS = 120  # technical: quantiles that stand for many values before
 _LEAST = 1e-4  # technical: hypotheses of less weight together add nothing
 _LOGISTIC = 1.702  # technical: the normal distribution as a logistic one
+_NOTHING = -300.0  # technical: the logarithm of what counts as nothing
 _SURE = 1e-3  # technical: spread of a number of which nothing is unsure
 _FARTHEST = 40.0  # technical: beyond it nothing is left
 _ROOT = math.sqrt(2 * math.pi)
@@ -93,7 +94,7 @@ def find_changed(
     whole = _add_up(some, every)
     gain = whole - nothing
     of_none = none / (none + (1 - none) * math.exp(min(gain, 700.0)))  # technical: finite
-    some, every = (np.exp(part - whole) * (1 - of_none) for part in (some, every))
+    some, every = (_exponentiate(part - whole) * (1 - of_none) for part in (some, every))
     return Mixture(*_weigh(some, every, of_none, (usual, changed, shares, many, place)), gain)
 
 
@@ -126,7 +127,12 @@ def _weigh(
 def _add_up(some: F64, every: F64) -> float:
     both = np.concatenate([some.ravel(), every])
     most = both.max()
-    return float(most + math.log(np.exp(both - most).sum()))
+    return float(most + math.log(_exponentiate(both - most).sum()))
+
+
+def _exponentiate(logs: F64) -> F64:
+    """Return exponentials of logarithms, of which what is nothing is not quite 0."""
+    return np.asarray(np.exp(np.maximum(logs, _NOTHING)), np.float64)
 
 
 def _normalise(logs: F64) -> F64:
@@ -174,7 +180,7 @@ class _Density:
         spread = float(before.std(ddof=1))
         return cls(
             *(values, centres, moved[order], _choose_width(centres, spread)),
-            *(side * np.exp(-np.abs(values - middle)), MIXTURE.rarity / (n + 1)),
+            *(side * _exponentiate(-np.abs(values - middle)), MIXTURE.rarity / (n + 1)),
         )
 
     def shifted(self, by: float, apart: float) -> F64:
@@ -224,5 +230,5 @@ def _shape_kernels(distance: F64) -> F64:
     """Return the normal density, a tenth of it three times as wide: tails are seldom normal."""
     squares = -0.5 * distance**2
     tails, wide = MIXTURE.tails, MIXTURE.wide
-    shape = (1 - tails) * np.exp(squares) + tails / wide * np.exp(squares / wide**2)
+    shape = (1 - tails) * _exponentiate(squares) + tails / wide * _exponentiate(squares / wide**2)
     return np.asarray(shape / _ROOT, np.float64)

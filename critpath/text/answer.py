@@ -7,35 +7,45 @@ trace stand between backticks; they are not yet safe to show.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from critpath.model.comparison import is_surely_faster
 from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.parameters.detect import COMPARABILITY
-from critpath.schema.parameters.shared import KINDS
-from critpath.schema.parameters.text import ANSWERS
-from critpath.text.explanation import describe_cause, find_examined, peer_name
+from critpath.schema.parameters.shared import DEFAULTS, KINDS
+from critpath.schema.parameters.text import ANSWERS, WORDS
+from critpath.text.explanation import (
+    describe_cause,
+    find_examined,
+    find_whose_code,
+    peer_name,
+)
 from critpath.text.page import noun_of
 from critpath.text.phrases import listed, name_kind, quoted
 from critpath.text.recognized import find_level, kind_of, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
 if TYPE_CHECKING:
-    from critpath.documents import CauseEntry, ComparisonDocument, KindEntry, StateEntry
+    from critpath.documents import (
+        CauseEntry,
+        CauseFacts,
+        ComparisonDocument,
+        KindEntry,
+        StateEntry,
+        WeatherEntry,
+    )
     from critpath.documents.base import SetName
+    from critpath.schema.causes import CauseKind
     from critpath.schema.notes import Remark
 
 SIGNS: Final = {"SLOWER": "▲", "FASTER": "▼", "OK": "✓", "INCONCLUSIVE": "?"}
 _SEVERAL: Final = 3  # technical
+_RIVALS: Final = 3  # technical: that are named
 _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 
-# What profiles name of causes that others leave open.
-_PROFILES: Final = {
-    "io": "the disk, and whose requests kept it busy",
-    "locks": "who has the lock, if the sleeps are for one",
-}
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 
 
@@ -55,6 +65,8 @@ class Headline:
         The two durations in it (ns).
     positions : frozenset of int
         Of the sample's requests that it is about.
+    by_machine : bool
+        Strangers made them slower.
     """
 
     word: str
@@ -63,6 +75,12 @@ class Headline:
     before: float | None = None
     after: float | None = None
     positions: frozenset[int] = frozenset()
+    by_machine: bool = False
+
+    @property
+    def title(self) -> str:
+        """The word, and whose doing it is where that is not the program's."""
+        return f"{self.word}, BY THE MACHINE" if self.by_machine else self.word
 
     @property
     def sign(self) -> str:
@@ -76,6 +94,8 @@ def describe_headline(document: ComparisonDocument) -> Headline:
         return Headline("INCONCLUSIVE", _sentence(_doubt(document)[0]))
     if document.verdict == "anomaly":
         return _slower(document)
+    if document.verdict == "by_machine":
+        return replace(_slower_by_machine(document), by_machine=True)
     faster = changed_kinds(document, "faster")
     if faster and _faster_in_all(document):
         return _by_mean("FASTER", document, faster)
@@ -97,12 +117,30 @@ def describe_why(document: ComparisonDocument) -> str:
     headline = describe_headline(document)
     if headline.word == "INCONCLUSIVE":
         return _doubt(document)[1]
+    weather = document.detection.weather
+    if headline.by_machine and weather is not None:
+        return describe_weather(weather)
     cause = first_cause(document, headline.word)
     if cause is not None:
         return f"{describe_cause(document, cause, they=is_same(headline, cause))}."
     if headline.word == "SLOWER":
         return "No single step explains it: it is spread over small differences."
     return _seen(document)
+
+
+def describe_weather(weather: WeatherEntry) -> str:
+    """Return who had the CPUs, where and for how long, and how much of a slowdown that is."""
+    cpu = f"CPU {weather.cpus[0]}" if len(weather.cpus) == 1 else ""
+    names = [f"`{one.name}` {format_share(one.share)}" for one in weather.rivals[:_RIVALS]]
+    first = weather.rivals[0] if weather.rivals else None
+    if first is not None and first.share >= WORDS.mostly:
+        others = f" ({format_share(first.share)} of it)" if first.share < ANSWERS.same else ""
+        whose = f"{cpu or 'a CPU'}, which `{first.name}` had{others}"
+    else:
+        whose = f"{cpu or 'CPUs'} that others had ({', '.join(names)})" if names else "a CPU"
+    one, other = (" ".join(part) for part in format_pair(weather.before, weather.after))
+    share = format_share(min(weather.explains, 1.0))
+    return f"They wait {other} instead of {one} for {whose}: {share} of the slowdown."
 
 
 def describe_hints(document: ComparisonDocument) -> list[str]:
@@ -112,13 +150,57 @@ def describe_hints(document: ComparisonDocument) -> list[str]:
     known = {*document.sets.normal.profiles, *document.sets.sample.profiles}
     if cause is None or facts is None or not known or (cause.contribution or 0.0) < 0:
         return []
-    profile = kind_of(document, cause, facts).profile
     main = document.findings[cause.main]
     # A timer of another name is one that the kernel runs for somebody.
-    named = main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS
-    if not profile or named or known & {profile, "full"}:
+    if main.state == "WAIT_TIMER" and main.detail not in _OWN_TIMERS and not facts.call:
         return []
-    return [f"Record again with `--profile {profile}`: it names {_PROFILES[profile]}."]
+    wanted = _choose_options(kind_of(document, cause, facts), facts, known)
+    if any(one.facts and _has_places(one.facts) for one in document.causes):
+        wanted = [option for option in wanted if option in _PROFILES]
+    options = dict.fromkeys(part for option in wanted for part in _OPTIONS[option][0].split(", "))
+    if not options:
+        return []
+    told = listed([_OPTIONS[option][1] for option in wanted])
+    return [f"Record again with `{' '.join(options)}`: it {told}."]
+
+
+# What an option of a recording adds, as it is given and what it tells.
+_OPTIONS: Final = {
+    "io": ("--profile io", "names the disk, and whose requests kept it busy"),
+    "locks": ("--profile locks", "names who has the lock, if the sleeps are for one"),
+    "syscalls": ("--profile syscalls", "tells what they run from what the kernel runs for them"),
+    "calls": ("--profile syscalls, --files", "names the call that they sleep in, and its peer"),
+    "functions": ("--stacks auto", "names the functions"),
+    "files": ("--stacks auto, --files", "names the code, and the file"),
+    "peers": ("--stacks auto, --files", "names the code, and whom the call is for"),
+}
+_PROFILES: Final = frozenset({"io", "locks", "syscalls", "calls"})
+# Calls that sleep for as long as they were told: nobody has a lock.
+_SLEEPING_CALLS: Final = re.compile(r"p?poll|p?select6?|_?newselect|epoll_\w+|\w*nanosleep|pause")
+
+
+def _choose_options(kind: CauseKind, facts: CauseFacts, known: Collection[str]) -> list[str]:
+    """Return what else would tell more of a cause than the profiles that are known."""
+    calls = bool(known & {"syscalls", "full"})
+    own = bool(known & {kind.profile, "full"})
+    if kind.id == "own-code":
+        known_whose = calls or facts.location or find_whose_code(facts)
+        return [*([] if known_whose else ["syscalls"]), "functions"]
+    if kind.id == "system-call":
+        return ["functions"]
+    if kind.id == "disk":
+        return [*([] if own else ["io"]), "files"]
+    if kind.id == "sleep" and (facts.call or not calls):
+        if _SLEEPING_CALLS.fullmatch(facts.call):
+            return ["peers"]
+        if not calls:
+            return ["calls"]
+    return [kind.profile] if kind.profile and not own else []
+
+
+def _has_places(facts: CauseFacts) -> bool:
+    """Tell whether something is known of where in the code a cause is: stacks were recorded."""
+    return bool(facts.location or facts.locations or facts.waits_at or facts.waker_location)
 
 
 def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
@@ -135,13 +217,21 @@ def first_cause(document: ComparisonDocument, word: str) -> CauseEntry | None:
 
 
 def listed_causes(document: ComparisonDocument, most: int) -> list[tuple[int, CauseEntry]]:
-    """Return the causes to list with their numbers on the page: those of the answer's direction."""
+    """Return the causes to list with their numbers on the page: those of the answer's direction.
+
+    Where nothing is decided, those of a slowdown: none of them is decided (`is_decided`).
+    """
     word = describe_headline(document).word
-    if word not in {"SLOWER", "FASTER"}:
+    if word == "OK" or (word == "INCONCLUSIVE" and not document.detection.flagged):
         return []
-    way = 1 if word == "SLOWER" else -1
+    way = -1 if word == "FASTER" else 1
     numbered = enumerate((one for one in document.causes if not one.minor), 1)
     return [(n, one) for n, one in numbered if way * (one.contribution or 0.0) > 0][:most]
+
+
+def is_decided(document: ComparisonDocument) -> bool:
+    """Tell whether causes are of a change that the answer states."""
+    return document.verdict != "inconclusive"
 
 
 def first_peer(document: ComparisonDocument) -> str:
@@ -294,6 +384,18 @@ def _count_slow(kind: KindEntry) -> str:
     return f"{kind.affected_low:,} to {kind.affected_high:,}"
 
 
+def _slower_by_machine(document: ComparisonDocument) -> Headline:
+    """Tell of the kinds that strangers hit; of all of each, as who was unlucky is chance."""
+    weather = document.detection.weather
+    named = weather.kinds if weather else []
+    hit = [kind for kind in _kinds(document) if kind.label in named]
+    times = _times(document)
+    if not named and times:
+        everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+        return _said("SLOWER", _requests(document), None, times, everybody)
+    return _by_mean("SLOWER", document, hit) if hit else _slower(document)
+
+
 def _step(document: ComparisonDocument) -> Headline | None:
     """Tell of states that became surely longer where the whole time may as well have not."""
     total, times = _total(document), _times(document)
@@ -400,6 +502,8 @@ def _times(document: ComparisonDocument) -> tuple[float, float] | None:
 
 
 def _faster_in_all(document: ComparisonDocument) -> bool:
+    if document.detection.faster is not None:
+        return document.detection.faster
     total = _total(document)
     if total is None or total.effect_high is None:
         return False
@@ -445,6 +549,29 @@ def _limit(document: ComparisonDocument, floor: float) -> str:
     return f"the {format_share(floor)} that recordings before may differ by"
 
 
+def _describe_shown(document: ComparisonDocument) -> str:
+    """Say which slow-down would have been detected; "" where that is not known."""
+    detection, total = document.detection, _total(document)
+    mean = total.normal_mean if total else None
+    if detection.detectable is None:
+        return ""
+    share = f" ({format_share(detection.detectable / mean)})" if mean else ""
+    kinds = [kind for kind in _kinds(document) if kind.label]
+    of_all = ", on average over all kinds," if len(kinds) > 1 else ""
+    whole = f"{format_ns(detection.detectable)}{share}"
+    work = detection.work
+    if work is not None and work.detectable and mean and work.mean:
+        # Where strangers hide more of the whole than of what was done without them.
+        shown = work.detectable / work.mean
+        if shown < ANSWERS.clearer * detection.detectable / mean:
+            own = f"{format_ns(work.detectable)} ({format_share(shown)}) or more{of_all}"
+            return (
+                f"A slowdown of {own} would have been detected, the time that others had the CPUs "
+                f"left out; with it, {whole}."
+            )
+    return f"A slowdown of {whole} or more{of_all} would have been detected."
+
+
 def _seen(document: ComparisonDocument) -> str:
     """Say of an answer of OK what would have been seen."""
     detection, total = document.detection, _total(document)
@@ -457,12 +584,7 @@ def _seen(document: ComparisonDocument) -> str:
     moved = (total.effect if total else None) or 0.0
     if total is not None and moved > detection.detectable and total.p_value is not None:
         return f"The mean moved by {format_ns(moved, sign=True)}. {describe_chance(total.p_value)}"
-    mean = total.normal_mean if total else None
-    share = f" ({format_share(detection.detectable / mean)})" if mean else ""
-    kinds = [kind for kind in _kinds(document) if kind.label]
-    of_all = ", on average over all kinds," if len(kinds) > 1 else ""
-    least = f"{format_ns(detection.detectable)}{share} or more{of_all}"
-    said = f"A slowdown of {least} would have been detected."
+    said = _describe_shown(document)
     if changed_kinds(document, "faster") and (fell := _faster_by_machine(document)):
         said += f" The mean is {format_share(fell)} lower, as the machine alone may make it."
     return said
@@ -473,7 +595,7 @@ def _seen(document: ComparisonDocument) -> str:
 
 def _doubt(document: ComparisonDocument) -> tuple[str, str]:
     """Return what keeps an answer from being given, and what to do."""
-    looks = (_lost, _nothing_in_common, _too_few, _different_machines, _machine_may)
+    looks = (_lost, _nothing_in_common, _too_few, _different_machines, _machine_may, _too_noisy)
     for look in looks:
         if found := look(document):
             return found
@@ -537,6 +659,28 @@ def _different_machines(document: ComparisonDocument) -> tuple[str, str] | None:
             do = "Record both on one machine, in turns: `critpath record --interleave A B`."
             return f"the recordings are from different machines: {what}", do
     return None
+
+
+def _too_noisy(document: ComparisonDocument) -> tuple[str, str] | None:
+    """Tell that a slow-down of the least share would not have shown, and how many would do."""
+    detection, total = document.detection, _total(document)
+    if not detection.would_do or total is None or not total.normal_mean:
+        return None
+    setting = document.settings.get("least")
+    limit = float(setting) if isinstance(setting, float) else DEFAULTS.least
+    least = format_share(limit)
+    noun, gate = noun_of(document), detection.gate
+    do = f"Record more: about {detection.would_do:,} {noun} of each would do."
+    if gate is not None:
+        return f"{gate.name} of these {noun} may have risen by {least} or more, or not at all", do
+    shown = detection.detectable
+    if total.p_value is not None and total.p_value <= (detection.alpha or 0.0):
+        said = f"something differs, and whether {noun} became {least} slower is not known"
+        return said, f"{describe_chance(total.p_value)} {do}"
+    said = f"these {noun} vary too much to see a slowdown of {least}"
+    if shown is not None and shown <= limit * total.normal_mean:
+        said = f"{noun} may have become {least} slower, or not at all"
+    return said, f"{_describe_shown(document)} {do}".strip()
 
 
 def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from critpath.model import RUNNING, State
 from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail
@@ -466,7 +466,40 @@ def _say_system_call(told: _Telling) -> str:
 @_slot
 def _say_in_the_code(told: _Telling) -> str:
     """Say where it ran: in a function of Python that was recorded, or in its own code."""
-    return told["in_function"].removeprefix(" ") or f"in {told['their']} own code"
+    return told["in_function"].removeprefix(" ") or _whose_code(told)
+
+
+def _whose_code(told: _Telling) -> str:
+    """Say whether the program's code ran or the kernel's for it, as far as that is known."""
+    facts, own = told.facts, f"in {told['their']} own code"
+    match find_whose_code(facts):
+        case "page faults":
+            times = f"{facts.faults_after:,.0f} a {told.noun} instead of {facts.faults_before:,.0f}"
+            return f"in the kernel for page faults, {times}"
+        case "kernel":
+            return f"in the kernel for {'them' if told.several else 'it'}"
+        case "own":
+            return own
+    return f"{own} or the kernel's for it"
+
+
+def find_whose_code(facts: CauseFacts) -> Literal["page faults", "kernel", "own", ""]:
+    """Return whose code ran in time on the CPU, "" where that is not known.
+
+    Where system calls are recorded, they are told apart from what else runs; of runs the kernel's
+    part is counted.
+    """
+    counted = (facts.kernel_before, facts.kernel_after, facts.faults_before, facts.faults_after)
+    grown = (facts.time_after or 0.0) - (facts.time_before or 0.0)
+    if None not in counted and grown:
+        before, after, faults, faults_now = (number or 0.0 for number in counted)
+        share = (after - before) / grown
+        if share >= WORDS.mostly:
+            for_faults = 0 < after - before <= (faults_now - faults) * WORDS.fault
+            return "page faults" if for_faults else "kernel"
+        if share <= 1 - WORDS.mostly and (facts.time_after or 0.0) >= WORDS.ticks:
+            return "own"
+    return "own" if facts.state == State.RUN_USER.name or facts.locations else ""
 
 
 @_slot

@@ -768,10 +768,22 @@ def _of_sample(count: int, total: int, words: Words) -> str:
 _ASK: Final = "`critpath ab` or `--interleave` can tell"
 
 
-def _slower_as_machine(note: n.SlowerAsMachine, _: Words) -> str:
-    what = "waiting for a cpu made everything take" if note.waiting else "everything took"
+def _strangers_had_cpus(note: n.StrangersHadCpus, words: Words) -> str:
+    names = ", ".join(f"`{name}` {format_share(share)}" for name, share in note.rivals)
+    more = format_ns(note.after - note.before, sign=True)
+    where = f" on CPU {note.cpus[0]}" if note.cpus else ""
+    return (
+        f"others had the cpu{where} for {more} longer {words.an_execution}"
+        f"{f' ({names})' if names else ''}: {format_share(min(note.explains, 1.0))} of the slowdown"
+    )
+
+
+def _slower_as_machine(note: n.SlowerAsMachine, words: Words) -> str:
+    who = words.many
+    what = f"waiting for a cpu made {who} take" if note.waiting else f"{who} took"
     how = "busier" if note.waiting else "slower"
-    return f"{what} {format_share(note.share)} longer, as a {how} machine would make it: {_ASK}"
+    longer = f"{format_share(note.share)} longer on average"
+    return f"{what} {longer}, as a {how} machine would make it: {_ASK}"
 
 
 def _states_as_machine(_note: n.StatesAsMachine, _words: Words) -> str:
@@ -783,8 +795,8 @@ def _rival_had_cpu(note: n.RivalHadCpu, words: Words) -> str:
     there = ", not there before," if note.before < ANSWERS.hardly * note.after else ""
     name = "no thread that was seen" if note.name == "idle" else f"`{note.name}`{there}"
     return (
-        f"{name} had the cpu ({more} {words.an_execution}), and everything took "
-        f"{format_share(note.share)} longer, as a busier machine would make it: {_ASK}"
+        f"{name} had the cpu ({more} {words.an_execution}), and {words.many} took "
+        f"{format_share(note.share)} longer on average, as a busier machine would make it: {_ASK}"
     )
 
 
@@ -852,6 +864,17 @@ def _unconfirmed(note: n.Unconfirmed, _: Words) -> str:
         f"the mean is {format_ns(note.effect, sign=True)} (95 % interval {ends}), and no test "
         f"confirms it at alpha {note.alpha:g}: record more runs"
     )
+
+
+def _too_noisy(note: n.TooNoisy, words: Words) -> str:
+    least = format_share(note.least)
+    if note.p_value is not None:
+        said = f"something differs (p = {note.p_value:.2g}), and how much slower the mean may be"
+        said += f" is not known: by less than {least}, or by more"
+    else:
+        shown = f"{format_ns(note.shown)} ({format_share(note.shown / note.mean)})"
+        said = f"a slowdown of {least} would not have been seen, only one of {shown} or more"
+    return f"{said}: about {words.count(note.would_do)} of each would do"
 
 
 # Percentiles.
@@ -1041,6 +1064,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.HiddenByLevels: _hidden_by_levels,
     n.OutlyingExecutions: _outlying_executions,
     n.OutliersAlone: _outliers_alone,
+    n.StrangersHadCpus: _strangers_had_cpus,
     n.SlowerAsMachine: _slower_as_machine,
     n.StatesAsMachine: _states_as_machine,
     n.RivalHadCpu: _rival_had_cpu,
@@ -1048,6 +1072,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.WithinRecordings: _within_recordings,
     n.ProgramSign: _program_sign,
     n.Unconfirmed: _unconfirmed,
+    n.TooNoisy: _too_noisy,
     n.Quantile: _quantile,
     n.UnboundedQuantile: _unbounded_quantile,
     n.FlaggedByRule: _flagged_by_rule,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from critpath.documents import SLOWER
 from critpath.model.paths import kind_of
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import quoted
@@ -65,7 +66,7 @@ def _other_kinds(document: ComparisonDocument, kinds: Sequence[KindEntry]) -> li
         beyond = len(found) - _NAMED
         if beyond > 0:
             said.append(f"{plural(beyond, 'more kind')} became {change}.")
-    if not told and document.verdict != "anomaly":
+    if not told and document.verdict not in SLOWER:
         return said
     same = [one for one in rest if one.change == "same"]
     if same:

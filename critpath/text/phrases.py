@@ -11,7 +11,12 @@ from critpath.model.vectors import show_family
 from critpath.schema.parameters.text import WORDS
 
 # In a word or two, for who waits for the rest of the answer.
-VERDICTS: Final = {"anomaly": "slower", "ok": "no slower", "inconclusive": "inconclusive"}
+VERDICTS: Final = {
+    "anomaly": "slower",
+    "by_machine": "slower, by the machine",
+    "ok": "no slower",
+    "inconclusive": "inconclusive",
+}
 
 
 class Phrase(NamedTuple):

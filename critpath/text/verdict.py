@@ -30,7 +30,7 @@ def headline(document: ComparisonDocument) -> str:
     Text of the trace in it is not yet safe to show.
     """
     found = describe_headline(document)
-    return f"{found.word}: {found.sentence}"
+    return f"{found.title}: {found.sentence}"
 
 
 def further_reasons(document: ComparisonDocument) -> list[str]:

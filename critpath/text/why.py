@@ -31,7 +31,12 @@ _SIGNS: Final = {
     "quota": ("a quota that held a group back", "machine.other"),
     "clients": ("waits behind requests of new clients", "machine.other"),
 }
-_SAID: Final = {"ok": "OK", "anomaly": "SLOWER", "inconclusive": "INCONCLUSIVE"}
+_SAID: Final = {
+    "ok": "OK",
+    "anomaly": "SLOWER",
+    "by_machine": "SLOWER, BY THE MACHINE",
+    "inconclusive": "INCONCLUSIVE",
+}
 _SETS: Final = {"normal": "before", "sample": "after"}
 _TESTED: Final = frozenset({"level", "floor", "sure"})
 _SHOWN: Final = 3  # technical: changes

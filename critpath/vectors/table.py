@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -22,6 +22,7 @@ from critpath.model import (
     VectorTable,
     role_name,
 )
+from critpath.model.details import Detail
 from critpath.model.paths import SEGMENT_COLUMNS
 from critpath.model.stacks import location_of, without_line
 from critpath.model.vectors import look_up
@@ -73,7 +74,9 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     return VectorTable(tuple(symbols), counts, durations, structure)
 
 
-def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ()) -> VectorTable:
+def vectors_of(
+    path_set: PathSet, coder: Coder, is_stranger: Callable[[Detail], bool] | None = None
+) -> VectorTable:
     """Return the vectors of a set, with a chunk of its segments in memory at a time.
 
     Parameters
@@ -81,8 +84,8 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
     path_set : PathSet
     coder : Coder
         Of this set, and those that it is compared with.
-    strangers : collection of str
-        Whose having the cpu is left out of the time that executions waited for one.
+    is_stranger : callable, optional
+        Tells whose having the cpu is left out of the time that executions waited for one.
 
     Returns
     -------
@@ -101,11 +104,11 @@ def vectors_of(path_set: PathSet, coder: Coder, strangers: Collection[str] = ())
         counts[mine], structure[mine] = table.counts, table.structure
         durations[mine] = table.durations
         first += len(chunk)
-        if not strangers:
+        if is_stranger is None:
             continue
         rows = np.flatnonzero(paths.state == State.WAIT_CPU)
         details = paths.detail[rows], paths.details
-        theirs = look_up(*details, lambda of: of.rival in strangers)
+        theirs = look_up(*details, is_stranger)
         rows = rows[theirs > 0]
         path = np.searchsorted(paths.start, rows, side="right") - 1
         np.subtract.at(durations[mine], (path, codes[rows]), paths.duration[rows])

@@ -17,6 +17,8 @@ BLAMED: Final = (
     r"busy running (?!`?(worker|prefork|consumer|waiter|kinds))|others? had|"
     r"stress-ng|indexer|jackd|batchd"
 )
+# The hogs of `services.sh`, and the file that tells each to run.
+HOGS: Final = {"jackd": "/dev/shm/critpath-hog", "batchd": "/dev/shm/critpath-batch"}
 Patterns = tuple[tuple[str, ...], ...]
 
 
@@ -36,14 +38,23 @@ class Case:
     execution: str = "marker"
     options: tuple[str, ...] = ()  # of record
     whose: str = "program"  # or neighbour: whose fault it is
+    small: str = ""  # a command with a smaller change
     changed: str = "all"  # or the label of the requests that have the change
     environment: dict[str, str] = field(default_factory=dict)
+
+
+# Programs that have a smaller change, too.
+_SMALLER: Final = {
+    *("cachecli", "sorter", "mapper", "pool", "py-compute", "py-fork"),
+    *("py-relay", "py-threads", "js-fetch", "js-parse", "js-pool", "pl-fork", "pl-chain"),
+}
 
 
 def _c(
     name: str, kind: str, what: str, right: Patterns, partly: Patterns = (), **more: object
 ) -> Case:
     given: dict[str, object] = {"runs": 14, "execution": "process"} | more
+    given["small"] = f"BIN/{name} c" if name in _SMALLER else ""
     return Case(name, kind, f"BIN/{name} a", f"BIN/{name} b", what, right, partly, **given)  # type: ignore[arg-type]
 
 
@@ -57,12 +68,12 @@ def _s(
     **more: object,
 ) -> Case:
     line = {"py": "PYTHON HERE/kinds.py", "js": "node HERE/kinds.js", "pl": "perl HERE/kinds.pl"}
-    before, after = (f"{line[tool]} {name} {side}" for side in "ab")
+    before, after, small = (f"{line[tool]} {name} {side}" for side in "abc")
+    more["small"] = small if f"{tool}-{name}" in _SMALLER else ""
     return Case(f"{tool}-{name}", kind, before, after, what, right, partly, **more)  # type: ignore[arg-type]
 
 
 def _under(hog: str, case: Case, command: str) -> Case:
-    flag = {"jackd": "/dev/shm/critpath-hog", "batchd": "/dev/shm/critpath-batch"}[hog]
     return Case(
         f"{case.name}-{hog}",
         case.kind,
@@ -76,7 +87,7 @@ def _under(hog: str, case: Case, command: str) -> Case:
         execution=case.execution,
         whose="neighbour",
         changed=case.changed,
-        environment={"HOG_FLAG": flag},
+        environment={"HOG_FLAG": HOGS[hog]},
     )
 
 
@@ -115,6 +126,7 @@ CASES: Final = (
         (("redis", TIMES),),
         (("redis",), ("gunicorn", TIMES), ("gunicorn", RAN)),
         runs=3,
+        small=f"{_ASK} /shop?n=3 8231 10 page",
     ),
     # All of one's own threads or children woken for a job of one.
     _c(
@@ -154,6 +166,7 @@ CASES: Final = (
         (("gunicorn", RAN),),
         (("gunicorn",),),
         runs=3,
+        small=f"{_ASK} /shop?c=1.4 8231 10 page",
     ),
     Case(
         "redis-eval",
@@ -193,6 +206,7 @@ CASES: Final = (
         "runs longer itself (fork copies page tables), and so does its child",
         ((RAN,),),
         (("bash",),),
+        small=_BASH % 20,
     ),
     # A chain whose end sleeps.
     _s(
@@ -222,6 +236,7 @@ CASES: Final = (
         (("mailer", SLEPT),),
         (("mailer",), ("gunicorn",), ("redis",), ("nginx",), (SLEPT,)),
         runs=3,
+        small=f"{_ASK} /shop?job=4 8230 8 page",
     ),
     _s(
         "pl",

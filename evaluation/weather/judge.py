@@ -48,8 +48,8 @@ class Judged:
 
 def read_first(text: str) -> str:
     """Return all before the first empty line, as one line."""
-    lines = text.strip().split("\n\n")[0].split("\n")
-    return " ".join(line.strip() for line in lines if not line.startswith("⚠"))
+    lines = text.strip().split("\n\n")[0].split("\n⚠")[0].split("\n")
+    return " ".join(line.strip() for line in lines)
 
 
 def find_verdict(first: str) -> str:
@@ -152,22 +152,27 @@ def summarize(results: list[Judged]) -> Iterator[str]:
     """Yield totals."""
     faults = [r for r in results if r.whose != "nobody"]
     healthy = [r for r in results if r.whose == "nobody"]
-    for groups in (_group(faults, _condition), _group(faults, lambda r: r.kind)):
-        yield f"{'faults':20} detected          right partly wrong  missed inconcl. faster"
+    for what, groups in (
+        ("faults", _group(faults, _condition)),
+        ("kinds of faults", _group(faults, lambda r: r.kind)),
+    ):
+        yield f"| {what} | detected | right | partly | wrong | missed | inconclusive | faster |"
+        yield "|---|---|---:|---:|---:|---:|---:|---:|"
         for name, those in groups:
             w = Counter(r.worth for r in those)
             found = w["right"] + w["partly"] + w["wrong"]
             yield (
-                f"{name:20} {_of(found, len(those)):17} {w['right']:5} {w['partly']:6} "
-                f"{w['wrong']:5} {w['missed']:7} {w['inconclusive']:8} {w['faster']:6}"
+                f"| {name} | {_of(found, len(those))} | {w['right']} | {w['partly']} "
+                f"| {w['wrong']} | {w['missed']} | {w['inconclusive']} | {w['faster']} |"
             )
         yield ""
-    yield f"{'healthy':20} alarms            machine inconcl. faster fine"
+    yield "| healthy pairs | alarms | by the machine | inconclusive | faster | OK |"
+    yield "|---|---|---:|---:|---:|---:|"
     for name, those in _group(healthy, _condition):
         w = Counter(r.worth for r in those)
         yield (
-            f"{name:20} {_of(w['alarm'], len(those)):17} {w['machine']:7} "
-            f"{w['inconclusive']:8} {w['faster']:6} {w['fine']:4}"
+            f"| {name} | {_of(w['alarm'], len(those))} | {w['machine']} "
+            f"| {w['inconclusive']} | {w['faster']} | {w['fine']} |"
         )
     yield ""
     found = [r for r in faults if r.verdict in {"slower", "machine"}]

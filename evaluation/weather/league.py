@@ -36,17 +36,20 @@ from typing import Any, Final
 sys.path.append(str(Path(__file__).resolve().parent))
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from cases import CASES
+from cases import CASES, Case
 from judge import judge, weigh_sentence
 from record import fill, keep_busy
 from results import write_results
 
-# Names of the threads of the programs themselves, not of the services that they ask.
-OWN: Final = re.compile(
-    r"(python3[\d.]*|node|libuv-\S*|perl|bash|sh|nice|sleep|psql|redis-cli|cachecli|epollherd|"
-    r"forkherd|sorter|pinned|twokinds|mapper|pool|worker|prefork|consumer|alpha|beta|lane-[ab]|"
-    r"wkr-#|pool-#-thr-#|front)"
-)
+# Names of a program's own threads besides that of its file, not of the services that it asks.
+OWN: Final = {
+    "epollherd": ("worker",), "forkherd": ("prefork",), "py-herd": ("consumer",),
+    "twokinds-jackd": ("alpha", "beta"), "py-lanes-jackd": ("lane-a", "lane-b"),
+    "pool": ("wkr-#",), "py-threads": ("pool-#-thr-#",), "py-relay": ("front",),
+    "py-lock": ("psql",), "pl-chain": ("sh", "nice", "sleep"), "js-pool": ("libuv-worker",),
+    "js-parse": ("libuv-worker",), "js-fetch": ("libuv-worker",), "js-buffers": ("libuv-worker",),
+}  # fmt: skip
+_WRAPPERS: Final = ("underhog", "taskset")
 # What records or stands for an idle cpu.
 LEFT_OUT: Final = re.compile(r"offcputime|perf|swapper.*|critpath.*|:-#|run")
 _FRAMES: Final = re.compile(r"bpf_|__bpf|__traceiter|__schedule$|schedule$|schedule_timeout$")
@@ -137,6 +140,7 @@ def add_offcpu(file: Path) -> Sums:
             comm = plain(found[1])
         elif comm and text.isdigit():
             kernel = [f for f in frames if not _FRAMES.match(f) and f != "[unknown]"][:4]
+            kernel = kernel or ["the kernel"]
             what = (
                 "waiting for a CPU (preempted): " if any(map(PREEMPTED.match, kernel[:2])) else ""
             )
@@ -176,11 +180,18 @@ def add_latency(file: Path) -> Sums:
     return sums
 
 
-def add_offwake(recording: Path) -> Sums:
-    """Return off-CPU microseconds by thread name and who woke it, of critpath's recording."""
+def add_offwake(recording: Path, execution: str) -> Sums:
+    """Return off-CPU microseconds by thread name and who woke it, while executions ran.
+
+    Both sides of a recording in turns are one trace, so that what was between is left out.
+    """
+    from critpath import flow
     from critpath.model import State
     from critpath.timeline import read_timelines
 
+    what = "" if execution == "process" else execution
+    ran = flow.extract([recording], specification=what).executions
+    windows = list(zip(ran.begin.tolist(), ran.end.tolist(), strict=True))
     _, lines = read_timelines(recording)
     comms = [plain(lines.strings[name]) for name in lines.workers.name]
     sums: Sums = Counter()
@@ -194,16 +205,34 @@ def add_offwake(recording: Path) -> Sums:
         where = "waiting for a CPU (preempted)" if state == State.WAIT_CPU else who
         if state == State.WAIT_TIMER:
             where = "in hrtimer_nanosleep, woken by a timer"
-        sums[f"{comms[worker]}: off-CPU, {where}"] += int(lines.end[at] - lines.begin[at]) // 1000
+        begin, end = int(lines.begin[at]), int(lines.end[at])
+        within = sum(max(0, min(end, e) - max(begin, b)) for b, e in windows)
+        sums[f"{comms[worker]}: off-CPU, {where}"] += within // 1000
     return sums
 
 
-def largest(before: Sums, after: Sums, *, own: bool) -> tuple[str, int]:
+def read_offwake(pair: Path, execution: str, kept: Path) -> list[Sums]:
+    """Return the sums of both sides of a pair, which are kept: they take longest to make."""
+    if not kept.exists():
+        sides = [add_offwake(pair / side, execution) for side in ("normal", "sample")]
+        kept.write_text(json.dumps(sides))
+    return [Counter(side) for side in json.loads(kept.read_text())]
+
+
+def name_own(case: Case) -> set[str]:
+    """Return the names of the threads of a case's program."""
+    words = shlex.split(fill(case.after, Path()))
+    while Path(words[0]).name in _WRAPPERS:
+        words = words[3 if words[0] == "taskset" else 2 :]
+    return {Path(words[0]).name, *OWN.get(case.name, ())}
+
+
+def largest(before: Sums, after: Sums, own: set[str]) -> tuple[str, int]:
     """Return what grew most, as a line, and how many lines stand behind it."""
     grown = []
     for key in after.keys() | before.keys():
         comm = key.split(": ")[0]
-        if LEFT_OUT.fullmatch(comm) or (own and not OWN.fullmatch(comm)):
+        if LEFT_OUT.fullmatch(comm) or (own and comm not in own):
             continue
         grown.append((after[key] - before[key], key))
     if not grown:
@@ -232,21 +261,21 @@ def judge_peers(place: Path, critpath: str, names: list[str]) -> Iterator[dict[s
                 "tool": "critpath", "worth": one.worth, "first": one.first,
                 "seconds": one.seconds, "lines": one.lines,
             }  # fmt: skip
-            for tool, read in [*readers.items(), ("offwaketime", add_offwake)]:
+            for tool, read in [*readers.items(), ("offwaketime", add_offcpu)]:
                 begin = time.monotonic()
                 if tool == "offwaketime":
-                    sums = [read(pair / side) for side in ("normal", "sample")]
+                    sums = read_offwake(pair, case.execution, peers / "offwaketime.json")
                 else:
                     sums = [read(peers / f"{tool}.{side}") for side in ("before", "after")]
                 seconds = time.monotonic() - begin
                 if tool in {"timehist", "latency"}:
                     for side in ("before", "after"):
                         seconds += json.loads((peers / f"seconds.{side}").read_text())[tool]
-                for own in (True, False):
-                    first, lines = largest(*sums, own=own)
+                for whose, own in (("the program", name_own(case)), ("the machine", set())):
+                    first, lines = largest(sums[0], sums[1], own)
                     worth = weigh_sentence(first, truth) if first else "nothing"
                     yield row | {
-                        "tool": f"{tool}, {'the program' if own else 'the machine'}",
+                        "tool": f"{tool}, {whose}",
                         "worth": worth, "first": first, "seconds": seconds, "lines": lines,
                     }  # fmt: skip
 

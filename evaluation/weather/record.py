@@ -1,9 +1,10 @@
 """Record the corpus: ``python record.py DIR --critpath C --phase busy [--phase ...] [CASE ...]``.
 
 Each pair becomes ``DIR/pairs/NAME`` with ``normal``, ``sample`` and ``truth.json``, which is
-written before the first run and completed by the load that was measured. Conditions: quiet; busy
-(stress-ng or two busy loops on both cpus, on both sides); after or before (a neighbour on that side
-only, one after the other). Needs root, tracefs, and what `services.sh` starts.
+written before the first run and completed by the load that was measured. Conditions: quiet; small
+(quiet, and a smaller change); busy (stress-ng or two busy loops on both cpus, on both sides); after
+or before (a neighbour on that side only, one after the other). Needs root, tracefs, and what
+`services.sh` starts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cases import CASES, Case
+from cases import CASES, HOGS, Case
 
 HERE: Final = Path(__file__).resolve().parent / "programs"
 LOCK: Final = Path("/tmp/kernel.lock")  # one recording at a time
@@ -61,6 +62,14 @@ def keep_busy(place: Path, who: str, *, really: bool) -> Iterator[None]:
             one.wait()
 
 
+def rest_hogs() -> None:
+    """Have no hog run until a command asks for it (`underhog`)."""
+    for flag in HOGS.values():
+        if Path(flag).exists():
+            with Path(flag).open("r+b") as file:
+                file.write(b"\0")
+
+
 def used() -> tuple[float, float]:
     """Return cpu time used and all there was, since boot."""
     fields = [int(f) for f in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
@@ -73,6 +82,7 @@ def record(critpath: str, case: Case, to: Path, *what: str) -> dict[str, float]:
     runs = ["-n", str(case.runs), *execution, *case.options]
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        rest_hogs()
         before, load = used(), os.getloadavg()[0]
         done = subprocess.run(
             [critpath, "record", "--quiet", "-o", str(to), "--force", *runs, *what],
@@ -108,7 +118,8 @@ def record_pair(
         return
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
-    lines = [fill(case.before, place), fill(case.before if healthy else case.after, place)]
+    after = case.small if condition == "small" else case.after
+    lines = [fill(case.before, place), fill(case.before if healthy else after, place)]
     truth = dataclasses.asdict(case) | {
         "name": name,
         "case": case.name,
@@ -116,7 +127,7 @@ def record_pair(
         "after": lines[1],
         "condition": condition,
         "order": order,
-        "neighbour": who if condition != "quiet" else "",
+        "neighbour": who if condition not in {"quiet", "small"} else "",
         "whose": "nobody" if healthy else case.whose,
     }
     if healthy:
@@ -149,6 +160,8 @@ def plan(phase: str) -> Iterator[tuple[Case, dict[str, object]]]:
             yield case, both | {"condition": "busy", "straight": False}
         elif phase == "quiet":
             yield case, both | {"condition": "quiet", "straight": False}
+        elif phase == "small" and case.small:
+            yield case, both | {"condition": "small", "straight": False}
         elif phase == "straight":
             condition = ("after", "before", "busy", "quiet")[i % 4]
             yield case, both | {"condition": condition, "straight": True}
@@ -164,7 +177,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--critpath", default=shutil.which("critpath") or "critpath")
     parser.add_argument(
-        "--phase", choices=("busy", "quiet", "straight", "healthy"), action="append"
+        "--phase", choices=("busy", "quiet", "straight", "healthy", "small"), action="append"
     )
     parser.add_argument("names", nargs="*")
     given = parser.parse_intermixed_args()

@@ -152,7 +152,7 @@ WIDER: Final = {
     "clocks": 5,
     "cluster": 9,
     "commands": 7,
-    "detect": 18,
+    "detect": 14,
     "engines": 8,
     "executions": 14,
     "graph": 9,
@@ -563,7 +563,7 @@ READERS: Final = {
     ),
     "names that kernels and tracers give: events, system calls, devices, threads": (
         *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "requests/slices.py"),
-        *("detect/machine.py:_helps", "graph/resources.py:_find_disk_parts", "clocks/align.py"),
+        *("detect/machine.py:is_helper", "graph/resources.py:_find_disk_parts", "clocks/align.py"),
         *("requests/find.py", "requests/calls.py", "requests/implicit.py"),
         "signatures/terms.py",
     ),
@@ -647,6 +647,7 @@ IN_COMMON: Final = 0.6
 COLUMNS: Final = re.compile(r"\b(?:F64|I32|I64|U8|Bool|Whole)\b")
 # Types that have more in common, and why they are two.
 ALIKE: Final = {
+    "StrangersHadCpus WeatherEntry": "a reason in a record of its own; the other is a fact",
     "AbDocument AbResult": "the first says by JSON keys of its own what the second says of a time",
     "AccountEntry RequestCounts": "a sum over recordings; the other says how a trace is saved",
     "Aligned AlignedEntry": "columns; the other's alignment is rows that a page draws",

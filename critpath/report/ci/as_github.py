@@ -19,7 +19,12 @@ _MOST_WARNING: Final = 300
 
 _DATA: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY: Final = _DATA | str.maketrans({":": "%3A", ",": "%2C"})
-_LEVELS: Final = {"ok": "notice", "anomaly": "error", "inconclusive": "warning"}
+_LEVELS: Final = {
+    "ok": "notice",
+    "anomaly": "error",
+    "by_machine": "warning",
+    "inconclusive": "warning",
+}
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,9 @@ def annotate(document: ComparisonDocument) -> list[Annotation]:
         no place for is counted in the last.
     """
     headline = describe_headline(document)
-    level = _LEVELS[document.verdict]
+    level = "error" if document.fails_build() else _LEVELS[document.verdict]
     answer = f"{headline.sentence}\n{describe_why(document)}".replace("`", "")
-    first = Annotation(level, f"critpath: {headline.sign} {headline.word}", answer)
+    first = Annotation(level, f"critpath: {headline.sign} {headline.title}", answer)
     causes = [
         Annotation(
             "notice", f"critpath: cause {number}", cause_line(document, cause).replace("`", "")
@@ -93,7 +98,7 @@ def _told(state: StateEntry) -> bool:
 
 def _state(document: ComparisonDocument, state: StateEntry) -> Annotation:
     sentence = sentences.state_sentence(state)
-    if document.verdict == "anomaly":
+    if document.fails_build():
         level = "error" if sentences.level_of(state) == "error" else "warning"
     else:
         level = "notice"  # it decided nothing

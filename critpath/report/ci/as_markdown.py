@@ -24,6 +24,7 @@ from critpath.text.answer import (
     describe_headline,
     describe_hints,
     describe_why,
+    is_decided,
     listed_causes,
     serious_warnings,
 )
@@ -92,7 +93,7 @@ def _fitting(blocks: list[str], most: int) -> str:
 
 def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     headline = describe_headline(document)
-    word = headline.word if headline.word == "OK" else headline.word.capitalize()
+    word = headline.word if headline.word == "OK" else headline.title.capitalize()
     yield f"**{headline.sign} {word}: {inert(headline.sentence)}**"
     yield inert(describe_why(document))
     warned = serious_warnings(document)
@@ -143,13 +144,14 @@ def _names(kinds: Sequence[KindEntry]) -> str:
 
 
 def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
-    if describe_headline(document).word not in {"SLOWER", "FASTER"}:
-        return
     listed = listed_causes(document, size.causes)
+    if not listed and describe_headline(document).word not in {"SLOWER", "FASTER"}:
+        return
     lines = [f"{i}. {inert(cause_line(document, cause))}" for i, cause in listed]
     shown = [cause for _, cause in listed]
     rest = [cause for cause in document.causes if cause not in shown]
-    said = [describe_other_causes(document, rest), explained(document, document.causes)]
+    said = [describe_other_causes(document, rest)]
+    said += [explained(document, document.causes)] if is_decided(document) else []
     yield from ["\n".join(lines)] if lines else []
     yield from [" ".join(inert(one) for one in said if one)] if any(said) else []
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from critpath.documents import (
     SETS,
+    SLOWER,
     Change,
     ComparisonDocument,
     Doing,
@@ -229,7 +230,7 @@ def describe_kinds(document: ComparisonDocument, weights: F64 | None = None) -> 
         rows[label].slow.append(marked)
     kinds = [_kind(document, label, mine) for label, mine in rows.items()]
     lost = {one.label: _lost(one) for one in kinds}
-    if document.verdict == "anomaly" and not any(one.change == "slower" for one in kinds):
+    if document.verdict in SLOWER and not any(one.change == "slower" for one in kinds):
         # Whatever it is that was found: the kind that it shows most in.
         fit = [one for one in kinds if all(one.executions) and lost[one.label] > 0]
         if fit:
@@ -336,7 +337,7 @@ def _change(
     usual = (total.normal_mean if total else None) or before
     least = before * (document.detection.floor or 0.0) / usual if usual else 0.0
     marks = [one for one in document.detection.percentiles if one.label == label]
-    if document.verdict == "anomaly" and after - before > least:
+    if document.verdict in SLOWER and after - before > least:
         whole = document.detection.flagged and any((one.low or 0) > 0 for one in marks)
         if slow or whole:
             return "slower"

@@ -45,6 +45,7 @@ STYLES: Final = ("page.css", "cards.css")
 SCRIPTS: Final = ("page.js", "flame.js")
 _CHIPS: Final = {
     "slower": "▲ SLOWER",
+    "machine": "▲ SLOWER, BY THE MACHINE",
     "faster": "▼ FASTER",
     "ok": "✓ OK",
     "inconclusive": "? INCONCLUSIVE",
@@ -176,11 +177,13 @@ def _answer(document: ComparisonDocument, answer: str) -> str:
     warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in find(document))
     small = " ".join([*small_print(document), *describe_hints(document)])
     why = f'<p class="why">{prose(describe_why(document))}</p>'
-    headline = describe_headline(document).sentence
-    shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', prose(headline), count=1)
+    headline = describe_headline(document)
+    chip = "machine" if headline.by_machine else answer
+    said = prose(headline.sentence)
+    shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', said, count=1)
     return (
         f'<section class="answer" aria-label="The answer">{show_ratio(document)}'
-        f'<p class="chip {answer}">{_CHIPS[answer]}</p><h1>{shown}</h1>'
+        f'<p class="chip {answer}">{_CHIPS[chip]}</p><h1>{shown}</h1>'
         f"{warned}{why}{f'<p class=small>{prose(small)}</p>' if small else ''}</section>"
     )
 

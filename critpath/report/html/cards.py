@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from critpath.documents import (
+    SLOWER,
     AlignedEntry,
     CauseEntry,
     CauseFacts,
@@ -46,6 +47,7 @@ from critpath.report.html.lanes import (
 )
 from critpath.report.html.steps import render_steps
 from critpath.text import verdict
+from critpath.text.answer import is_decided
 from critpath.text.explanation import (
     describe_cause,
     describe_effect,
@@ -109,7 +111,8 @@ def render_causes(document: ComparisonDocument, trace_url: str = "") -> str:
     if pictures is None or not document.causes:
         return ""
     saved = document.verdict == "ok" and any(k.change == "faster" for k in pictures.kinds[:1])
-    if document.verdict != "anomaly" and not saved:
+    undecided = document.verdict == "inconclusive" and document.detection.flagged
+    if document.verdict not in SLOWER and not saved and not undecided:
         return ""
     page = _Page(document, pictures, saved, trace_url)
     way = -1 if saved else 1
@@ -122,7 +125,7 @@ def render_causes(document: ComparisonDocument, trace_url: str = "") -> str:
     cards = "".join(
         _card(page, number, cause, first=not place) for place, (number, cause) in enumerate(large)
     )
-    title = "What was saved" if saved else "Why"
+    title = "What was saved" if saved else "What differs (not decided)" if undecided else "Why"
     return (
         f'<section id="causes" aria-labelledby="causes-title"><h2 id="causes-title">{title}</h2>'
         f'<p class="sub">{prose(_account(page))}</p>{cards}{_smaller(page, small)}'
@@ -138,7 +141,8 @@ def _account(page: _Page) -> str:
 
 
 def _sentence(page: _Page, cause: CauseEntry) -> str:
-    return describe_cause(page.document, cause)
+    decided = is_decided(page.document)
+    return f"{describe_cause(page.document, cause)}{'' if decided else ' (not decided)'}"
 
 
 def _effect(cause: CauseEntry) -> tuple[str, str]:

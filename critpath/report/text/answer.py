@@ -17,6 +17,7 @@ from critpath.text.answer import (
     describe_headline,
     describe_hints,
     describe_why,
+    is_decided,
     listed_causes,
     serious_warnings,
 )
@@ -75,7 +76,7 @@ def _screen(
     document: ComparisonDocument, width: int, *, verbose: bool, places: Sequence[str]
 ) -> list[list[Span]]:
     headline = describe_headline(document)
-    chip = f"{headline.sign} {headline.word}  "
+    chip = f"{headline.sign} {headline.title}  "
     top = wrap(headline.sentence, width, first=chip)
     below = wrap(describe_why(document), width, first=" " * len(chip))
     for warning in serious_warnings(document)[:_MOST_WARNINGS]:
@@ -118,7 +119,8 @@ def answer_parts(
 
 def cause_line(document: ComparisonDocument, cause: CauseEntry) -> str:
     """Return a cause as lists have it: what happened, what it comes to."""
-    return f"{describe_cause(document, cause)}: {describe_effect(cause)}"
+    undecided = "" if is_decided(document) else " (not decided)"
+    return f"{describe_cause(document, cause)}: {describe_effect(cause)}{undecided}"
 
 
 def print_spans(console: Console, spans: Sequence[Span]) -> None:

@@ -432,6 +432,15 @@ class Verdict(Group, name="verdict"):
         "called most of it",
         CUSTOM,
     )
+    more = Parameter(
+        1.5,
+        "times",
+        "as many executions are advised as their spread asks for, which few of them may tell low",
+        SIMULATED,
+    )
+    one_cpu = Parameter(
+        0.9, "share", "of strangers' time that was on one CPU, for that to be named", CUSTOM
+    )
 
 
 VERDICT: Final = Verdict()

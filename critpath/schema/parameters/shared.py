@@ -117,6 +117,12 @@ class Defaults(Group, name="defaults"):
         "of the normal mean duration: smallest increase that counts (--floor)",
         CUSTOM,
     )
+    least = Parameter(
+        0.25,
+        "share",
+        "of the normal mean duration: a slow-down that must show before it is OK (--least)",
+        CUSTOM,
+    )
     permutations = Parameter(
         9999, "assignments", "of the gate, where not all can be looked at (--permutations)", COST
     )

@@ -13,6 +13,12 @@ class Answers(Group, name="answers", guards="what is told of an answer"):
     most_of_kind = Parameter(
         0.8, "share", "of a kind's requests that are slow, so that it is told by its mean", SIGHT
     )
+    clearer = Parameter(
+        0.8,
+        "times",
+        "as small is what would have shown without strangers' time, for that to be told",
+        SIGHT,
+    )
     times = Parameter(
         1.95, "times", "as long: from here on it is said so, instead of per cent", SIGHT
     )
@@ -46,6 +52,18 @@ class Words(Group, name="words", guards="what is told of a cause"):
     """From when on a cause's sentence says something."""
 
     more_often = Parameter(1.5, "times", "as many: it is said that it is done more often", SIGHT)
+    ticks = Parameter(
+        20_000_000,
+        "ns",
+        "of a run, so that the kernel's part of it is known: it is sampled by ticks",
+        Derived("two ticks of 100 Hz; of a run without any the kernel's part is said to be 0"),
+    )
+    fault = Parameter(
+        5_000,
+        "ns",
+        "that a page fault takes at most, where the kernel's time is for page faults",
+        Derived("measured as 0.25 to 1.6 us, and as three times that in a guest"),
+    )
     mostly = Parameter(
         0.6, "share", "of the time in one place of the code: no other is named", SIGHT
     )

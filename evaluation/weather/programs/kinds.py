@@ -1,4 +1,4 @@
-"""Programs with a fault each: ``python3 kinds.py NAME a|b``; b has the change that slows it."""
+"""Programs with faults: ``python3 kinds.py NAME a|b|c``; b has what slows it, c less of it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 
+MILD = sys.argv[2:3] == ["c"]
 _FD = int(os.environ.get("CRITPATH_MARKER_FD", "-1"))
 
 _PSQL = ("psql", "-q", "-h", "/tmp/corpus-pg", "-p", "5497", "-U", "postgres")
@@ -69,13 +70,13 @@ def run_compute(*, slow: bool) -> None:
     """Ten pages, whose computation takes four times as long."""
     for key in range(10):
         mark("begin", "page", key)
-        compute(8 if slow else 2)
+        compute((2.6 if MILD else 8) if slow else 2)
         mark("end", "page", key)
 
 
 def run_fork(*, slow: bool) -> None:
     """Fork with 400 MB of memory, or 10 MB, touched."""
-    size = (400 if slow else 10) << 20
+    size = ((60 if MILD else 400) if slow else 10) << 20
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for at in range(0, size, 4096):
@@ -158,7 +159,7 @@ def run_threads(*, slow: bool) -> None:
     time.sleep(0.005)
     for key in range(8):
         mark("begin", "job", key)
-        jobs.put(5 if slow else 1.5)
+        jobs.put((2 if MILD else 5) if slow else 1.5)
         done.get()
         mark("end", "job", key)
         time.sleep(0.002)
@@ -170,7 +171,7 @@ def run_relay(*, slow: bool) -> None:
     with socket.create_connection(("127.0.0.1", 8241)) as c:
         for key in range(6):
             mark("begin", "page", key)
-            c.sendall(b"b" if slow else b"a")
+            c.sendall((b"c" if MILD else b"b") if slow else b"a")
             c.recv(1)
             compute(1)
             mark("end", "page", key)
@@ -189,8 +190,8 @@ def serve_relay(name: str, port: int) -> None:
                 if onward:
                     onward.sendall(what)
                     onward.recv(1)
-                elif what == b"b":
-                    time.sleep(0.02)
+                elif what != b"a":
+                    time.sleep(0.02 if what == b"b" else 0.002)
                 self.request.sendall(what)
 
     class Server(socketserver.ThreadingTCPServer):
@@ -264,7 +265,7 @@ def main() -> None:
     elif what == "ask":
         run_ask(given[0], int(given[1]), int(given[2]), given[3])
     else:
-        globals()[f"run_{what}"](slow=given[0] == "b")
+        globals()[f"run_{what}"](slow=given[0] != "a")
     sys.stdout.flush()
     os._exit(0)
 

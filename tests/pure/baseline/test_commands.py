@@ -26,7 +26,9 @@ NAMES = ("normal", "normal-2", "sample-lock")
 @pytest.fixture
 def run(extracted, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text("[tool.critpath]\npermutations = 499\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.critpath]\npermutations = 499\nleast = "100%"\n'
+    )
     for name in NAMES:
         (tmp_path / name).symlink_to(extracted(name))
 

@@ -20,12 +20,16 @@ from critpath.store import load_paths, save_paths
 # -------------------------------------------------------------------- compare
 
 
-@pytest.mark.parametrize(("verdict", "code"), [("ok", 0), ("anomaly", 1), ("inconclusive", 3)])
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("ok", 0), ("anomaly", 1), ("inconclusive", 3), ("by_machine", 3)]
+)
 def test_the_verdict_is_the_exit_code(run, fake, verdict, code):
     fake.verdict = verdict
     done = run("compare", "normal", "sample")
     assert done.code == code
     assert done.out == "comparison 1 [b]\n"
+    if verdict == "by_machine":
+        assert run("compare", "normal", "sample", "--fail-on-machine").code == 1
 
 
 def test_compare_passes_every_setting_on(run, fake):
@@ -72,6 +76,8 @@ def test_compare_passes_every_setting_on(run, fake):
         "level": (),
         "minimum_executions": 0,
         "strict_environment": False,
+        "least": 0.25,
+        "fail_on_machine": False,
         "percentile": None,
         "session_spread": None,
         "sessions": True,

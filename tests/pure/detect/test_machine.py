@@ -45,7 +45,7 @@ def verdict(normal, sample, *, apart=True, labels=None):
 def test_a_pace_that_changed_everywhere_alike_is_inconclusive():
     said, reasons = verdict(drawn(1), drawn(2, times=1.4))
     assert said == "inconclusive"
-    assert "longer, as a slower machine would make it: `critpath ab`" in word(reasons[0])
+    assert "longer on average, as a slower machine would make it: `critpath ab`" in word(reasons[0])
     assert verdict(drawn(1), drawn(2, times=1.4), apart=False)[0] == "anomaly"
 
 
@@ -470,3 +470,27 @@ def test_longer_work_has_the_waits_that_it_made_longer():
     zeros = np.zeros(30, np.int64)
     found = find_signs(*tables, (zeros, zeros), ("",), np.ones(2, np.bool_), 0.05)
     assert [(sign.kind, sign.name) for sign in found] == [("share", "RUN")]
+
+
+@pytest.mark.parametrize(
+    ("taken", "crowded"), [((16e6, 6e6), 6e6), ((3e6, 3e6), 6e6), ((9e6, 2e6), 0)]
+)
+def test_a_program_that_crowds_itself_is_slower_though_strangers_took_less(taken, crowded):
+    """200 waiters are woken for one job, and wait for the CPUs that others of them have."""
+    rng = np.random.default_rng(7)
+    n = 40
+    block = np.arange(n) // 2, np.arange(n) // 2
+    symbols = (Symbol(State.RUN), Symbol(State.WAIT_CPU), Symbol(State.WAIT_CPU, "waiter"))
+    sets, clean = [], []
+    for strangers, own in zip(taken, (1e5, crowded + 1e5), strict=True):
+        mine = np.array([5e6, 1e6, own]) * rng.lognormal(0, 0.2, (n, 3))
+        others = np.zeros((n, 3))
+        others[:, 1] = strangers * rng.exponential(1, n) * (rng.random(n) < 0.3)
+        for to, durations in ((sets, mine + others), (clean, mine)):
+            to.append(VectorTable(symbols, np.ones((n, 3), np.int64), durations.astype(np.int64)))
+    found = judge(
+        *sets, CompareSettings(permutations=1999), labels=(("",) * n, ("",) * n),
+        sessions=(None, None), blocks=block, clean=(clean[0], clean[1]), screening=False,
+    ).detection  # fmt: skip
+    assert ("WAIT_CPU@waiter" in {c.name for c in found.slower}) == bool(crowded)
+    assert found.flagged == bool(crowded)

@@ -36,7 +36,7 @@ def test_values_rose_by_ranks_or_by_how_many_are_above_all(seed: int) -> None:
     beyond = stats.hypergeom.sf(above - 1, n + m, above, m) if above else 1
     deviation = math.sqrt(m * n / (n + m) * ranks.var(ddof=1))
     more = deviation > 0 and ranks[:m].sum() - m * ranks.mean() > NORMAL.q995 * deviation
-    assert machine._surely_more(before, after) == (beyond <= MACHINE.level or more)
+    assert machine.is_surely_more(before, after) == (beyond <= MACHINE.level or more)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -444,14 +444,17 @@ def test_what_was_added_leaves_out_waits_behind_others(seed: int) -> None:
 
 
 def test_classes_that_one_machine_slows_alike() -> None:
-    none = {State.WAIT_CPU, State.WAIT_QUOTA, State.SOFTIRQ, State.IRQ, State.QUEUED, State.SHARED}
+    none = {State.WAIT_QUOTA, State.SOFTIRQ, State.IRQ, State.QUEUED, State.SHARED}
     for state in State:
-        [marks] = machine._classes([Symbol(state)]).tolist()
+        [marks] = machine._classes([Symbol(state)], waits=True).tolist()
         if state in machine.RUNNING:
-            assert marks == [1, 0, 0]
+            assert marks == [1, 0, 0, 0]
         elif state in {State.WAIT_DISK, State.WAIT_DEVICE, State.WAIT_SOFTIRQ}:
-            assert marks == [0, 1, 0]
-        elif state in none & (machine.INTERFERENCE | {State.QUEUED, State.SHARED}):
-            assert marks == [0, 0, 0]
+            assert marks == [0, 1, 0, 0]
+        elif state == State.WAIT_CPU:
+            assert marks == [0, 0, 0, 1]
+            assert not machine._classes([Symbol(state)], waits=False).any()
+        elif state in none:
+            assert marks == [0, 0, 0, 0]
         elif state in {State.UNKNOWN, State.WAIT_TIMER, State.WAIT_TASK}:
-            assert marks == [0, 0, 1]
+            assert marks == [0, 0, 1, 0]

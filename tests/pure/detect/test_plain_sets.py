@@ -345,10 +345,10 @@ def test_types_are_labels_where_every_one_has_normal_executions() -> None:
     fewer = ("b", "a", "b"), ("b", "b")
     assert [k.tolist() for k in coarse._kinds(strata, fewer)] == [[1, 0, 1], [1, 1]]
     kind = np.array([0, 2, 2, 1])
-    assert coarse._type_names(kind, None) == ["type n0", "type n1", "type n2"]
-    assert coarse._type_names(kind, (("", "", "", ""), ("",))) == ["type n0", "type n1", "type n2"]
+    assert coarse.name_types(kind, None) == ["type n0", "type n1", "type n2"]
+    assert coarse.name_types(kind, (("", "", "", ""), ("",))) == ["type n0", "type n1", "type n2"]
     labels = ("a", "b", "c", "d"), ("a",)
-    assert coarse._type_names(kind, labels) == ["a", "d", "type n2"]
+    assert coarse.name_types(kind, labels) == ["a", "d", "type n2"]
 
 
 @pytest.mark.parametrize("by_session", [True, False])

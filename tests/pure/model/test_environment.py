@@ -47,6 +47,8 @@ FULL = Environment(
     recorded_program="a",
     recorded_blocks=(100, 500),
     recorded_turns=(100, 200, 500),
+    recorded_kernel=80,
+    recorded_faults=12,
     machine=Machine(probes={"l1": 7}, pressure={"cpu": 10}, others_cpu=1, recorder_cpu=2, steal=3),
     switches_put_in=1,
     switches_written=9,

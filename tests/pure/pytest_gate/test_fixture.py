@@ -59,7 +59,8 @@ def recordings(extracted, tmp_path_factory):
     sets = [str(place / f"{name}.parquet") for name in ("normal", "sample-lock")]
     assert main(["compare", *sets, "--html", str(place / "x")]) == 1
     assert main(["baseline", "save", sets[0], "-o", str(place / "b")]) == 0
-    assert main(["baseline", "update", str(place / "b"), str(place / "later.parquet")]) == 0
+    update = ["baseline", "update", str(place / "b"), str(place / "later.parquet")]
+    assert main([*update, "--least", "100%"]) == 0
     return place
 
 
@@ -74,7 +75,7 @@ def project(pytester, recordings, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for file in recordings.iterdir():
         (pytester.path / file.name).symlink_to(file)
-    (pytester.path / "critpath.toml").write_text("permutations = 499\n")
+    (pytester.path / "critpath.toml").write_text('permutations = 499\nleast = "100%"\n')
 
     def run(body, *options):
         pytester.makepyfile(f"def test_it(critpath_gate, tmp_path):\n    {body}\n")

@@ -411,7 +411,9 @@ def test_a_recording_with_links_is_refused(tmp_path, how):
 def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
     """And one of a command line of any letters, in the memory that there is for it."""
     time, odd = 10**17, "/\udcff\U0001f980" * 1000
-    runs = [Run(MANIFEST_RUNS, 1 << 22, time, time, 255, outlived=1 << 22, timed_out=True)] * 2
+    used = {"executed": time, "kernel": time, "faults": time}
+    runs = [Run(MANIFEST_RUNS, 1 << 22, time, time, 255, outlived=1 << 22, timed_out=True, **used)]
+    runs *= 2
     ran = Script(7, time, time + 1, "a.py")
     two = manifest("s", command=(odd,), runs=tuple(runs), scripts=(ran,))
     write_manifest(tmp_path, two)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from critpath.documents import KindEntry, MachineEntry, PercentileEntry, Pictures, Window
+from critpath.documents import (
+    KindEntry,
+    MachineEntry,
+    PercentileEntry,
+    Pictures,
+    WeatherEntry,
+    WeatherRival,
+    Window,
+)
 from critpath.model import RequestAccount
 from critpath.report.ci.as_github import annotate
 from critpath.report.ci.as_junit import render_junit
@@ -277,6 +285,71 @@ def test_a_busier_machine(document):
     total.normal_mean, total.effect = 10 * MS, 1.2 * MS
     assert describe_headline(found).sentence == (
         "Requests are 12 % slower, and the machine alone may have made them so"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rivals", "cpus", "whose"),
+    [
+        ([("hog", 0.95)], [1], "CPU 1, which `hog` had"),
+        ([("hog", 0.6), ("cc1", 0.4)], [], "a CPU, which `hog` had (60 % of it)"),
+        ([("cpx", 0.28), ("cc1", 0.2)], [], "CPUs that others had (`cpx` 28 %, `cc1` 20 %)"),
+    ],
+)
+def test_strangers_are_told_who_they_were_and_where_and_whom_they_hit(
+    document, rivals, cpus, whose
+):
+    found = document(kind("a", 10, 15, slow=5), kind("b", 9, 9, change="same"))
+    found.verdict, found.detection.apart = "by_machine", True
+    found.detection.weather = WeatherEntry(
+        *(0.9, 4.5 * MS, ["a"], [WeatherRival(*one) for one in rivals], cpus, 0.2 * MS, 4.9 * MS)
+    )
+    headline = describe_headline(found)
+    assert headline.title == "SLOWER, BY THE MACHINE"
+    assert headline.sentence == "`a` requests are 50 % slower: 10.0 ms → 15.0 ms"
+    why = f"They wait 4.90 ms instead of 200 µs for {whose}: 90 % of the slowdown."
+    assert describe_why(found) == why
+    assert answer_lines(found)[0].startswith("▲ SLOWER, BY THE MACHINE  a requests")
+    assert render_markdown(found).startswith("**▲ Slower, by the machine: ")
+    # A gate is red for it by a setting alone.
+    for red, tag, level in ((False, "skipped", "warning"), (True, "failure", "error")):
+        found.settings["fail_on_machine"] = red
+        assert f"<{tag} " in render_junit(found)
+        assert annotate(found)[0].level == level
+        assert annotate(found)[0].title == "critpath: ▲ SLOWER, BY THE MACHINE"
+
+
+def test_an_answer_that_is_not_decided_shows_what_differs(document):
+    found = document(kind("a", 10, 15, change="same"), verdict="anomaly")
+    assert listed_causes(found, 3)
+    decided = answer_lines(found)
+    found.verdict, found.detection.flagged = "inconclusive", True
+    found.detection.enough = found.detection.apart = True
+    causes = [line for line in answer_lines(found) if "(not decided)" in line]
+    assert causes
+    assert not any("(not decided)" in line for line in decided)
+    assert "(not decided)" in render_markdown(found)
+    found.detection.flagged = False
+    assert listed_causes(found, 3) == []
+
+
+def test_requests_that_vary_too_much_are_told_how_many_would_do(document):
+    found = inconclusive(document)
+    found.detection.enough, found.detection.flagged = True, False
+    found.detection.would_do, found.settings["least"] = 390, 0.25
+    total = next(s for s in found.states if s.state == "total")
+    total.normal_mean, total.p_value = 10 * MS, 0.4
+    found.detection.detectable = 7.7 * MS
+    assert describe_headline(found).sentence == (
+        "These requests vary too much to see a slowdown of 25 %"
+    )
+    assert describe_why(found) == (
+        "A slowdown of 7.70 ms (77 %) or more would have been detected. "
+        "Record more: about 390 requests of each would do."
+    )
+    total.p_value = 0.0002
+    assert describe_headline(found).sentence == (
+        "Something differs, and whether requests became 25 % slower is not known"
     )
 
 
