@@ -110,10 +110,8 @@ class _Column(NamedTuple):
 class _Kind:
     """Executions of one kind: what time shows the change best is asked of it."""
 
-    columns: list[
-        tuple[F64, F64]
-    ]  # logarithms over what is usual: of all work, of what rose, of each state
-    whole: tuple[F64, F64] | None
+    columns: list[_Column]  # of all work, of what rose, of each state
+    whole: _Column | None
     excess: F64  # of the sample's work (ns)
 
     @classmethod
