@@ -853,7 +853,9 @@ def compare(
         sample_clusters=judgement.sample_clusters,
         pairs=judgement.pairs,
         outliers=judgement.outliers,
-        **dict.fromkeys(("aligned", "findings", "causes"), ()),
+        aligned=(),
+        findings=(),
+        causes=(),
         settings=asdict(settings),
         apart=judgement.apart is not None,
         grounds=detect.find_grounds(

@@ -55,6 +55,9 @@ class KindEntry(Part):
     p99: Annotated[MaybePair, doc("99th percentile (ns), null with fewer than 100 on a side")]
     usual: Annotated[MaybePair, doc("median of all before, and of the slow ones or all after (ns)")]
     means: Annotated[list[MeanPath], doc("mean paths, [] where there are too few")] = []
+    slow_mean: Annotated[
+        Maybe, doc("mean of the slow ones (ns); null for none, and in files of earlier versions")
+    ] = None
     medians: Annotated[
         list[int], doc("positions of the executions of median duration, -1 for none")
     ] = field(default_factory=lambda: [-1, -1])

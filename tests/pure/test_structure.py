@@ -659,6 +659,7 @@ ALIKE: Final = {
     "AccountEntry RequestCounts": "a sum over recordings; the other says how a trace is saved",
     "Aligned AlignedEntry": "columns; the other's alignment is rows that a page draws",
     "Analysis Judgement": "what is decided before anything is aligned becomes part of the answer",
+    "Because Parts": "whole nanoseconds of a document; statistics know no documents",
     "Counts Signatures": "columns: what was counted, and what was made of it",
     "CriticalPaths Pieces": "columns: paths, and what those of requests are joined from",
     "CriticalPaths Segments": "columns: of paths, and what explaining asks of one of them",
